@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progre
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
 SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not chaos and not collector and not spark"
 
-.PHONY: help demo live test check buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help native demo live test check check-kernels buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -23,6 +23,16 @@ $(VENV)/runtime.stamp: requirements.lock pyproject.toml
 	@$(PIP) --require-hashes -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# With what is there: without cargo, or where it fails, this says so and the portable reader is used.
+WIRE := ingest/codecs/otlp/wire
+$(VENV)/native.stamp: $(VENV)/runtime.stamp $(wildcard $(WIRE)/src/*.rs) $(WIRE)/Cargo.toml $(WIRE)/Cargo.lock
+	@$(BIN)/python $(WIRE)/build.py
+	@touch $@
+
+native: $(VENV)/runtime.stamp ## Build the native reader of OTLP protobuf (needs cargo, nothing from a network)
+	@$(BIN)/python $(WIRE)/build.py
+	@touch $(VENV)/native.stamp
 
 $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 	@echo "Installing the development tools into $(VENV) ..."
@@ -45,26 +55,27 @@ kafka: java ## Start an Apache Kafka for trials; it runs until `make kafka-stop`
 kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the next start
 	@deploy/kafka/kafka.sh stop .cache/kafka-trial
 
-demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
+demo: $(VENV)/native.stamp ## Simulate a storage service before and after a change, compare, write a report
 	@$(BIN)/flowdiff demo
 
-live: $(VENV)/runtime.stamp java ## Live ingestion from a Kafka of its own, a fault that a watch finds by itself, a report (twelve minutes)
+live: $(VENV)/native.stamp java ## Live ingestion from a Kafka of its own, a fault that a watch finds by itself, a report (twelve minutes)
 	@FLOWDIFF=$(BIN)/flowdiff bash deploy/live.sh
 
-check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
+check: $(VENV)/dev.stamp $(VENV)/native.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
 
-test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
+check-kernels: $(VENV)/dev.stamp ## Numerical tests, goldens and scores under every kernel of OpenBLAS and numpy that the processor offers
+	$(BIN)/python tests/check_kernels.py
+
+test: $(VENV)/dev.stamp $(VENV)/native.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	@echo '$(SUITE), and $(BIN)/mypy beside it'
-	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; trap 'kill $$types; exit 130' INT TERM; $(SUITE); code=$$?; \
-	wait $$types || code=1; cat $(VENV)/mypy.txt; exit $$code
+	$(SUITE)
 
 $(VENV)/versitygw:
 	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
@@ -90,26 +101,28 @@ collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## SDK, a real Collector (buil
 buckets: $(VENV)/dev.stamp $(VENV)/versitygw java ## Everything about buckets on a second server (versitygw, built once), crashes everywhere, live ingestion
 	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py tests/integration/test_bucket_live.py
 
-fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
+fuzz: $(VENV)/dev.stamp $(VENV)/native.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz -m "hypothesis and not bench and not chaos and not collector and not spark" tests
 	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
+	$(BIN)/python $(WIRE)/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
 
-chaos: $(VENV)/dev.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1
+chaos: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1
 	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
-soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated
+soak: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated
 	PYTHONPATH=tests $(BIN)/python $(if $(HOURS),tests/chaos/simulated_soak.py --hours $(HOURS),tests/chaos/soak.py --minutes $(or $(MINUTES),30))
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines; FLEET=1: a fleet compared from statistics
+bench: $(VENV)/dev.stamp $(VENV)/native.stamp ## Benchmarks: figures and ratios against named baselines; BASE=DIR: another checkout; FLEET=1: a fleet compared from statistics
 ifneq ($(FLEET),)
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_fleet.py $(SITES)
 else
 	$(BIN)/python tests/bench/bench_codecs.py
+	$(BIN)/python tests/bench/bench_decode.py $(BASE)
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
@@ -117,8 +130,8 @@ else
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 
-bench-collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000
-	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(SPANS)
+bench-collector: $(VENV)/dev.stamp $(VENV)/native.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000, BASE=DIR: beside another checkout too
+	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(or $(SPANS),1000000) $(BASE)
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
@@ -166,4 +179,4 @@ lock: ## Resolve the lock files anew (needs uv)
 
 clean: ## Remove what was built here
 	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial
-	rm -rf $(VENV) .cache build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache build $(WIRE)/libwire.* *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,11 +1,11 @@
-"""Calibration: ordinary times of a lake compared with ordinary times, findings counted.
+"""Calibration: compare ordinary times of a lake with ordinary times, and count findings.
 
-Every finding of such a pair is false, or reports a change that the lake calls ordinary. The record says how
-many to expect; every report of the lake prints it.
+Every finding of such a pair is false, or a change that counts as ordinary in this lake. The record gives the
+number to expect; every report of the lake prints it.
 
-Ordinary times are windows in which nothing plainly happened. Windows are left out on gross signs only: a mean
-response time or a share of failures that lies far outside of all others. Whoever leaves out more measures how
-well quiet times are chosen, not how often a finding is false.
+Ordinary times are windows without an obvious incident. Windows are left out only on gross signs: a mean
+response time or a share of failures far outside of all others. Leaving out more would measure how well quiet
+times are selected, not how often a finding is false.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from stitch.lake.calibration_files import put_record, records
 from stitch.lake.store import Store
 
 FAR: Final = 5.0
-"""Robust standard deviations."""
+"""Distance from the median at which a window is unsteady, in robust standard deviations."""
 LEAST_FACTOR: Final = 1.5
 """Smallest factor of the mean response time that is gross."""
 LEAST_SHARE: Final = 0.05
-"""Smallest difference of the share of failures that is."""
+"""Smallest difference of the share of failures that is gross."""
 
 
 class WindowLevel(NamedTuple):
-    """What a window was like."""
+    """Level of a window: requests, mean response time, share of failures."""
 
     window: Window
     requests: float
     mean_ns: float
     failed: float
-    """Share of requests."""
+    """Share of requests, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryPair:
-    """Ordinary times to compare with ordinary times."""
+    """Windows of an ordinary time, to be compared with another one."""
 
     reference: tuple[Window, ...]
     problem: tuple[Window, ...]
@@ -64,14 +64,14 @@ class OrdinaryPair:
 
 
 def level_of(window: Window, profile: Profile) -> WindowLevel:
-    """Sums of a window's profile."""
+    """Level of a window, from the sums of its profile."""
     rows = profile.responses
     weight, ns, failed, n = (float(np.sum(rows[name].to_numpy())) for name in ("w", "ns", "failed", "n"))
     return WindowLevel(window, n, ns / weight if weight else 0.0, failed / weight if weight else 0.0)
 
 
 def steady(levels: Sequence[WindowLevel]) -> B1:
-    """[windows] whether a window is like the others. Windows without a request are not."""
+    """[windows] True for windows like the others; False for windows without a request."""
     if not levels:
         return np.zeros(0, dtype=np.bool_)
     there = np.array([level.requests > 0 for level in levels])
@@ -91,7 +91,7 @@ def _near(values: F8, there: B1, least: float) -> B1:
 
 
 def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[OrdinaryPair]:
-    """Pairs of steady stretches, chosen by the seed; as many as were asked for, or all there are.
+    """Choose pairs of steady stretches by the seed; as many as the settings ask for, or all there are.
 
     windows: the steady ones, in time order. No window between reference and problem is unsteady or missing.
     O(windows · gap).
@@ -129,9 +129,9 @@ def _pair(windows: Sequence[Window], first: int, second: int, settings: Calibrat
 
 
 Run = Callable[[NamedSamples, NamedSamples], Outcome]
-"""The whole pipeline: (samples compared, history) to an outcome, as `flowdiff compare` runs it."""
+"""The whole pipeline: (samples compared, history) -> outcome, as `flowdiff compare` runs it."""
 PairWatch = Callable[[str, int, int], None]
-"""Called with what is done, how much of it is, and of how much."""
+"""Progress callback: (what is counted, number done, total)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,7 @@ class SteadyWindows:
 
 
 def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> SteadyWindows:
-    """Windows that lie in a period as a whole and in which nothing plainly happened; reads or makes their
-    statistics."""
+    """Windows that lie wholly in one of the periods and are steady; reads or makes their statistics."""
     whole = {
         window: here
         for part in found
@@ -238,7 +237,8 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Findings of an outcome's first method, by kind; of a method without that section what it found."""
+    """Findings of an outcome's first method, counted by kind; for a method without that section, its weighed
+    results."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:
@@ -249,7 +249,7 @@ def false_findings(outcome: Outcome) -> Counter[str]:
 
 
 def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
-    """Write a record into a period's lake, as the newest; where. Raises LakeError."""
+    """Write a record into a period's lake, as the newest. Returns its path. Raises LakeError."""
     data = f"{record.model_dump_json(indent=1)}\n".encode()
     try:
         return f"{found.lake}/{put_record(found.store, data)}"
@@ -262,7 +262,7 @@ def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
 
 
 def newest_record(store: Store) -> CalibrationRecord | None:
-    """The newest record of a lake that is whole and of this version. None where there is none."""
+    """Newest intact record of a lake in the current version; None without one."""
     try:
         for data in records(store):
             try:
@@ -275,7 +275,7 @@ def newest_record(store: Store) -> CalibrationRecord | None:
 
 
 def calibration_sentence(store: Store, chosen: Chosen[Any], refine: RefineSettings) -> str:
-    """What the lake's calibration says of a run with a method and settings; empty where there is none."""
+    """Sentence of the lake's calibration about a run with a method and settings; empty without a record."""
     record = newest_record(store)
     if record is None or record.method != chosen.method.name:
         return ""

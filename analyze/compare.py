@@ -1,7 +1,7 @@
-"""The run: samples in, methods over them, one report out.
+"""Run one or several methods over samples and make one report.
 
-What every report has is made here, once: the samples in numbers, the headline, the notes on the data. What
-was found is each method's; nothing here knows which methods there are.
+Parts that every report has are made here, once: the samples in numbers, the headline, the notes on the data.
+Everything else belongs to the methods; nothing here knows which methods there are.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ def compare(
     source: str = "",
     calibration: str = "",
 ) -> Outcome:
-    """Run one or several methods over the samples of a population, or over what is known of them.
+    """Run one or several methods over the samples of a population, or over their stored statistics.
 
-    refined says how the population was made, for the report; None: not by the refinement. calibration is
-    what is known of false findings here, a sentence for verdicts. source, a lake's name, is shown but
-    is no part of the id. Deterministic in its arguments.
-    Raises ConfigError where a method takes another number of samples or needs requests, TypeError where two
-    methods write a table of one name with unlike columns.
+    refined: settings by which the population was refined, for the report; None: it was not refined.
+    calibration: sentence on the false findings to expect, for verdicts. source: name of the lake, shown but
+    not part of the id. Deterministic in its arguments. Raises ConfigError if a method takes another number of
+    samples or needs requests, TypeError if two methods write a table of one name with different columns.
     """
     bounds = limits if limits is not None else ReportLimits()
     compared, past = samples_of(population), None if history is None else samples_of(history)
@@ -104,7 +103,7 @@ def _analysed(
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:
-    """A section with what only the run knows."""
+    """Section with the fields that only the run knows."""
     known: dict[str, str] = {"method": method}
     if isinstance(section, VerdictSection):
         known["calibration"] = calibration
@@ -117,7 +116,8 @@ def _preparation(settings: RefineSettings) -> Preparation:
 
 
 def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:
-    """Tables by name, each with its method's name first; what several methods give lies in one table."""
+    """Tables by name, the method's name as first column; tables of one name from several methods are
+    concatenated."""
     parts: dict[str, list[tuple[str, pa.Table]]] = {}
     for chosen, result in zip(methods, results, strict=True):
         for name, table in result.tables.items():

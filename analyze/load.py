@@ -1,7 +1,7 @@
-"""Loading: periods of a lake, through its manifest, to a population. All reading of flows is here.
+"""Load periods of a lake, through its manifest, into a population. All flows are read here.
 
-Files are listed by the manifest, never globbed. Wide columns come by pyarrow, which keeps hosts as
-dictionary codes; DuckDB answers filters (which rows match), where it reads narrow columns only.
+Files are listed by the manifest, never globbed. Wide columns are read by pyarrow, which keeps hosts as
+dictionary codes; DuckDB evaluates filters, for which it reads narrow columns only.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _FLOW_COLUMNS: Final = [
 
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class.list.element"]
 MOST_SAMPLES: Final = 256
-"""A sample's code is one byte. Who looks for a change in many windows takes one sample, and its windows by
-`start_ns`."""
+"""Limit of a sample's code, which is one byte. To search many windows for a change, load them as one sample
+and tell windows apart by `start_ns`."""
 
 
 class Loaded(NamedTuple):
-    """What was loaded, refined together: one graph has one key in both."""
+    """Samples loaded and refined together: a graph has the same key in both populations."""
 
     population: Population
     history: Population | None
-    """None where no history was asked for."""
+    """None if no history was requested."""
 
 
 def load_population(
@@ -72,11 +72,10 @@ def load_population(
 ) -> Loaded:
     """Load and refine samples (name, period or periods), and samples of ordinary times beside them.
 
-    folded: names that are folded elsewhere, and here, too.
-
-    They may lie in different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share
-    no instant. A sample of the history without a request is left out. Raises PeriodError where a sample has
-    no request, ConfigError for more samples than there are codes, LakeError where files do not fit.
+    folded: name foldings made for another population, to be applied here, too. Samples may lie in different
+    lakes, and may overlap (see `refuse_overlap`); the periods of one sample share no instant. A sample of the
+    history without a request is left out. Raises PeriodError if a sample has no request, ConfigError for more
+    samples than there are codes, LakeError if files do not fit together.
     """
     if (n_asked := len(samples) + len(history)) > MOST_SAMPLES:
         raise ConfigError(f"{n_asked} samples are too many; {MOST_SAMPLES} is the most.")
@@ -93,7 +92,7 @@ def load_population(
         except PeriodError:
             if place < len(samples):
                 raise
-            continue  # a time in which the filter keeps nothing
+            continue  # no request of this time passes the filter
         tables.append(
             flows.append_column("sample", pa.array(np.full(flows.num_rows, len(asked), dtype=np.uint8)))
         )
@@ -137,7 +136,7 @@ def load_population(
 
 
 def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
-    """Flows of a sample. Raises PeriodError, saying why, where none of its periods has any."""
+    """Flows of a sample. Raises PeriodError, with the cause, if none of its periods has any."""
     tables = []
     refused: PeriodError | None = None
     for part in parts:
@@ -158,7 +157,7 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
-    """The sample that some periods make up."""
+    """Sample made up of some periods."""
     periods = [part.period for part in parts]
     where = periods[0].where
     ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
@@ -182,14 +181,15 @@ def _params_of(
     keys: Sequence[str] | None = None,
     requests: pa.Array | None = None,
 ) -> pa.Table:
-    """`ReadParams` of the samples that were loaded, by their code."""
+    """Read parameters of a loaded sample, by its code: `ReadParams`."""
     return read_params(samples[sample], keys=keys, requests=requests)
 
 
 def _operations_of(
     periods: Sequence[LakePeriod], folding: Folding, keys: Sequence[str], /
 ) -> Mapping[str, tuple[str, ...]]:
-    """See `Population.stored_operations`. Reads files until every key is known."""
+    """Operations of stored structures by key: see `Population.stored_operations`. Reads files until every key
+    is found."""
     known: dict[str, tuple[str, ...]] = {}
     for found, path in ((period, path) for period in periods for path in period.structures):
         open_keys = [key for key in keys if key not in known]
@@ -235,9 +235,9 @@ def read_stored(
     as_codes: Sequence[str] = (),
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """One file of a lake, or some columns and rows of it.
+    """Read a file of a lake, or some of its columns and rows.
 
-    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError where the
+    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError if the
     file is missing, cut or damaged.
     """
     found.fetch([path])
@@ -257,7 +257,8 @@ def read_stored_structures(
 
 
 def read_flows(found: LakePeriod) -> pa.Table:
-    """Flows of a period that match its filter: the columns that the refinement needs, order of the files."""
+    """Flows of a period that match its filter: the columns that the refinement needs, in the order of the
+    files."""
     files = read_flow_files(found, _FLOW_COLUMNS, as_codes=_CODED_COLUMNS)
     return pa.concat_tables([flows for _, flows in files])
 
@@ -283,7 +284,7 @@ def read_flow_files(
 
 
 def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
-    """Row numbers by flow file that the period's filter keeps; None without a filter."""
+    """Numbers of the rows that pass the period's filter, by flow file; None without a filter."""
     where = found.period.where
     if where is None:
         return None

@@ -1,4 +1,4 @@
-"""Number things in the order in which they are first asked for, words of a column in their own."""
+"""Number keys in the order of first use, and words of a column in their own order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ K = TypeVar("K")
 
 
 class Numbering(dict[K, int]):
-    """Key -> number: who asks for a key that is not there yet gives it the next one."""
+    """Mapping of key to number that assigns the next number to a key it does not have yet."""
 
     def __missing__(self, key: K) -> int:
-        """Number a key."""
+        """Assign the next number to a key."""
         number = self[key] = len(self)
         return number
 
 
 def coded(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
-    """([rows] codes of texts, -1 for null; their distinct words, ascending)."""
+    """([rows] codes of texts, -1 for null; distinct words, ascending)."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     one = whole(column.unify_dictionaries())

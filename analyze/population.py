@@ -1,6 +1,6 @@
-"""The population an analysis works on: per category one graph and a node-by-request matrix.
+"""Population that an analysis works on: by category one graph and a node-by-request matrix.
 
-`analyze.refine` makes it from the lake's rows; critical path, attribution, methods and reports read it.
+`analyze.refine` makes it from the lake's rows; critical paths, attribution, methods and reports read it.
 Requests belong to *samples*: a comparison has two, a history or a change-point search many, browsing one.
 """
 
@@ -27,7 +27,7 @@ from stitch.graph.text import split_words
 from stitch.readings import reading_of
 
 Codes = npt.NDArray[np.signedinteger[Any]]
-"""Indices into a list of words, in the smallest type that holds them; -1 where there is no word."""
+"""Indices into a list of words, in the smallest type that fits; -1 for no word."""
 
 
 _SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
@@ -39,10 +39,10 @@ OK: Final = "ok"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Requests that are looked at together: a period of a lake, perhaps narrowed by a filter."""
+    """Group of requests analyzed together: a period of a lake, optionally narrowed by a filter."""
 
     name: str
-    """What it is in the analysis: `reference`, `problem`, a block of history, a version …"""
+    """Name in the analysis: `reference`, `problem`, a block of history, a version, …"""
     text: str = ""
     """The period as a person would write it (UTC)."""
     start_ns: int = 0
@@ -51,13 +51,14 @@ class Sample:
     where: str = ""
     """Filter expression; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """Ranges that make it up, half open, ascending and apart; empty: all of `start_ns` to `end_ns`."""
+    """Ranges that make up the sample, half open, ascending, disjoint; empty: all of `start_ns` to
+    `end_ns`."""
     recorded: tuple[tuple[Recorded, ...], ...] = ()
-    """[ranges] recordings that each touches; empty: not known."""
+    """[ranges] recordings that each touches; empty: unknown."""
 
     @property
     def length_ns(self) -> int:
-        """How long was watched: gaps between ranges do not count."""
+        """Observed time, ns, without gaps between ranges."""
         return sum(end - start for start, end in self.ranges) if self.ranges else self.end_ns - self.start_ns
 
 
@@ -73,7 +74,7 @@ class GraphNode(NamedTuple):
     label: str | None = None
     """Semantic label."""
     host: str = ""
-    """Host part that the label policy asks for; empty for none."""
+    """Host, if the label policy puts hosts into labels; else empty."""
     side: int = POINT
     """POINT, START or END of `stitch.graph.placed`."""
 
@@ -103,7 +104,8 @@ class Nesting:
     """The spans behind the nodes of a graph; arrays are [nodes]."""
 
     owner: I4
-    """Position of the start of the span that the node is a side of; a point inside a span owns itself."""
+    """Position of the start of the span to which the node belongs; for a point inside a span its own
+    position."""
     parent: I4
     """Position of the start of the owner's parent span; -1 for the root's."""
     kind: U1
@@ -111,10 +113,10 @@ class Nesting:
 
 
 class LeftBehind(NamedTuple):
-    """A child that the response does not wait for and that the refinement left out."""
+    """Child that the response does not wait for and that the refinement removed."""
 
     parent: int
-    """Position of the start of the span that started it."""
+    """Position of the start of the span that started the child."""
     operation: str
     """`component/point[/label]`."""
 
@@ -126,12 +128,13 @@ class RecordedFailures:
     row: I4
     """Request of the category."""
     position: I4
-    """Canonical position in the refined graph, of a span its start. Nodes that were left out are not here."""
+    """Canonical position in the refined graph, for a span of its start. Failures of removed nodes are not
+    here."""
     error: I4
     """Index into the population's `errors`."""
 
     def of_rows(self, rows: slice) -> RecordedFailures:
-        """Those of a range of requests, whose numbers begin at 0 again."""
+        """Failures of a range of requests, renumbered from 0."""
         start, stop, _ = rows.indices(np.iinfo(np.int32).max)
         first, past = np.searchsorted(self.row, (start, stop))
         return RecordedFailures(
@@ -143,7 +146,7 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 
 
 class GraphText:
-    """A graph in words. Most graphs are never shown, so it is made at the first look: 10 µs a node."""
+    """Text of a graph. Made at the first access, as most graphs are never shown: 10 µs a node."""
 
     def __init__(self, template: Callable[[], Template]) -> None:
         self._template = template
@@ -182,8 +185,8 @@ class Graph:
     """Positions at which the response may leave."""
     text: GraphText = field(compare=False)
     nesting: Nesting | None = None
-    """Which span each node belongs to; None for activity records. Not part of the key: of requests that
-    came by unlike nestings and have one graph, this is that of the first stored structure."""
+    """Span of each node; None for activity records. Not part of the key: if requests with different nestings
+    have the same graph, this is the nesting of the first stored structure."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -197,7 +200,7 @@ class Graph:
 
     @property
     def kind(self) -> str:
-        """What its flows were made of: SPANS or RECORDS of `schemas.lake`."""
+        """Kind of its flows: SPANS or RECORDS of `schemas.lake`."""
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
@@ -210,8 +213,8 @@ class Category:
 
     graph: Graph
     node_ns: I8
-    """[nodes, requests] ns since start, C order: the times of one node lie together. Clamped and
-    skew-corrected by the refinement, so that along every edge dst >= src."""
+    """[nodes, requests] ns since start, C order: times of one node are contiguous. Clamped and skew-corrected
+    by the refinement, so that along every edge dst >= src."""
     response_ns: I8
     """[requests] response time."""
     start_ns: I8
@@ -227,9 +230,9 @@ class Category:
     stored: Sequence[str]
     """Keys of the stored structures that were merged into this category."""
     skewed_edges: B1
-    """[edges] whether a skew correction or a clamp changed the edge in any request."""
+    """[edges] True if a skew correction or a clamp changed the edge in any request."""
     host: Codes | None = None
-    """[nodes, requests] index into the population's hosts, -1 unknown; moved with `node_ns` where
+    """[nodes, requests] index into the population's hosts, -1 unknown; permuted with `node_ns` where
     interchangeable branches were sorted. Read only: one row repeated where all requests have the same hosts.
     None: not loaded (made by hand)."""
     failures: RecordedFailures = NO_FAILURES
@@ -237,8 +240,8 @@ class Category:
     origin: I4 | None = None
     """[requests] index into `left_behind`; None: all 0."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """The different things that requests left out of the graph, each sorted, ascending: one for each stored
-    structure or, where interchangeable branches were sorted, several. Empty: nothing anywhere."""
+    """Distinct sets of removed children, each sorted, ascending: one for each stored structure or, where
+    interchangeable branches were sorted, several. Empty: nothing was removed."""
 
     @property
     def n_requests(self) -> int:
@@ -246,7 +249,7 @@ class Category:
         return len(self.sample)
 
     def rows(self, sample: int) -> slice:
-        """Where the requests of a sample lie."""
+        """Slice of the requests of a sample."""
         code = self.sample.dtype.type(sample)  # of another type than the column's, it would be copied
         first, past = (int(self.sample.searchsorted(code, side)) for side in _BOTH_SIDES)
         return slice(first, past)
@@ -258,20 +261,20 @@ PARAMS_AS_TEXT: Final = pa.schema(
         for f in PARAMS_SCHEMA
     ]
 )
-"""`schemas.lake.PARAMS_SCHEMA` with plain text for dictionaries: what `ReadParams` gives."""
+"""`schemas.lake.PARAMS_SCHEMA` with plain text for dictionaries: the schema of `ReadParams`."""
 
 
 class ReadParams(Protocol):
-    """Parameters of a sample's requests, read when they are asked for."""
+    """Reader of parameters of a sample's requests, on demand."""
 
     def __call__(
         self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
     ) -> pa.Table:
         """Rows of PARAMS_AS_TEXT of one sample's period, in the order of the files.
 
-        keys: only these parameters. requests: only these request ids, text. None: all. A request that the
-        sample's filter leaves out may be among them, and one of the same id and the other kind (`Graph.kind`
-        against the column `kind`). Raises LakeError where a file cannot be read.
+        keys: only these parameters. requests: only these request ids, text. None: all. The rows may include
+        requests that the sample's filter excludes, and requests of the same id and the other kind
+        (`Graph.kind` against the column `kind`). Raises LakeError if a file cannot be read.
         """
         ...
 
@@ -279,40 +282,40 @@ class ReadParams(Protocol):
 def no_params(
     _sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
 ) -> pa.Table:
-    """Of a population that was made by hand: none."""
+    """Empty parameters, for a population made by hand."""
     del keys, requests
     return PARAMS_AS_TEXT.empty_table()
 
 
 class ClockMove(NamedTuple):
-    """Two hosts whose clocks did not stay as far apart as they were."""
+    """Two hosts whose clocks moved against each other."""
 
     host: str
     other: str
     by_ns: int | None
-    """How far one moved against the other, ns; None: they drift, or too few requests tell."""
+    """Size of the move, ns; None: the clocks drift, or too few requests show it."""
 
 
 class FoldedNames(NamedTuple):
-    """Names that were too many, and were folded before graphs were made."""
+    """Folding of too many distinct names into fewer, done before graphs were made."""
 
     component: str | None
-    """Whose operations; None: the names of components."""
+    """Component whose operations were folded; None: names of components were folded."""
     level: int
-    """Of `analyze.refine.name_folding`."""
+    """Level of `analyze.refine.name_folding`."""
     left: int
-    """Names after that."""
+    """Number of names after folding."""
     example: tuple[str, str]
-    """A name, and what became of it."""
+    """A name before and after folding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
+    """Categories of all samples, sorted by (root, key), and notes of the refinement."""
 
     categories: tuple[Category, ...]
     excluded: dict[str, tuple[int, ...]]
-    """Quality flag name -> flows left out, by sample."""
+    """Flows left out, by sample, for each quality flag."""
     notes: tuple[str, ...]
     """Sentences for the data-quality section, for example skew between two hosts."""
     samples: tuple[Sample, ...] = PAIR
@@ -323,32 +326,34 @@ class Population:
     errors: tuple[str, ...] = ()
     """Words of `Failures.error`, ascending: error classes."""
     skew_notes: tuple[str, ...] = ()
-    """Those of `notes` that are on clocks."""
+    """Notes on clocks, a part of `notes`."""
     asynchrony_notes: tuple[str, ...] = ()
-    """Those of `notes` that list what is asynchronous."""
+    """Notes on asynchronous calls, a part of `notes`."""
     clock_moves: tuple[ClockMove, ...] = ()
-    """Of hosts that the compared samples use: times between them are no evidence."""
+    """Clock moves of hosts that the compared samples use: times between these hosts are no evidence."""
     incomplete: tuple[tuple[int, int], ...] = ()
-    """(flows with a sign that an event of theirs was never delivered, flows) by sample; empty: not known."""
+    """(flows with signs of an undelivered event, flows) by sample; empty: unknown."""
     weight_known: tuple[float, ...] = ()
-    """Share of the flows, by sample, that reported their sampling probability; empty: none, or not loaded."""
+    """Share of the flows, by sample, with a recorded sampling probability; empty: no flows, or not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
-    """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
+    """Length of the lake's windows, ns: a request is in window `start_ns // window_ns`."""
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
-    """Parameters on demand; nothing is read before."""
+    """Reader of parameters; reads nothing before it is called."""
     stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
-    """Reads what the nodes of stored structures are called: key of `Category.stored` -> `component/point` by
-    stored position, by which parameters are kept. A key that no sample has is left out, as all are of a
-    population made by hand. Raises LakeError where a file cannot be read."""
+    """Reader of the operations of stored structures: key of `Category.stored` -> `component/point` by stored
+    position, the position by which parameters are stored. Keys that no sample has are left out, as are all
+    keys of a population made by hand. Raises LakeError if a file cannot be read."""
 
     def has_requests(self, sample: int) -> bool:
-        """Whether a sample has a request that tests may use."""
+        """True if a sample has a testable request."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
 
     def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
-        """Give columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after
-        category; asked: without what messages started, as nobody waits for it. O(requests)."""
+        """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after category.
+
+        asked: without requests started by messages, for which nobody waits. O(requests).
+        """
         parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
         none = {"weight": np.zeros(0)}
         return [
@@ -357,14 +362,15 @@ class Population:
         ]
 
     def failed(self, category: Category, rows: slice | I8) -> B1:
-        """[rows] whether the root of a category's request did not end `ok`; without statuses none did."""
+        """[rows] True if the root of a category's request did not end `ok`; False for all without
+        statuses."""
         status = category.status[rows]
         if not self.statuses:
             return np.zeros(len(status), dtype=np.bool_)
         return np.asarray(status != (self.statuses.index(OK) if OK in self.statuses else -1))
 
     def root_types(self) -> tuple[tuple[str, ...], I8]:
-        """(root types, ascending; [categories] which of them each is of)."""
+        """(root types, ascending; [categories] index of each category's root type)."""
         roots = tuple(sorted({category.graph.root for category in self.categories}))
         number = {root: i for i, root in enumerate(roots)}
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
@@ -393,7 +399,7 @@ class Population:
 
 
 def _rows_of(category: Category, first: int, past: int) -> Category:
-    """The requests of samples `first` to `past`, whose codes begin at 0 again."""
+    """Requests of samples `first` to `past`, with sample codes renumbered from 0."""
     rows = slice(category.rows(first).start, category.rows(past - 1).stop)
     host, origin = category.host, category.origin
     return replace(
@@ -412,13 +418,13 @@ def _rows_of(category: Category, first: int, past: int) -> Category:
 
 
 def _cut(host: Codes, rows: slice) -> Codes:
-    """Some requests of a host matrix; a repeated row stays one."""
+    """Columns of a host matrix; a broadcast row stays a broadcast."""
     part = host[:, rows]
     return part if host.strides[1] == 0 else np.ascontiguousarray(part)
 
 
 def no_testable_request(name: str) -> PeriodError:
-    """Why a comparison cannot be made whose sample of this name has no request that tests may use."""
+    """Error for a comparison in which the sample of this name has no testable request."""
     return PeriodError(
         f"No request of the {name} period can be tested.",
         remedy="Take a longer period; `flowdiff windows` lists what was left out as damaged.",

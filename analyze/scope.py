@@ -1,7 +1,7 @@
-"""What to look at: periods of lakes, their windows and files found by manifests, none of them opened.
+"""Periods of lakes: their windows and files, found by manifests without opening any file.
 
-A sample is one period or several (`LakePeriods`). `Lakes` finds them; all that it finds in one lake is of one
-snapshot, whatever is imported meanwhile.
+A sample is one period or several (`LakePeriods`). `Lakes` finds them; everything found in one lake comes from
+one snapshot, even if an import runs meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
 from stitch.lake.copies import Copies
-from stitch.lake.disk import mapped
+from stitch.lake.disk import inside, mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
 from stitch.lake.layout import REPORT_END, REPORTS, WINDOW_TABLES
 from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
@@ -36,50 +36,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LakePeriod:
-    """A period of a lake that is there: its bounds fitted to windows, its files listed."""
+    """A period of an existing lake, with bounds fitted to windows and its files listed."""
 
     period: Period
     root: Path
-    """Folder of the lake, or that of its copies."""
+    """Folder of the lake, or of its local copies."""
     window_ns: int
-    """Length of its windows."""
+    """Length of a window of the lake."""
     flows: tuple[Path, ...]
     structures: tuple[Path, ...]
     params: tuple[Path, ...]
     dead_letters: tuple[Path, ...] = ()
-    """Those of the whole lake: what could not be read has no time."""
+    """Dead letters of the whole lake: unreadable records have no time."""
     pending: int = 0
-    """Commits that are not published yet; none of their files is listed."""
+    """Commits not published yet; none of their files is listed."""
     sums: Mapping[Path, str] = field(default_factory=dict)
-    """SHA-256 of each listed file, hex, as it was committed."""
+    """SHA-256 of each listed file, hex, from its commit."""
     windows: tuple[Window, ...] = ()
-    """The windows whose files are listed, in time order."""
+    """Windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
-    """[windows] flows in each."""
+    """[windows] number of flows."""
     unsealed: int = 0
-    """Windows among them of which more is expected: what is listed of them is provisional."""
+    """Number of windows that may still grow: their files are provisional."""
     recorded: tuple[Recorded, ...] = ()
-    """The recordings that the period touches, sealed windows alone; empty: not known."""
+    """Recordings that the period touches, in sealed windows only; empty: unknown."""
     copies: Copies | None = None
-    """Brings the listed files of a lake in a bucket to `root`, when asked to; None for a folder."""
+    """Downloader of a bucket's files to `root`; None for a lake in a folder."""
 
     @property
     def lake(self) -> str:
-        """Name of the lake, for messages and to open it again."""
+        """Name of the lake, for messages and for opening it again."""
         return str(self.root) if self.copies is None else self.copies.lake
 
     @property
     def store(self) -> Store:
-        """The lake itself."""
+        """Store of the lake itself, not of its copies."""
         return LocalStore.at(self.root) if self.copies is None else self.copies.store
 
     def fetch(self, paths: Iterable[Path]) -> None:
-        """See to it that listed files, and tables of reports, can be read at their paths, all at once.
+        """Download listed files and tables of reports, all at once, so that they can be read at their paths.
 
-        Nothing happens for a folder. Raises LakeError where a file cannot be had.
+        No effect for a lake in a folder. Raises LakeError if a file cannot be downloaded.
         """
         if self.copies is not None:
-            # What live lanes hold open lies elsewhere, and is there.
+            # Files of windows still open in live lanes are outside of `root`, on the local disk.
             names = {path: self.name_of(path) for path in paths if path.is_relative_to(self.root)}
             self.copies.fetch((name, self.sums[path]) for path, name in names.items() if path in self.sums)
             self.copies.fetch_tables(name for path, name in names.items() if path not in self.sums)
@@ -89,7 +89,7 @@ class LakePeriod:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
     def report_files(self) -> list[Path]:
-        """Tables of the lake's finished reports, by path; to be fetched before they are read."""
+        """Tables of the lake's finished reports, by path; call `fetch` before reading them."""
         if self.copies is not None:
             return sorted(self.copies.report_files())
         return [path for folder in self.report_folders() for path in _report_tables(folder)]
@@ -102,7 +102,7 @@ class LakePeriod:
 
 
 def _report_tables(folder: Path) -> list[Path]:
-    """Those that are there, and those that were: who reads a lost one hears of it."""
+    """Tables of a report, including ones listed in checksums but missing: reading a missing one raises."""
     there = {path.name for path in folder.iterdir()}
     written = {name for sums in sums_among(there) for name in read_sums(mapped(folder / sums))}
     return [
@@ -112,66 +112,73 @@ def _report_tables(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class PeriodCounts:
-    """What commits say of the windows that a period touches, each as a whole."""
+    """Counts, from commits, of the windows that a period touches; each window counts as a whole."""
 
     found: LakePeriod
-    """The period; no file is listed."""
+    """The period, without a list of files."""
     windows: pa.Table
-    """WINDOW_COUNTS_SCHEMA."""
+    """One row a window, WINDOW_COUNTS_SCHEMA."""
     flags: Mapping[Quality, int]
-    """Requests by quality flag, flags that occur only."""
+    """Requests by quality flag; only flags that occur."""
     earlier: int
-    """Windows of the period before them, which were not asked for."""
+    """Number of earlier windows of the period, which were not counted."""
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
-"""Where a sample lies: a period, or several that share no instant (`Lakes.ranges` sees to it)."""
+"""Extent of a sample: one period, or several that share no instant (see `Lakes.ranges`)."""
 
 
 def parts_of(found: LakePeriods) -> tuple[LakePeriod, ...]:
-    """The periods of a sample."""
+    """Periods of a sample."""
     return (found,) if isinstance(found, LakePeriod) else tuple(found)
 
 
 class Lakes:
-    """The lakes that periods name, each opened once."""
+    """Lakes named by periods, each opened once."""
 
     def __init__(self, default: str | None = None, *, provisional: Path | None = None) -> None:
-        """`default` is the lake of periods that name none.
+        """Set the default lake and the mode of reading.
 
-        provisional: a folder of one's own for what live lanes hold open; then periods may touch windows that
-        are not sealed, and find there what is known so far.
+        default: lake of periods that name none. provisional: folder for files of windows that live lanes hold
+        open; with it, periods may touch unsealed windows and get the flows known so far.
         """
         self._default = default
         self._provisional = provisional
         self._opened: dict[Path, _Opened] = {}
-        """By real path of its root."""
+        """Opened lakes by real path of the root."""
 
     def manifest(self, period: Period) -> Manifest:
-        """What the period's lake holds.
+        """Manifest of the period's lake.
 
         Raises PeriodError where no lake is named, LakeError where there is none.
         """
         return self._open(period).manifest
 
     def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
-        """Windows and files of one period; see `resolve`."""
+        """Find the windows and files of one period; see `resolve`."""
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
         (found,) = self.listed([(fitted(period, windows), windows)])
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
-            dead_letters=tuple(found.root / file.name for file in letters),
-            sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
+            dead_letters=tuple(inside(found.root, file.name) for file in letters),
+            sums={**found.sums, **{inside(found.root, file.name): file.sha256 for file in letters}},
         )
+
+    def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+        """Find the windows of one period, without listing their files; see `resolve`."""
+        lake = self._whole(period)
+        windows = self._windows(period, may_be_empty=may_be_empty)
+        return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
 
     def counts(
         self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
     ) -> PeriodCounts:
-        """Count the flows of the windows that a period touches, each as a whole; see `resolve`.
+        """Count the flows of the windows that a period touches, each window as a whole; see `resolve`.
 
-        at_most: so many windows, the last ones. Commits say it: no file of the lake is opened.
+        at_most: count only so many windows, the last ones. The counts are in commits: no file of the lake is
+        opened.
         """
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
@@ -189,16 +196,16 @@ class Lakes:
         return PeriodCounts(found, by_window(files), by_flag(files), earlier)
 
     def ranges(self, periods: Sequence[Period]) -> tuple[LakePeriod, ...]:
-        """Where a sample of several periods lies: what touches or overlaps becomes one, so nothing counts
-        twice. Dead letters are not listed.
+        """Find the extent of a sample of several periods: periods that touch or overlap are merged, so that
+        nothing counts twice. Dead letters are not listed.
 
-        Raises PeriodError where one of the periods holds no window, or an unsealed one.
+        Raises PeriodError if one of the periods has no window, or an unsealed one.
         """
         whole = [replace(fitted(p, self._windows(p)), lake=self._whole(p).name) for p in periods]
         return tuple(self.listed([(period, self._windows(period)) for period in united(whole)]))
 
     def sealed(self, period: Period) -> list[Window]:
-        """The sealed windows that a period touches, in time order; those not sealed yet are passed by.
+        """Sealed windows that a period touches, in time order; unsealed ones are skipped.
 
         Raises PeriodError where there is none.
         """
@@ -207,16 +214,15 @@ class Lakes:
         return near or windows_of(period, [entry.window for entry in lake.entries() if entry.sealed])
 
     def sealed_part(self, period: Period) -> LakePeriod:
-        """What a period has of sealed windows. Raises PeriodError where there is none."""
+        """Sealed part of a period. Raises PeriodError if it has no sealed window."""
         windows = self.sealed(period)
         (found,) = self.listed([(fitted(period, windows), windows)])
         return found
 
     def listed(self, parts: Sequence[tuple[Period, Sequence[Window]]]) -> list[LakePeriod]:
-        """Periods, each with the files of some windows of its lake, dead letters not among them.
+        """List the files of given windows for several periods; dead letters are not listed.
 
-        The manifest of a lake is asked once, however many parts lie in it. Raises LakeError where a file is
-        missing.
+        The manifest of a lake is queried once for all its periods. Raises LakeError if a file is missing.
         """
         lakes = [self._open(period) for period, _ in parts]
         asked: dict[str, set[Window]] = {lake.name: set() for lake in lakes}
@@ -229,7 +235,7 @@ class Lakes:
         ]
 
     def root(self, period: Period) -> Path:
-        """Real path of the folder that has the files of the period's lake."""
+        """Real path of the folder with the files of the period's lake."""
         return self._open(period).place.root.resolve()
 
     def _windows(self, period: Period, *, may_be_empty: bool = False) -> list[Window]:
@@ -249,7 +255,7 @@ class Lakes:
         )
 
     def _whole(self, period: Period) -> _Opened:
-        """The period's lake, of which no commit is lost there. Raises what `manifest` raises."""
+        """The period's lake, refused if commits of the period are lost. Raises what `manifest` raises."""
         lake = self._open(period)
         lake.manifest.refuse_lost_commits(period.start_ns, period.end_ns)
         return lake
@@ -269,10 +275,10 @@ class Lakes:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """One lake."""
+    """An opened lake with its manifest, and files of live lanes."""
 
     name: str
-    """As it was called first."""
+    """Name by which the lake was first given."""
     place: LakePlace
     manifest: Manifest
     starts_ns: I8
@@ -281,7 +287,7 @@ class _Opened:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no window at all."""
+        """True if the lake has no window at all."""
         return not self.provisional and pc.max(self.manifest.listing["window_ns"]).as_py() is None
 
     def entries(self, period: Period | None = None) -> list[WindowEntry]:
@@ -297,7 +303,7 @@ class _Opened:
 
 
 def _manifest(place: LakePlace) -> Manifest:
-    """Raises LakeError, also where a bucket cannot be read."""
+    """Open a manifest. Raises LakeError, also if a bucket cannot be read."""
     try:
         return open_manifest(place.store, place.name, place.copies)
     except OSError as error:
@@ -307,11 +313,11 @@ def _manifest(place: LakePlace) -> Manifest:
 
 
 _SNAPSHOTS: Final = 5
-"""Tries to read what lanes hold open before one of them goes on and sweeps it."""
+"""Attempts to read the files of live lanes before one of them commits and deletes these files."""
 
 
 def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
-    """A lake, with what its live lanes hold open where a folder for that is given."""
+    """Open a lake, with files of its live lanes if a folder for them is given."""
     manifest = _manifest(place)
     if provisional is None:
         return _Opened(name, place, manifest, manifest.starts_ns())
@@ -333,10 +339,10 @@ _Listed = tuple[Path, "LakeFile | ProvisionalFile"]
 
 
 def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Listed]]:
-    """The files of some windows, each with its path. Raises LakeError where one is missing."""
+    """Files of some windows, each with its path. Raises LakeError if one is missing."""
     root = lake.place.root
     found: dict[Window, list[_Listed]] = {
-        window: [(root / file.name, file) for file in files]
+        window: [(inside(root, file.name), file) for file in files]
         for window, files in lake.manifest.by_window(windows).items()
     }
     for held in lake.provisional:
@@ -348,7 +354,7 @@ def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Liste
 def _listed(
     period: Period, lake: _Opened, windows: Sequence[Window], files: Mapping[Window, Sequence[_Listed]]
 ) -> LakePeriod:
-    """The period with the files of `windows`."""
+    """Period with the files of `windows`."""
     own = [listed for window in windows for listed in files[window]]
     flows, structures, params = (
         tuple(path for path, file in own if file.table == table) for table in WINDOW_TABLES
@@ -366,7 +372,7 @@ def _listed(
 
 
 def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
-    """The period, and which windows it has."""
+    """Period with its windows, without files."""
     manifest = lake.manifest
     return LakePeriod(
         period,
@@ -407,7 +413,7 @@ def resolve(
 
 
 def notes(periods: Iterable[LakePeriod]) -> list[str]:
-    """What keeps something from readers of some periods: one sentence a lake and cause."""
+    """Warnings on data that readers of some periods do not get: one sentence a lake and cause."""
     changes = [
         (part.root.resolve(), note(part)) for note in (_pending_note, _provisional_note) for part in periods
     ]
@@ -415,7 +421,7 @@ def notes(periods: Iterable[LakePeriod]) -> list[str]:
 
 
 def _pending_note(found: LakePeriod) -> str | None:
-    """One sentence where an interrupted import keeps something from readers, else None."""
+    """Sentence on data withheld by an interrupted import; None if there is none."""
     if not found.pending:
         return None
     commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
@@ -423,7 +429,7 @@ def _pending_note(found: LakePeriod) -> str | None:
 
 
 def _provisional_note(found: LakePeriod) -> str | None:
-    """One sentence where windows of a period are not sealed, else None."""
+    """Sentence on unsealed windows of a period; None if there are none."""
     if not found.unsealed:
         return None
     windows = "1 window is" if found.unsealed == 1 else f"{found.unsealed} windows are"
@@ -434,10 +440,10 @@ def _provisional_note(found: LakePeriod) -> str | None:
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
-    """Requests in two samples of a comparison would be compared with themselves.
+    """Refuse overlapping samples, whose common requests would be compared with themselves.
 
-    Two samples of one lake may overlap in time only where each has a filter of its own (two versions in the
-    same hour); whether the filters part the requests is not looked at. Raises PeriodError.
+    Two samples of one lake may overlap in time only if each has a filter of its own (two versions in the same
+    hour); whether the filters separate the requests is not checked. Raises PeriodError.
     """
     parts = [part for sample in samples for part in parts_of(sample)]
     places = {root: root.resolve() for root in {part.root for part in parts}}
@@ -445,7 +451,7 @@ def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
     for part in sorted(parts, key=lambda part: part.period.start_ns):
         where = part.period.where
         alike = (places[part.root], () if where is None else where.conditions)
-        # Parts of one sample share no instant: what is still open when this one starts is of another sample.
+        # Parts of one sample share no instant: a part that ends after this one starts is of another sample.
         before = latest.get(alike)
         if before is not None and part.period.start_ns < before.end_ns:
             raise PeriodError(

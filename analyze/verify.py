@@ -1,9 +1,9 @@
-"""Whether the files of a lake are what its commits say, byte for byte, before DuckDB reads from them.
+"""Verification of a lake's files against the checksums of its commits, before DuckDB reads them.
 
-A flipped bit in Parquet may decode to another number, and DuckDB looks at no page checksum. The manifest has
-the SHA-256 of every file, so each file is hashed when a process first reads it (again where its size or time
-changed). That finds every change, in footers too. A list of files found whole could not be kept on disk: rot
-does not touch a file's time. The price is reading all columns of the files of a period.
+A flipped bit in Parquet may decode to another number, and DuckDB checks no page checksums. The manifest has
+the SHA-256 of every file, so each file is hashed when a process first reads it (again if its size or time
+changed). That finds every change, in footers too. Results are not saved on disk: rot does not touch a file's
+time. The price is reading all columns of the period's files.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from analyze.scope import LakePeriod
 from stitch.lake.encoding import still_at, unreadable
 
 HASHERS: Final = 2
-"""Threads; hashing lets go of the interpreter."""
+"""Threads that hash; hashing releases the interpreter lock."""
 REMEMBERED: Final = 65_536
-"""Sums kept in memory, some 20 MB; a file past that is hashed again."""
+"""Checksums cached in memory, some 20 MB; a file evicted from the cache is hashed again."""
 
 
 def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
-    """Raise LakeError, naming the file, where one of `paths` is missing, cut or changed.
+    """Raise LakeError, naming the file, if one of `paths` is missing, cut or changed.
 
-    Paths that the manifest does not list (those of reports, which are small) are read whole instead, with the
-    checksums of their pages.
+    Paths that the manifest does not list (files of reports, which are small) are read whole instead, with
+    verification of their page checksums.
     """
     paths = [*paths]
     found.fetch(paths)  # which verifies what it brings
@@ -59,7 +59,7 @@ def _read_pages(found: LakePeriod, path: Path) -> None:
 
 
 def _sum(path: Path) -> str | OSError:
-    """SHA-256 of a file, hex; the error where it cannot be read."""
+    """SHA-256 of a file, hex; the error if it cannot be read."""
     try:
         path = still_at(path)
         stat = path.stat()

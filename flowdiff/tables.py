@@ -1,4 +1,4 @@
-"""Give a table to whatever reads Arrow: pandas, polars, DuckDB, a notebook."""
+"""Tables that convert to anything that reads Arrow: pandas, polars, DuckDB, a notebook."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN: Final = 20
-"""Rows that a notebook or a prompt shows."""
+"""Rows shown in a notebook or a prompt."""
+WIDTH: Final = 400
+"""Cells of a line at a prompt."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Rows and named columns. `polars.DataFrame(table)`, `duckdb.sql("from table")` take it as it is."""
+    """Rows and named columns. `polars.DataFrame(table)` and `duckdb.sql("from table")` accept it."""
 
     _arrow: pa.Table
 
     def arrow(self) -> pa.Table:
-        """Give Arrow's table; nothing is copied."""
+        """Arrow table, without a copy."""
         return self._arrow
 
     def df(self) -> pd.DataFrame:
-        """Give a pandas DataFrame. Raises ConfigError without pandas."""
+        """Pandas DataFrame. Raises ConfigError without pandas."""
         with needed():
             import pandas as pd  # noqa: F401 - Arrow's own message has no name of the package
         return self._arrow.to_pandas()
 
     def pl(self) -> pl.DataFrame:
-        """Give a polars DataFrame. Raises ConfigError without polars."""
+        """Polars DataFrame. Raises ConfigError without polars."""
         with needed():
             import polars as pl
         return pl.DataFrame(self._arrow)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give each row as a dictionary."""
+        """Rows as dictionaries."""
         rows: list[dict[str, Any]] = self._arrow.to_pylist()
         return rows
 
@@ -59,32 +61,36 @@ class Table:
         return values
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's protocol of exchange."""
+        """Arrow's exchange interface."""
         return self._arrow.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        from rich.console import Console
         from rich.table import Table as Drawn
+        from rich.text import Text
 
-        drawn = Drawn(*self.columns, box=None, header_style="", pad_edge=False)
-        for row in self._head():
-            drawn.add_row(*row)
-        console = Console(width=400, color_system=None, markup=False, emoji=False)
-        with console.capture() as text:
-            console.print(drawn)
-        return f"{text.get()}{len(self):,} rows"
+        from flowdiff.cli.terminal import drawn
+
+        columns, rows = self._head()
+        table = Drawn(box=None, header_style="", pad_edge=False)
+        for name in columns:
+            table.add_column(Text(name))
+        for row in rows:
+            table.add_row(*map(Text, row))
+        return f"{drawn(lambda console: console.print(table), WIDTH)}{len(self):,} rows"
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in self._head()
-        )
-        return f"<table><tr>{head}</tr>{rows}</table><p>{len(self):,} rows</p>"
+        names, rows = self._head()
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
+        return f"<table><tr>{head}</tr>{body}</table><p>{len(self):,} rows</p>"
 
-    def _head(self) -> list[list[str]]:
+    def _head(self) -> tuple[list[str], list[list[str]]]:
+        """Names of the columns and the first rows, as a person may see them."""
         from analyze.sql.values import python_values
+        from schemas.visible import visible
 
         shown = [python_values(column.combine_chunks()) for column in self._arrow.slice(0, SHOWN).columns]
-        return [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
+        rows = [["" if one is None else visible(str(one)) for one in row] for row in zip(*shown, strict=True)]
+        return [visible(name) for name in self.columns], rows

@@ -11,7 +11,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from fixtures import folder_times, left_behind, session_end
 from hypothesis import settings
+from oracles import fork_server
 
 from flowdiff.__main__ import GC_THRESHOLDS
 
@@ -47,6 +49,21 @@ def _only_the_clone(event: str, arguments: tuple[object, ...]) -> None:
 if BESIDE != "//":
     sys.addaudithook(_only_the_clone)
 
+RUNS_TESTS: set[int] = set()
+"""Processes that run tests. What tests start is none of them, and neither is a fork."""
+
+
+def _limits_in_children_only(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse a resource limit on a process that runs tests: its log and its reports are under it, too."""
+    limits = event == "resource.setrlimit" or (
+        event == "resource.prlimit" and arguments[0] in (0, os.getpid())
+    )
+    if limits and os.getpid() in RUNS_TESTS:
+        raise PermissionError("resource limits are for processes that a test starts")
+
+
+sys.addaudithook(_limits_in_children_only)
+
 # Even where the environment forbids byte code: hundreds of processes are started, here and as workers, and to
 # compile all modules anew takes each of them half a CPU second.
 sys.dont_write_bytecode = False
@@ -60,6 +77,12 @@ os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Load what watches over all tests."""
+    for plugin in (session_end, left_behind, folder_times):
+        config.pluginmanager.register(plugin)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return two workers more than there are cores: many tests wait for a server, or for a process."""
@@ -70,9 +93,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, object]:
     """Fork the workers from one process, which has collected: each of them would import all tests."""
     config = session.config
+    RUNS_TESTS.add(os.getpid())
     if config.getoption("numprocesses", None) and sys.platform == "linux":
-        from oracles import fork_server  # within: a copy of this file alone is a conftest, too
-
         with fork_server.forked_tests([*map(str, config.invocation_params.args)]):
             return (yield)
     return (yield)
@@ -106,6 +128,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the golden tests find to tests/golden/expected",
     )
+    parser.addini("leaves_nothing", "beginnings of tests that fail for what they leave behind", type="args")
+    parser.addini("patience_s", "seconds in which what a test leaves behind may end by itself", default="10")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
-"""Explain what separates affected requests from others, and problem from reference.
+"""Explain the difference between affected requests and others, and between problem and reference.
 
-In the order of the work: requests are chosen and sampled (`chosen_requests`); what is known of them becomes
-columns, of the request (`columns`) and of the parameters that its operations recorded (`parameters`); those
-that may be compared make a table of two classes (`table`). Its columns are coded as small integers
-(`coded_columns`), and a tree that must beat shuffled labels at every node parts the classes (`tree`); it is
-read as rules in words (`rules`). `attribute_table` says of each column alone how unlike it is, and
-`explanation` puts all together and says whether it can be relied on.
+Steps: requests are chosen and sampled (`chosen_requests`); their attributes become columns, those of the
+request itself (`columns`) and the parameters that its operations recorded (`parameters`); the comparable
+columns make a table of two classes (`table`). Columns are coded as small integers (`coded_columns`), and a
+decision tree, every split of which must beat shuffled labels, separates the classes (`tree`); its paths are
+worded as rules (`rules`). `attribute_table` compares the classes in each column alone, and `explanation`
+combines all and decides if it is reliable.
 """

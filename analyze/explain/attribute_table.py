@@ -1,4 +1,4 @@
-"""Say of every attribute by itself how unlike it is in the two classes: what a user reads first (D.5)."""
+"""Rank attributes by the distance between the two classes, each attribute by itself (D.5)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from schemas.arrays import B1, F8
 from schemas.report.explanations import AttributeRow, LevelShare
 
 _LEVELS_SHOWN = 3
-"""Values listed of an attribute."""
+"""Most levels listed for an attribute."""
 
 
-class _Unlike(NamedTuple):
+class _Distance(NamedTuple):
     distance: float
     p: float
     levels: tuple[LevelShare, ...]
@@ -26,7 +26,7 @@ class _Unlike(NamedTuple):
 
 
 def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """Make a row for every column, the most unlike first; q over all of them (Benjamini-Hochberg).
+    """Make a row for every column, largest distance first; q over all of them (Benjamini-Hochberg).
 
     Words: Jensen-Shannon distance (base 2, so 1 is the most) of the levels, p of the G-test. Numbers:
     Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
@@ -56,17 +56,17 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
     return tuple(sorted(rows, key=lambda row: (-row.distance, row.p, row.where, row.key)))
 
 
-def _words(coded: CodedColumns, number: int, affected: B1) -> _Unlike:
+def _words(coded: CodedColumns, number: int, affected: B1) -> _Distance:
     codes = coded.codes[number]
     counts = np.array(
         [np.bincount(codes[side], minlength=coded.width) for side in (affected, ~affected)], dtype=np.float64
     )
     distance, p = _js_distance(counts), _g_test(counts)
-    return _Unlike(distance, p, _levels(coded, number, counts), (None, None))
+    return _Distance(distance, p, _levels(coded, number, counts), (None, None))
 
 
 def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """The levels whose shares differ most."""
+    """Levels whose shares differ most."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     there = np.flatnonzero(counts.sum(axis=0))
     order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
@@ -80,7 +80,7 @@ def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, .
     )
 
 
-def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
+def _numbers(column: AttributeColumn, affected: B1) -> _Distance:
     known = ~np.isnan(column.values)
     sides = [column.values[known & side] for side in (affected, ~affected)]
     medians = [_median(side) for side in sides]
@@ -95,11 +95,11 @@ def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
             levels = (
                 LevelShare(value=MISSING, share_affected=float(share[0]), share_others=float(share[1])),
             )
-    return _Unlike(d, p, levels, (medians[0], medians[1]))
+    return _Distance(d, p, levels, (medians[0], medians[1]))
 
 
 def _median(values: F8) -> float | None:
-    """The lower median: always one of the values, and finite."""
+    """Lower median: always one of the values, and finite; None without a value."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle]) if len(values) else None
 
@@ -116,7 +116,7 @@ def _js_distance(counts: F8) -> float:
 
 
 def _g_test(counts: F8) -> float:
-    """P of the G-test that two rows of counts have the same shares; 1 where nothing is known."""
+    """P-value of the G-test that two rows of counts have the same shares; 1 if either is empty."""
     counts = counts[:, counts.sum(axis=0) > 0]
     rows = counts.sum(axis=1, keepdims=True)
     if counts.shape[1] < 2 or (rows == 0).any():

@@ -1,4 +1,4 @@
-"""Choose which requests are compared with each other, and sample them."""
+"""Choose requests to compare, and sample them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Selection:
     """Requests of a population, by category."""
 
     rows: Mapping[int, I8]
-    """Index of the category -> its rows that are meant. Rows may lie in any sample."""
+    """Index of the category -> its selected rows, which may be of any sample."""
 
     @property
     def n_requests(self) -> int:
@@ -26,7 +26,7 @@ class Selection:
         return sum(len(rows) for rows in self.rows.values())
 
     def without(self, other: Selection) -> Selection:
-        """Requests that the other selection does not have."""
+        """Requests of this selection that the other one lacks."""
         none = np.zeros(0, np.int64)
         return Selection(
             {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()}
@@ -55,13 +55,13 @@ class ChosenRequests:
     start_ns: I8
     weight: F8
     available: tuple[int, ...]
-    """Requests of each group before sampling."""
+    """Size of each group before sampling."""
 
     def __len__(self) -> int:
         return len(self.row)
 
     def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
-        """Those at the places, in that order."""
+        """Requests at some places, in that order."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
 
@@ -71,7 +71,7 @@ _COLUMNS: Final = ("group", "category", "row", "sample", "start_ns", "weight")
 def choose(
     population: Population, groups: Sequence[Selection], most: int, rng: np.random.Generator
 ) -> ChosenRequests:
-    """At most `most` requests of each group, spread over time, with probability by weight.
+    """Sample at most `most` requests of each group, spread over time, with probability by weight.
 
     A group is cut into as many pieces of equal weight along time as requests are wanted, and one point is
     drawn in each: no stretch of time is left out and a heavy request is likelier. Fewer come where one
@@ -86,7 +86,8 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Requests given by category and row, [requests] each, in their order; of one group, unless stated."""
+    """Requests at given categories and rows, [requests] each, in the same order; all of one group unless
+    `group` says otherwise."""
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))
@@ -111,7 +112,7 @@ def _flat(population: Population, number: int, group: Selection) -> ChosenReques
 
 
 def _thin(part: ChosenRequests, most: int, rng: np.random.Generator) -> ChosenRequests:
-    """One request from each of `most` pieces of equal weight."""
+    """Draw one request from each of `most` pieces of equal weight."""
     reach = np.cumsum(np.maximum(part.weight, 0.0))
     points = (np.arange(most) + rng.random(most)) * (reach[-1] / most)
     return part.take(np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1)))

@@ -1,4 +1,4 @@
-"""Code columns as small integers, so that one sparse product counts every code of all of them at once."""
+"""Code columns as small integers, so that one sparse product counts the codes of all columns at once."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodedColumns:
-    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is missing."""
+    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is for missing
+    values."""
 
     columns: tuple[AttributeColumn, ...]
     codes: I2
-    """[columns, requests] 0 … width-1; `width - 1` is missing."""
+    """[columns, requests] code from 0 to width-1; `width - 1` means missing."""
     width: int
-    """Codes of the widest column, missing included; narrower ones leave the middle empty."""
+    """Number of codes of the widest column, missing included; narrower columns leave codes before the last
+    unused."""
     numeric: B1
     """[columns]"""
     low: tuple[F8, ...]
-    """By column [bins] least value of each bin; of words empty."""
+    """Least value of each bin, [bins] a column; empty for a column of words."""
     high: tuple[F8, ...]
-    """By column [bins] largest value."""
+    """Largest value of each bin."""
     levels: tuple[tuple[str, ...], ...]
-    """By column the words of its codes; of numbers empty."""
+    """Words of each column's codes; empty for numbers."""
     askable: B1
-    """[columns, width] whether a split may ask for the code. Not for the rest of the words: "one of the
-    rare" says nothing, and which words are rare may follow from the order of equals."""
+    """[columns, width] True if a split may ask for the code. Not for the pooled rare words: "one of the rare"
+    explains nothing, and which words are pooled may depend on the order of equally frequent ones."""
 
     @property
     def n_requests(self) -> int:
@@ -41,7 +43,7 @@ class CodedColumns:
         return int(self.codes.shape[1])
 
     def word(self, column: int, code: int) -> str:
-        """A code of a text column, as shown."""
+        """Word of a code of a text column, as shown."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
     def incidence(self, rows: I8) -> sparse.csr_array:
@@ -107,7 +109,7 @@ def _bins(values: F8, most: int) -> _Coded:
 
 
 def _levels(column: AttributeColumn, most: int) -> _Coded:
-    """Codes (-1 missing) by falling frequency, rare words together last."""
+    """Codes (-1 missing) by falling frequency, with one last code for all rare words."""
     assert column.levels is not None
     known = ~np.isnan(column.values)
     place = column.values[known].astype(np.int64)

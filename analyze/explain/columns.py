@@ -1,4 +1,4 @@
-"""Hold attributes of requests as columns: numbers or levels; type, hosts, hour and sampling of each."""
+"""Columns of attributes, numbers or levels; among them root type, hosts, hour and sampling of requests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.windows import NS_PER_MINUTE
 
 REQUEST: Final = "request"
-"""`where` of what belongs to the request as a whole."""
+"""Value of `where` for attributes of the request as a whole."""
 OTHER: Final = "(other)"
-"""The level of all levels that are not kept by name."""
+"""Level that stands for all levels without a code of their own."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
-"""Characters of a level that are shown."""
+"""Characters of a level that are displayed."""
 _HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
-"""Beginning of the keys of columns `yes` or `no`."""
+"""Beginning of the keys of columns with the values `yes` and `no`."""
 _MOST_REACHED: Final = 12
-"""Hosts of one component that get a column "reaches it", the most frequent ones."""
+"""Hosts of one component with a column "reaches host", the most frequent ones."""
 _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
 _HOUR: Final = "hour of day (UTC)"
 _SAMPLED: Final = "sampled"
 OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
-"""Columns in which two periods differ because somebody chose these periods: compared inside one only."""
+"""Columns that differ between periods by the choice of the periods: compared within one period only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,19 @@ class AttributeColumn:
     """`component/point` of the node, a component, or `request`."""
     key: str
     values: F8
-    """[requests]; NaN is missing. Of a text column the index into `levels`."""
+    """[requests] number, or index into `levels` for a text column; NaN is missing."""
     levels: tuple[str, ...] | None = None
     """Words of a text column; None for numbers."""
     aggregate: str = ""
-    """Which of several values in a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
-    `change`; empty where a request has one."""
+    """Aggregate of a request's values: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
+    `change`; empty if requests have one value."""
     passes: B1 | None = None
-    """[requests] whether the request passes the node at all; None: all do. A value is missing where it does
-    not, but that is structure, not a parameter."""
+    """[requests] True if the request passes the node; None: all do. The value is missing where it does not,
+    but that is a difference of structure, not of a parameter."""
 
     @property
     def numeric(self) -> bool:
-        """Whether values are numbers."""
+        """True for a column of numbers."""
         return self.levels is None
 
     @property
@@ -63,7 +63,7 @@ class AttributeColumn:
         return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
 
     def says(self, word: str) -> str:
-        """Say that the value is a word: `encoding is default`, `does not reach host sn-1`."""
+        """Condition that the value is a word: `encoding is default`, `does not reach host sn-1`."""
         if not self.key.startswith(REACHES):
             return f"{self.name} is {word}"
         return self.key if word == "yes" else self.key.replace("reaches", "does not reach", 1)
@@ -74,13 +74,13 @@ class AttributeColumn:
         return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
 
     def at(self, rows: B1 | I8) -> AttributeColumn:
-        """The column of some requests."""
+        """Column of some of the requests."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)
 
 
 def shown(word: str) -> str:
-    """A level as it is shown: one line, not too long."""
+    """Level as displayed: on one line, clipped."""
     line = " ".join(word.split()) if any(c in word for c in "\n\r\t") else word
     return line if len(line) <= _LONGEST_WORD else line[: _LONGEST_WORD - 1] + "…"
 
@@ -155,7 +155,7 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
-    """Whether a request reaches each of the component's most frequent hosts."""
+    """Columns that tell if a request reaches each of the component's most frequent hosts."""
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
     request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
     times = np.bincount(host, minlength=len(hosts))

@@ -1,4 +1,4 @@
-"""Explain what separates two classes of requests, and whether that can be relied on.
+"""Explain the difference between two classes of requests, and decide if the explanation is reliable.
 
 A finding is explained inside the problem period where possible, else against the reference.
 """
@@ -38,35 +38,34 @@ _TWINS_SHOWN = 3
 
 
 def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
-    """What parts the table's classes: a tree as rules, the attributes one by one, and how sure that is.
+    """Explain a table's classes: a tree as rules, the attributes one by one, and a measure of confidence.
 
-    exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
-    key`. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
-    folds of time is below `min_auc`, or whose root changes from bootstrap to bootstrap, is not shown as an
-    explanation. Neither is one that says the same in the baseline (`Controls`). Deterministic in its
-    arguments.
+    exclude: attributes that the user does not want at the root again, as `key`, or `component/point key`. A
+    tree is no explanation if its root does not beat shuffled labels, if its AUC over folds of time is below
+    `min_auc`, if its root changes from bootstrap to bootstrap, or if it fits the baseline as well
+    (`Controls`). Deterministic in its arguments.
     """
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
-    standing: list[str] = []
+    ordinary: list[str] = []
     for _ in range(SETTINGS.most_standing + 1):
         chosen = [
             number
             for number, column in enumerate(table.columns)
-            if not _excluded(column, (*exclude, *standing))
+            if not _excluded(column, (*exclude, *ordinary))
         ]
         coded, whole = _coded(table, chosen)
-        found = _judged(table, coded)
+        found = _judged_tree(table, coded)
         if found.split is None or whole is None:
             break
-        if not _on_every_day(table, coded, whole, found.split):
+        if not _fits_ordinary_times(table, coded, whole, found.split):
             break
-        standing += found.parting
+        ordinary += found.separating
     rows = attribute_rows(coded, table.affected)
     identifiers = tuple(i for i in table.identifiers if not _named(i.where, i.key, exclude))
     return Explanation(
         contrast=table.contrast,
         reliable=found.reason == "",
-        sentence=_sentence(table, found, standing),
+        sentence=_sentence(table, found, ordinary),
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
@@ -80,7 +79,7 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """Codes of the table's requests, and under the same codes those of its controls."""
+    """Code the columns of the table's requests, and with the same codes those of its controls."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -98,17 +97,17 @@ def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, Co
     )
 
 
-def _on_every_day(
+def _fits_ordinary_times(
     table: FeatureTable,
     coded: CodedColumns,
     controls: CodedColumns,
     split: Split,
 ) -> bool:
-    """Whether the root says what it would say on any day: large reads are slow, and are no more than
-    before.
+    """True if the root split separates ordinary requests as well: large reads are slow on every day, and no
+    more frequent than before.
 
-    It must part the usual requests of the reference from its rest, the same way and half as well as the
-    affected from the others, and must not part problem from reference by `new`.
+    It must separate the usual requests of the reference from its rest, in the same direction and half as well
+    as the affected from the others, and must not separate problem from reference by `new`.
     """
     assert table.controls is not None
     problem, usual = table.controls.problem, table.controls.usual
@@ -124,7 +123,7 @@ def _on_every_day(
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
-    """Whether the user does not want to see a column, in any of its aggregates."""
+    """True if the user excluded a column, in any of its aggregates."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
 
@@ -134,8 +133,8 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What became of the tree."""
+class _JudgedTree:
+    """Tree of a contrast as far as it is reliable; else the reason why it is not."""
 
     reason: _Reason
     auc: float | None = None
@@ -144,49 +143,49 @@ class _Judged:
     competing: tuple[str, ...] = ()
     best: NodeGroup | None = None
     twins: tuple[str, ...] = ()
-    """Columns that part the requests as the root does."""
-    parting: tuple[str, ...] = ()
-    """The root's column and its twins, without aggregates."""
+    """Columns that separate the requests as the root's does."""
+    separating: tuple[str, ...] = ()
+    """Root's column and its twins, without aggregates."""
     split: Split | None = None
-    """The root's."""
+    """Split of the root; None without a reliable tree."""
 
 
-def _judged(table: FeatureTable, coded: CodedColumns) -> _Judged:
-    """The tree, if it can be relied on, else why not."""
+def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
+    """Grow the tree and judge its reliability."""
     affected = table.affected
     n = len(affected)
     if min(int(affected.sum()), int((~affected).sum())) < SETTINGS.least_requests:
-        return _Judged("too-few")
+        return _JudgedTree("too-few")
     if not coded.columns:
-        return _Judged("not-predictive" if table.had_columns else "no-parameters")
+        return _JudgedTree("not-predictive" if table.had_columns else "no-parameters")
     rows = np.arange(n)
     tree = grow(coded, affected, table.block, rows, SETTINGS.perms)
     if tree.question is None:
-        return _Judged("not-predictive")
+        return _JudgedTree("not-predictive")
     area = cross_validated_auc(coded, affected, table.block, table.fold)
     if area is None or area < SETTINGS.min_auc:
-        return _Judged("not-predictive", area)
+        return _JudgedTree("not-predictive", area)
     stability = root_stability(coded, affected, tree.question)
     root = coded.columns[tree.question.split.column]
     competing = tuple(coded.columns[c].text for c in stability.competing[:_TWINS_SHOWN])
     if stability.share < SETTINGS.min_stability:
-        return _Judged("unstable", area, stability.share, competing=(root.text, *competing))
+        return _JudgedTree("unstable", area, stability.share, competing=(root.text, *competing))
     weights = class_weights(affected)
     twins = _twins(coded, tree.question, rows)
-    return _Judged(
+    return _JudgedTree(
         "",
         area,
         stability.share,
         tree_rules(coded, tree, weights),
         best=best_group(coded, tree, weights),
         twins=tuple(twin.key if twin.where == root.where else twin.text for twin in twins),
-        parting=tuple(column.text for column in (replace(root, aggregate=""), *twins)),
+        separating=tuple(column.text for column in (replace(root, aggregate=""), *twins)),
         split=tree.question.split,
     )
 
 
 def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
-    """Find other parameters that part the requests as the root's does."""
+    """Find other parameters that separate the requests as the root's does."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}
@@ -198,8 +197,8 @@ def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[Attribute
     return tuple(twins.values())
 
 
-def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> str:
-    """What a reader needs to know, in one or two sentences."""
+def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) -> str:
+    """Summary for the reader, in one or two sentences."""
     changed = ""
     if table.identifiers:
         places: dict[str, list[str]] = {}
@@ -210,11 +209,11 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
         ]
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
         changed = f" Changed with the period: {'; '.join(named[:2])}{more}."
-    if standing:
-        verb = "tells" if len(standing) == 1 else "tell"
-        changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
+    if ordinary:
+        verb = "tells" if len(ordinary) == 1 else "tell"
+        changed += f" {', '.join(ordinary[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
     if found.reason == "":
-        return _said(table, found) + changed
+        return _best_rule(table, found) + changed
     area = "" if found.auc is None else f" (AUC {found.auc:.2f})"
     contrast = table.contrast
     why = {
@@ -228,8 +227,8 @@ def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> s
     return f"No reliable explanation: {why}.{changed}"
 
 
-def _said(table: FeatureTable, found: _Judged) -> str:
-    """The rule that holds for most affected and fewest other requests."""
+def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
+    """Sentence with the rule that fits most of the affected and fewest of the other requests."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best
@@ -272,16 +271,16 @@ def explain_finding(
     ),
     exclude: Sequence[str] = (),
 ) -> Explanation:
-    """Explain what separates `affected` (problem) from `unaffected` (problem) and from `reference` requests.
+    """Explain the difference between `affected` (problem) and `unaffected` (problem) or `reference` requests.
 
     Both contrasts share one reading of parameters. The one inside the problem (M2, M4) is shown where it is
     reliable and about as good as the other (M1, M3). Identifiers that changed with the period are reported in
-    either. Selections should be of requests that reach the changed site; what only affected requests pass is
-    no parameter.
+    either. Selections should be of requests that reach the changed site: passing a node at all is a
+    difference of structure, not of a parameter.
 
-    usual: those of the reference that show what the affected show (as slow, the same path). What separates
-    them from the rest of the reference is no news, large reads are slow on every day, and is left out inside
-    the problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
+    usual: requests of the reference with the same symptom (as slow, the same path). An explanation that
+    separates them from the rest of the reference is no news (large reads are slow on every day) and is left
+    out inside the problem. words: descriptions of the three groups. exclude: attributes not to be used.
     """
     none = Selection({})
     as_usual = none if usual is None else usual

@@ -1,9 +1,9 @@
-"""Read low-level parameters as columns, on demand, summed up by request and operation.
+"""Read low-level parameters as columns, on demand, aggregated by request and operation.
 
-Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
-otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,
-`component/point`: the same wherever it stands. Operations that a class does not pass are no ground for
-comparison and are left out by `table`.
+Parameters are stored by position in the structure as recorded; a refined graph may number its nodes
+differently, and the classes of a contrast contain many structures. So a column belongs to an *operation*,
+`component/point`, wherever it occurs. Operations that one class does not pass cannot be compared and are left
+out by `table`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
-"""Text that is read as a number."""
+"""Pattern of text that is read as a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Structures:
-    """The stored structures of the chosen requests, their nodes flattened."""
+    """Stored structures of the chosen requests, nodes flattened."""
 
     of_request: I4
     """[requests] index of the structure."""
     first: I8
-    """[structures + 1] where each structure's nodes begin."""
+    """[structures + 1] index of each structure's first node."""
     operation: I4
-    """[nodes of all] index into `operations`."""
+    """[nodes of all structures] index into `operations`."""
     operations: tuple[str, ...]
     passes: B1
-    """[structures, operations]"""
+    """[structures, operations] True if the structure contains the operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +53,22 @@ class _Values:
     operation: I4
     key: I4
     number: F8
-    """NaN where there is none, or none that is finite."""
+    """NaN if there is no finite number."""
     text: I4
-    """Index into `words`; -1 where there is none."""
+    """Index into `words`; -1 if there is no text."""
     keys: tuple[str, ...]
     words: pa.StringArray
     word_number: F8
-    """[words + 1] the number that a word is; NaN for words that are words, and last for no word."""
+    """[words + 1] number that a word spells; NaN for other words, and at the end for "no word"."""
 
 
 def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
-    Where a node's parameter occurs once a request at most, it gives one column, else its aggregates; how
-    often it does is structure rather than a parameter. Numbers that came as text are numbers, but not under
-    the name of an identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words. What
-    is not finite is missing.
+    A parameter that occurs at most once a request makes one column, others one an aggregate; the number of
+    occurrences belongs to the structure and makes none. Numbers recorded as text are numbers, but not under
+    the name of an identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words.
+    Numbers that are not finite are missing.
     """
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures)
@@ -85,7 +85,7 @@ def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterato
 
 
 class ParameterWord(NamedTuple):
-    """A parameter of one call that is text."""
+    """Text parameter of one call."""
 
     where: str
     """`component/point` of the node."""
@@ -98,7 +98,7 @@ class ParameterWord(NamedTuple):
 def parameter_words(
     population: Population, chosen: ChosenRequests, keys: Sequence[str]
 ) -> Iterator[ParameterWord]:
-    """Every text that the chosen requests carry under some keys, call by call."""
+    """Yield every text that the chosen requests carry under some keys, call by call."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures, keys)
     if values is None:
@@ -114,7 +114,7 @@ def parameter_words(
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Numeric parameters of requests as they were written, sorted by (field, request, place); [readings]."""
+    """Numeric parameters of requests as recorded, sorted by (field, request, place); arrays [readings]."""
 
     fields: tuple[tuple[str, str], ...]
     """(operation, key)"""
@@ -122,12 +122,12 @@ class Readings:
     """Index into `fields`."""
     request: I8
     progress: F8
-    """Place among the values of the field in its request, 0 to 1: parameters have no time of their own."""
+    """Place among the field's values in the request, 0 to 1: parameters have no time of their own."""
     number: F8
 
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
-    """Every finite number that the chosen requests carry, numbers written as text among them."""
+    """Every finite number that the chosen requests carry, including numbers recorded as text."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures)
     if values is None:
@@ -151,7 +151,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
-    """Find where runs of equal keys [rows] begin, and how long they are."""
+    """First rows and lengths of runs of equal keys [rows]."""
     other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
     return begin, np.diff(begin, append=len(keys[0]))
@@ -183,7 +183,7 @@ def _columns(
 
 
 def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
-    """Sum up the values of each request, sorted by (request, position); `words`: they are codes."""
+    """Aggregate the values of each request, sorted by (request, position); `words`: the values are codes."""
     begin, size = _runs(request)
     if size.max() == 1:
         return {"": value}
@@ -205,7 +205,7 @@ def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
-    """Codes of a mixed field (-1 where a value is neither number nor word), and its words in order."""
+    """Codes of a mixed field (-1 if neither number nor word), and its words in order."""
     used = np.unique(text[text >= 0])
     named = [str(word) for word in words.take(pa.array(used)).to_pylist()]
     numeric = ~np.isnan(number) & (text < 0)
@@ -255,7 +255,7 @@ def _read(
     structures: _Structures,
     keys: Sequence[str] | None = None,
 ) -> _Values | None:
-    """Values of the chosen requests, sorted by (field, request, position); None where there is none."""
+    """Values of the chosen requests, sorted by (field, request, position); None without any."""
     ids, kind = _ids(population, chosen)
     parts: list[pa.Table] = []
     rows: list[I8] = []
@@ -297,7 +297,7 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """(place in `ids`, place in `wanted`) of all that are equal; messages of one request all have its id."""
+    """(place in `ids`, place in `wanted`) of all equal pairs; messages of one request all have its id."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")
@@ -311,7 +311,7 @@ def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
 
 
 def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray, B1]:
-    """Request ids, and whether each request was made of spans."""
+    """Request ids, and [requests] True if the request was made of spans."""
     spans = np.zeros(len(chosen), dtype=np.bool_)
     order, parts = [], []
     for index in np.unique(chosen.category):
@@ -323,7 +323,8 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """[words + 1] the number that each word is; NaN for others, for those beyond float64, and at the end."""
+    """[words + 1] number that each word spells; NaN for other words, for numbers beyond float64, and at the
+    end."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)
     number = np.full(len(words) + 1, np.nan)

@@ -1,4 +1,4 @@
-"""Read a tree as rules, one a path from the root to a leaf, in words.
+"""Word a tree as rules, one a path from the root to a leaf.
 
 A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5`.
 """
@@ -17,13 +17,14 @@ from analyze.explain.tree import ClassWeights, Split, TreeNode
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5
-"""Purity of all requests, as both classes are weighted alike."""
+"""Purity of all requests together: both classes have equal weight."""
 _FEW_VALUES: Final = 32
-"""A number with no more values than this is a choice among them: a rule names one of them instead."""
+"""Largest number of distinct values of a number that counts as a choice among them: a rule then names a value
+instead of a threshold."""
 
 
 class NodeGroup(NamedTuple):
-    """Requests of a node, and the answers that lead to it."""
+    """Requests at a node, and the answers that lead to it."""
 
     conditions: tuple[str, ...]
     n_affected: int
@@ -31,14 +32,14 @@ class NodeGroup(NamedTuple):
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> NodeGroup:
-    """The node below the root, inner or leaf, with most of the affected and least of the other requests."""
+    """Node below the root, inner or leaf, with the most affected and the fewest other requests."""
     nodes = list(_walk(tree, ()))
     node, path = max(
         (found for found in nodes if found[1]),
         key=lambda found: found[0].n_affected * weights.affected - found[0].n_others * weights.others,
         default=nodes[0],
     )
-    return NodeGroup(_said(coded, path), node.n_affected, node.n_others)
+    return NodeGroup(_conditions(coded, path), node.n_affected, node.n_others)
 
 
 class _Answer(NamedTuple):
@@ -47,13 +48,15 @@ class _Answer(NamedTuple):
 
 
 def tree_rules(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> tuple[Rule, ...]:
-    """Rules of all leaves, those with the most affected requests for their size first."""
-    rules = [_rule(_said(coded, path), node, weights) for node, path in _walk(tree, ()) if node.split is None]
+    """Rules of all leaves, highest purity first."""
+    rules = [
+        _rule(_conditions(coded, path), node, weights) for node, path in _walk(tree, ()) if node.split is None
+    ]
     return tuple(sorted(rules, key=lambda rule: (-rule.purity, -rule.n_affected, rule.conditions)))
 
 
 def _walk(node: TreeNode, path: tuple[_Answer, ...]) -> Iterator[tuple[TreeNode, tuple[_Answer, ...]]]:
-    """Every node and the answers that lead to it, parents first."""
+    """Yield every node with the answers that lead to it, parents first."""
     yield node, path
     if node.split is not None and node.left is not None and node.right is not None:
         yield from _walk(node.left, (*path, _Answer(node.split, True)))
@@ -72,13 +75,13 @@ def _rule(conditions: tuple[str, ...], node: TreeNode, weights: ClassWeights) ->
     )
 
 
-def _said(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
-    """The answers of a path in words."""
+def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
+    """Conditions of a path in words."""
     return tuple(_condition(coded, split, left=left) for split, left in _needed(coded, path))
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """A path without the answers that a later one contains: `count <= 9000` before `count <= 4096`."""
+    """Answers of a path, without those that a later one implies: `count <= 9000` before `count <= 4096`."""
     return [
         answer
         for number, answer in enumerate(path)
@@ -114,17 +117,17 @@ def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
         return f"{column.name} is {'there' if left else 'missing'}{at}"
     below, above = float(high[split.cut]), float(low[split.cut + 1])
     if len(low) <= _FEW_VALUES and bool((low == high).all()):  # a choice among values: name one of them
-        answer = f"<= {said(below)}" if left else f">= {said(above)}"
+        answer = f"<= {number_text(below)}" if left else f">= {number_text(above)}"
     else:
-        answer = f"{'<=' if left else '>'} {said(round_threshold(below, above))}"
+        answer = f"{'<=' if left else '>'} {number_text(round_threshold(below, above))}"
     return f"{column.name} {answer}{' or missing' if here else ''}{at}"
 
 
 def round_threshold(low: float, high: float) -> float:
-    """The roundest t with low <= t < high.
+    """Roundest t with low <= t < high.
 
-    Roundest: the fewest decimal digits, of these the nearest to the middle. A power of two that has no more
-    digits to say than a decimal of three (512, 4096, 65536) counts as round, too. `low < high`, both finite.
+    Roundest: the fewest decimal digits, of these the nearest to the middle. A power of two (512, 4096, 65536)
+    is taken instead of a decimal of three digits or more. `low < high`, both finite.
     """
     if not math.isfinite(high - low):
         return low
@@ -145,7 +148,7 @@ def round_threshold(low: float, high: float) -> float:
 
 
 def _multiple(low: float, high: float, middle: float, step: float) -> float | None:
-    """The multiple of `step` in [low, high) that is nearest to the middle."""
+    """Multiple of `step` in [low, high) that is nearest to the middle; None if there is none."""
     best: float | None = None
     nearest = math.floor(middle / step)
     for number in (nearest, nearest + 1):
@@ -158,15 +161,15 @@ def _multiple(low: float, high: float, middle: float, step: float) -> float | No
 
 
 def _power_of_two(low: float, high: float) -> float | None:
-    """A power of two from 256 on in [low, high), the largest."""
+    """Largest power of two from 256 on in [low, high); None if there is none."""
     if high <= 256:
         return None
     value = 2.0 ** (math.ceil(math.log2(high)) - 1)
     return value if value >= max(low, 256) else None
 
 
-def said(value: float) -> str:
-    """A number without needless digits: `4096`, `0.25`, `1.5e+12`."""
+def number_text(value: float) -> str:
+    """Shortest text of a number: `4096`, `0.25`, `1.5e+12`."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.6g}"

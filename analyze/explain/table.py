@@ -1,7 +1,7 @@
 """Make the table of a contrast: two classes of requests and their attributes.
 
-Attributes that say which period it is (builds, versions, configurations, pods) are distinguished from those
-that could explain a difference inside it.
+Attributes that identify the period (builds, versions, configurations, pods) are separated from those that
+could explain a difference within it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PLAIN = ("first", "last", "min", "max", "mean", "mode")
 def _changed_identifiers(
     columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
-    """Those of the columns whose values part the periods by construction, by (where, key).
+    """Columns whose values differ between the periods by construction, by (where, key).
 
-    Words that are all others in the problem than in the reference (a version, a configuration, the pods of a
-    deployment), and numbers of such a name with one value a period. A quantity that changed, a size of 16384
-    that is 4096 now, is none. Looked for in all chosen requests, whatever their class: a value that only
-    the affected have is an explanation.
+    Two kinds: words that are all different in the problem (a version, a configuration, the pods of a
+    deployment), and numbers under an identifier's name with one value a period. A quantity that changed, a
+    size of 16384 that is 4096 now, is no identifier. All chosen requests are searched, whatever their class:
+    a value that only the affected requests have is an explanation.
     """
     fields: dict[tuple[str, str], list[AttributeColumn]] = {}
     for column in columns:
@@ -47,13 +47,13 @@ def _changed_identifiers(
             continue
         pairs = [_values(column, chosen) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:
-            before, after = (_said(of_field[0], values) for values in pairs[0])
+            before, after = (_values_text(of_field[0], values) for values in pairs[0])
             found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
     return found
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """Values before and after, where they have none in common and are few; None for what is no identifier."""
+    """Values before and after, if few and with none in common; None if the column is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -74,21 +74,21 @@ def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | 
     return sides[0], sides[1]
 
 
-def _said(column: AttributeColumn, values: F8) -> str:
+def _values_text(column: AttributeColumn, values: F8) -> str:
     words = [f"{v:g}" if column.levels is None else column.levels[int(v)] for v in values]
     return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Requests of both periods by which an explanation is checked; arrays are [requests]."""
+    """Requests of both periods against which an explanation is checked; arrays are [requests]."""
 
     columns: tuple[AttributeColumn, ...]
-    """Those of the table, of these requests."""
+    """Columns of the table, for these requests."""
     problem: B1
-    """Which are of the problem."""
+    """True for requests of the problem."""
     usual: B1
-    """Which of the reference show what the affected show."""
+    """True for requests of the reference with the symptom of the affected ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class FeatureTable:
     contrast: Contrast
     affected: B1
     block: I4
-    """Time block, 0, 1, …: labels are permuted inside."""
+    """Time block, 0, 1, …: labels are permuted within a block."""
     fold: I4
-    """Fifth of the own class's time, for cross-validation."""
+    """Fifth of the class's own time, for cross-validation."""
     columns: tuple[AttributeColumn, ...]
-    """Those that may be compared."""
+    """Comparable columns."""
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
-    """Whether there was anything to compare before exclusion, parameters or hosts."""
+    """True if there was anything to compare before exclusion, parameters or hosts."""
     controls: Controls | None = None
 
 
@@ -116,11 +116,11 @@ def features(
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
 ) -> FeatureTable:
-    """The table that holds `affected` against `others`.
+    """Table of `affected` against `others`.
 
-    words: what the classes are, for people. Classes of two periods are permuted within equal parts of their
-    own time, classes of one period within parts of common time. Raises LakeError where parameters cannot be
-    read, ValueError for rows that are not there.
+    words: descriptions of the classes. Labels of two periods are permuted within equal parts of each period's
+    time, labels of one period within parts of common time. Raises LakeError if parameters cannot be read,
+    ValueError for rows that do not exist.
     """
     observed = observe(population, (affected, others))
     return observed.contrast(0, [1], words)
@@ -141,7 +141,7 @@ class Observations:
         *,
         control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
-        """The table of a group and others; identifiers are looked for in all of them.
+        """Table of a group against others; identifiers are searched for in all groups.
 
         control: groups of the problem, of the reference, and the one of the reference that is usual.
         """
@@ -193,7 +193,8 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Rows of some groups, in their order; of several the same share, so that the mix is as it was."""
+        """Rows of some groups, in their order; of several groups the same share of each, to preserve their
+        mix."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
         share = min(
@@ -212,7 +213,7 @@ class Observations:
 
 
 def observe(population: Population, groups: Sequence[Selection]) -> Observations:
-    """A sample of every group and its attributes; a request is of the first group that has it.
+    """Sample every group and read its attributes; a request belongs to the first group that has it.
 
     Reads parameters once a period.
     """
@@ -232,16 +233,16 @@ def observe(population: Population, groups: Sequence[Selection]) -> Observations
     )
     if len(chosen) == 0:
         return Observations(chosen, ())
-    # Parameters first: of columns that part alike the first is named, and a host is often where they led.
+    # Parameters first: of equivalent columns the first is named, and a host often follows from a parameter.
     columns = [
-        *_unlike(parameter_columns(population, chosen)),
+        *_distinct(parameter_columns(population, chosen)),
         *request_columns(population, chosen),
     ]
     return Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
-    """Requests of the same root types that no group has, evenly over their rows."""
+    """Requests of the same root types that are in no group, evenly spaced over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {
@@ -256,7 +257,7 @@ def _background(population: Population, groups: Sequence[Selection], most: int) 
 
 
 def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
-    """Block of every row: equal counts along time, of each class by itself (`apart`) or of both together.
+    """Time block of every row: equal counts along time, within each class (`apart`) or over both together.
 
     With fewer than 10 n rows in the smaller class there are fewer blocks, so that one holds about ten of
     each.
@@ -272,7 +273,7 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
 
 
 def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
-    """Whether a column may take part: not ignored, on the common part of the structures, no id, no clock."""
+    """True if a column can be compared: not ignored, on common parts of the structures, no id, no clock."""
     if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in SETTINGS.ignored):
         return False
     if column.passes is not None:
@@ -292,7 +293,7 @@ def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
 
 
 def _follows_time(values: F8, time: I8) -> bool:
-    """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
+    """True if a class's values rise or fall with time: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
     if known.sum() < SETTINGS.ranked:
         return False
@@ -300,7 +301,7 @@ def _follows_time(values: F8, time: I8) -> bool:
     return abs(float(of_values @ of_time)) > SETTINGS.with_time
 
 
-def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
+def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
     """Columns without those that repeat another aggregate of the same parameter, value by value."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
@@ -316,7 +317,8 @@ def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
 
 
 def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
-    """How a number changes from one node to another that has it too: bytes that grow between components."""
+    """Columns of the change of a number from one node to the next that has it: bytes that grow between
+    components."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
         if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:

@@ -1,7 +1,7 @@
 """Grow an entropy tree in which every split must beat shuffled labels, and validate it.
 
-One sparse product counts every code of all columns for the true and all shuffled labels at once. Validation
-is cross-validation over time, and how often resampling finds the same root.
+One sparse product counts the codes of all columns for the true and all shuffled labels at once. Validation is
+cross-validation over time, and the share of bootstrap samples with the same root.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from analyze.stats.rank import midranks
 from schemas.arrays import B1, F4, F8, I4, I8
 
 _LEAST = np.float32(1e-30)
-"""Instead of 0 under a logarithm: 0 · log 0 is 0."""
+"""Lower bound under a logarithm: 0 · log 0 is 0."""
 
 
 class ClassWeights(NamedTuple):
-    """What one request counts, so that both classes count alike in the whole table."""
+    """Weight of one request of each class, such that both classes have equal weight in the whole table."""
 
     affected: float
     others: float
@@ -35,16 +35,16 @@ class Split(NamedTuple):
 
     column: int
     cut: int
-    """Code: numbers go left up to it, words where they equal it."""
+    """Code: numbers up to it go left, words equal to it go left."""
     missing_left: bool
-    """Numbers: which side missing values take."""
+    """Side of missing numbers."""
 
 
 class Gains(NamedTuple):
     """Best split of every column under every labelling; arrays are [columns, labellings]."""
 
     gain: F4
-    """Bits; 0 where no split leaves enough requests on both sides."""
+    """Bits; 0 if no split leaves enough requests on both sides."""
     cut: I4
     missing_left: B1
     """See `Split`."""
@@ -62,7 +62,7 @@ class Gains(NamedTuple):
 
 
 def class_weights(affected: B1) -> ClassWeights:
-    """Weights that make both classes half of the whole."""
+    """Weights that give each class half of the total."""
     n1 = int(affected.sum())
     n0 = len(affected) - n1
     return ClassWeights(0.5 / max(n1, 1), 0.5 / max(n0, 1))
@@ -78,8 +78,8 @@ def best_splits(
 ) -> Gains:
     """Gains of the requests of `incidence` [columns * width, requests].
 
-    affected, others: [requests, labellings] how often each request counts in either class; every labelling
-    has the same totals but for bootstraps. Counts are exact in float32 (below 2**24), gains good to 1e-6.
+    affected, others: [requests, labellings] multiplicity of each request in either class; every labelling
+    has the same totals, except for bootstraps. Counts are exact in float32 (below 2**24), gains to 1e-6.
     O(columns · (requests + width) · labellings).
     """
     shape = (len(coded.columns), coded.width, affected.shape[1])
@@ -104,7 +104,7 @@ def best_splits(
 def _cuts_of_numbers(
     counts: Sequence[F4], used: int, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Cut columns of numbers, [columns, codes, labellings]; what is missing goes to the better side."""
+    """Best cut of columns of numbers, [columns, codes, labellings]; missing values go to the better side."""
     whole = [side.sum(axis=1, keepdims=True) for side in counts]
     left = [np.cumsum(side[:, :used], axis=1) for side in counts]
     gone = [side[:, -1:] for side in counts]
@@ -120,7 +120,7 @@ def _cuts_of_numbers(
 def _cuts_of_words(
     counts: Sequence[F4], used: int, askable: B1, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Ask columns of words for one of them, [columns, codes, labellings]."""
+    """Best single word of columns of words, [columns, codes, labellings]."""
     # The last code is the level "missing": kept where it is, whatever the columns' widths.
     take = np.r_[np.arange(used), askable.shape[1] - 1]
     whole = [side.sum(axis=1, keepdims=True) for side in counts]
@@ -142,13 +142,13 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """Largest gain over the cuts [columns, cuts, labellings], the first of equals, and which it is."""
+    """Largest gain over the cuts [columns, cuts, labellings], the first of equals, and its cut."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
 
 
 def _gains(left: Sequence[F4], whole: Sequence[F4], weights: ClassWeights, least_leaf: int) -> F4:
-    """Bits that each split gives a request of the node; 0 where a side is too small."""
+    """Information gain of each split, bits a request of the node; 0 if a side is too small."""
     n_left = left[0] + left[1]
     n_right = whole[0] + whole[1] - n_left
     one, other = np.float32(weights.affected), np.float32(weights.others)
@@ -175,7 +175,7 @@ def _xlog2(x: F4) -> F4:
 
 
 class Question(NamedTuple):
-    """The best split of some requests, beside what shuffled labels give."""
+    """Best split of some requests, and its p under shuffled labels."""
 
     split: Split
     p: float
@@ -190,19 +190,19 @@ class TreeNode:
     n_affected: int
     n_others: int
     score: float
-    """Share of the affected with both classes weighted alike, pulled to one half by one request of each."""
+    """Share of the affected with both classes weighted equally, pulled to one half by one request of each."""
     question: Question | None = None
     left: TreeNode | None = None
     right: TreeNode | None = None
 
     @property
     def split(self) -> Split | None:
-        """What the node asks."""
+        """Split of the node; None for a leaf."""
         return None if self.question is None else self.question.split
 
 
 def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> TreeNode:
-    """Grow a tree over `rows`. Deterministic; a node costs what `best_splits` of `perms` labellings does."""
+    """Grow a tree over `rows`. Deterministic; a node costs as much as `best_splits` of `perms` labellings."""
     least = least_leaf(len(rows))
     rng = np.random.default_rng(SETTINGS.seed)
     return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
@@ -211,13 +211,13 @@ def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> 
 
 
 def least_leaf(n: int) -> int:
-    """Requests that each side of a split must keep."""
+    """Fewest requests on each side of a split."""
     return max(SETTINGS.least_leaf, int(np.ceil(SETTINGS.least_leaf_share * n)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """What all nodes of a growing tree share."""
+    """Data that all nodes of a growing tree share."""
 
     coded: CodedColumns
     affected: B1
@@ -228,7 +228,7 @@ class _Growth:
     rng: np.random.Generator
 
     def node(self, rows: I8, depth: int) -> TreeNode:
-        """Grow a node and all below."""
+        """Grow a node and all nodes below."""
         label = self.affected[rows]
         n1 = int(label.sum())
         n0 = len(label) - n1
@@ -244,11 +244,11 @@ class _Growth:
         return replace(leaf, question=question, left=sides[0], right=sides[1])
 
     def _ask(self, rows: I8) -> Question | None:
-        """Find the split whose gain exceeds what shuffled labels give its column by most, and its p.
+        """Find the split whose gain most exceeds its column's gain under shuffled labels, and its p.
 
-        Shuffling takes from a column what it gains by having many cuts; the maximum over columns is compared
-        with the same maximum of every shuffling, so that many columns do not make one of them significant.
-        None where nothing can be split.
+        Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
+        over columns is compared with the same maximum of every shuffling, so that many columns do not make
+        one of them significant. None if nothing can be split.
         """
         if not self.coded.columns:
             return None
@@ -256,7 +256,7 @@ class _Growth:
         incidence = self.coded.incidence(rows)
         found = best_splits(self.coded, incidence, labels, 1 - labels, self.weights, self.least)
         excess = found.gain - found.by_chance[:, None]
-        # Of columns that say the same the first: which one it is must not hang on the shuffling.
+        # Of equivalent columns the first is taken: the choice must not depend on the shuffling.
         most = float(excess[:, 0].max())
         column = int(np.flatnonzero(excess[:, 0] >= most - SETTINGS.tie * abs(most))[0])
         if found.gain[column, 0] <= 0:
@@ -267,7 +267,7 @@ class _Growth:
 
 
 def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
-    """[rows] which requests answer a split's question with yes."""
+    """[rows] True for requests that answer a split's question with yes."""
     code = coded.codes[split.column, rows]
     if not coded.numeric[split.column]:
         equal: B1 = code == split.cut
@@ -278,7 +278,7 @@ def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
 
 
 def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
-    """[rows] the score of the leaf that each request comes to."""
+    """[rows] score of the leaf that each request reaches."""
     out = np.full(len(rows), node.score)
     if node.split is not None and node.left is not None and node.right is not None:
         to_left = goes_left(coded, node.split, rows)
@@ -288,7 +288,7 @@ def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
 
 
 class RootStability(NamedTuple):
-    """How often resampled requests have the same root."""
+    """Share of bootstrap samples with the same root, and the roots of the others."""
 
     share: float
     competing: tuple[int, ...]
@@ -296,7 +296,7 @@ class RootStability(NamedTuple):
 
 
 def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) -> float | None:
-    """Mean area under the ROC curve over folds of time, each scored by a tree of the others.
+    """Mean area under the ROC curve over folds of time, each scored by a tree of the other folds.
 
     None where no fold has both classes inside and outside.
     """
@@ -312,15 +312,16 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Probability that an affected request scores higher than another one, ties half. Both must be there."""
+    """Probability that an affected request scores higher than another one, ties half. Neither class may be
+    empty."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def root_stability(coded: CodedColumns, affected: B1, question: Question) -> RootStability:
-    """Share of bootstraps whose root parts the requests as the tree's root does.
+    """Share of bootstraps whose root separates the requests as the tree's root does.
 
-    Two columns that say the same (a size and its encoding) part them alike and do not compete. The expected
+    Two equivalent columns (a size and its encoding) separate them alike and do not compete. The expected
     gains are those of the tree's root.
     """
     n, rows = len(affected), np.arange(len(affected))
@@ -345,7 +346,7 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation of two answers; 0 where one of them is always the same."""
+    """Absolute correlation of two answers; 0 if one of them is constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

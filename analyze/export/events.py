@@ -1,11 +1,11 @@
-"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
+"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of the kernel, except for the names of ids.
 
-The lake keeps no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
-digits, unique in its request. Spans exported as spans and records exported as records come back with the
-same categories, times, hosts and parameters (a test holds that), but for records without an `end`, whose
-response node is then every sink. Crossed over (spans as records, records as spans) categories get other keys,
-as a record is one node and a span two; the requests, when they began, how long they took and which of them
-share a category stay (tested too). What is no trace id of OTLP becomes one (`own_id`).
+The lake stores no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
+digits, unique in its request. Spans exported as spans and records exported as records have the same
+categories, times, hosts and parameters when read again (tested), except for records without an `end`, whose
+response node is then every sink. In the other form (spans as records, records as spans) categories get other
+keys, as a record is one node and a span two; requests, their start times, response times and partition into
+categories are preserved (tested). A request id that is no OTLP trace id is replaced by one (`own_id`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
+from stitch.columnar.runs import whole
 from stitch.graph.placed import END, MISSING_EVENT, NO_COMPONENT, POINT, ROOT_EVENT, START, SYNTHETIC_POINTS
 from stitch.lake.windowing import flow_names
 
@@ -30,20 +31,20 @@ _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.binary())
 _TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
-"""What OTLP takes, and what is padded to it."""
+"""Pattern of ids that OTLP accepts, or accepts after padding."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
-"""What the two records made of a span add to the name of its operation."""
+"""Suffix of the operation's name in the two records made of a span."""
 
 
 class EventForm(StrEnum):
-    """What the events are to be."""
+    """Form of the exported events."""
 
     SPANS = "spans"
-    """Flows of records become one span of no length a record, but for the root's: a parent, and links to
-    further predecessors."""
+    """Flows of records: one span of zero length for each record, except for the root's, with one parent and
+    links to further predecessors."""
     RECORDS = "records"
-    """Flows of spans become two records a span, `op>` and `op<`."""
+    """Flows of spans: two records for each span, `op>` and `op<`."""
 
 
 def events_of_flows(
@@ -56,9 +57,9 @@ def events_of_flows(
     """Events of `flows` (FLOWS_SCHEMA), category by category; rows of one request are not adjacent.
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
-    flows. `both_kinds` are request ids with a flow of spans and one of records. Events of one form have no
-    place for `kind`, so of these two the flow that is crossed over gets an id of its own (`own_id`): else
-    readers would make one request of both. O(nodes); the loop is over categories.
+    flows. `both_kinds` are request ids with a flow of spans and one of records. Events have no field for
+    `kind`, so of these two flows the one that changes its form gets an id of its own (`own_id`): else readers
+    would make one request of both. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -71,10 +72,10 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """[flows] request ids of one category; `own_id` where the form needs another.
+    """[flows] request ids of one category, replaced by `own_id` where necessary.
 
-    It does for `both_kinds`, where it is not the flows' kind, and for what is no trace id, if they become
-    spans.
+    An id is replaced if the form is not the flows' kind and the id is in `both_kinds`, or if the flows become
+    spans and the id is no trace id.
     """
     ids = flows["request_id"].combine_chunks()
     kind = str(flows["kind"][0])
@@ -87,12 +88,12 @@ def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None)
 
 
 def own_id(request_id: str, kind: str) -> str:
-    """Make 32 hex digits, which OTLP wants, of a request id and a kind."""
+    """Hash a request id and a kind to 32 hex digits, a trace id of OTLP."""
     return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
 
 
 class _ParamIndex:
-    """Parameters by (request, kind, position), ready to be cut into one list an event."""
+    """Parameters sorted by (request, kind, position), to be cut into one list an event."""
 
     def __init__(self, params: pa.Table) -> None:
         # The lake keeps them by flow, position and key; a stable sort restores that over several files.
@@ -106,17 +107,17 @@ class _ParamIndex:
         self._code = self._request * (1 << 32) + self._position
         self._values = pa.StructArray.from_arrays(
             [
-                params["key"].cast(pa.string()).combine_chunks(),
-                params["num"].combine_chunks(),
-                params["text"].combine_chunks(),
+                whole(params["key"].cast(PARAM_TYPE.field("key").type).unify_dictionaries()),
+                whole(params["num"]),
+                whole(params["text"].cast(PARAM_TYPE.field("text").type).unify_dictionaries()),
             ],
             fields=list(PARAM_TYPE.fields),
         )
 
     def lists(self, flow_name: pa.Array, positions: I8) -> pa.Array:
-        """[positions, flows] list of parameters of each flow at each position; null where there is none.
+        """[positions, flows] list of parameters of each flow at each position; null if there is none.
 
-        Flows by `flow_names`.
+        Flows are named by `flow_names`.
         """
         code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
         wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + positions[:, None]).reshape(-1)
@@ -126,28 +127,28 @@ class _ParamIndex:
         rows = np.repeat(begin - offsets[:-1], length) + np.arange(offsets[-1])
         return pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
-        ).cast(pa.list_(PARAM_TYPE))
+        )
 
 
 def node_id(position: int) -> str:
-    """Id of the event of a node, as text."""
+    """Id of a node's event, as text."""
     return f"{position + 1:016x}"
 
 
 def event_id(position: int, form: EventForm) -> bytes:
-    """The same as an event holds it."""
+    """Id of a node's event, as bytes of the event schema."""
     text = node_id(position)
     return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Category:
-    """What the flows of one category are, and when each went by each node."""
+    """Flows of one category: structure, and times of each flow at each node."""
 
     nodes: list[dict[str, Any]]
     edges: frozenset[tuple[int, int]]
     made_up: frozenset[int]
-    """Nodes that the kernel put in: they are no events."""
+    """Nodes inserted by the kernel, which are no events."""
     kept: list[int]
     """Nodes that become events, in order."""
     request_id: pa.Array
@@ -155,15 +156,15 @@ class _Category:
     times: I8
     """[requests, nodes] ns since the epoch."""
     end_ns: I8
-    """[requests] when the response left."""
+    """[requests] time at which the response left, ns since the epoch."""
 
     def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
-        """[kept, requests] one value a kept node, the same for all requests."""
+        """[kept, requests] one value for each kept node, the same for all requests."""
         at = np.repeat(np.arange(len(self.kept)), len(self.times))
         return pa.array(values, type_).take(pa.array(at))
 
     def of_requests(self, values: pa.Array) -> pa.Array:
-        """[kept, requests] one value a request, the same for all nodes."""
+        """[kept, requests] one value for each request, the same for all nodes."""
         return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
 
     def times_of(self, positions: Sequence[int]) -> pa.Array:
@@ -171,7 +172,7 @@ class _Category:
         return pa.array(self.times[:, positions].T.reshape(-1))
 
     def predecessors(self) -> list[list[int]]:
-        """[kept] nodes right before each, but for those the kernel put in."""
+        """[kept] direct predecessors of each node, without those inserted by the kernel."""
         before: dict[int, list[int]] = {}
         for source, to in sorted(self.edges):
             if source not in self.made_up:
@@ -180,10 +181,10 @@ class _Category:
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
-    """Nodes that the kernel put in: named as it names them, and with nodes below, for whose sake it did.
+    """Nodes inserted by the kernel: they have the kernel's names for such nodes, and nodes below.
 
-    A recorded node of that name and kind, with nodes below, cannot be known from it; read again, the kernel
-    puts it back.
+    A recorded node with such a name and kind, and with nodes below, cannot be distinguished; when the export
+    is read again, the kernel inserts it again.
     """
     from_spans = any(node["side"] == START for node in nodes)
     below = Counter(node["parent"] for node in nodes) if from_spans else Counter(src for src, _ in edges)
@@ -196,7 +197,7 @@ def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> froze
     leading = {
         p
         for p in named
-        # Two nodes make one below: the two sides of a span.
+        # The two sides of a span count as one node below.
         if (nodes[p]["point"] == SYNTHETIC_POINTS[MISSING_EVENT] and below[p])
         or (nodes[p]["point"] == SYNTHETIC_POINTS[ROOT_EVENT] and below[p] > (2 if from_spans else 1))
     }
@@ -206,7 +207,7 @@ def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> froze
 def _category_events(
     flows: pa.Table, request_id: pa.Array, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
 ) -> pa.Table:
-    """All events of the flows of one category, node by node; `request_id` [flows] is what to call them."""
+    """All events of the flows of one category, node by node; `request_id` [flows] are the exported ids."""
     nodes: list[dict[str, Any]] = structure["nodes"]
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
     start = flows["start_ns"].to_numpy()
@@ -270,18 +271,19 @@ def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArra
 
 
 def _rates(flows: pa.Table) -> pa.Array:
-    """Sampling probabilities; null where the records did not tell."""
+    """Sampling probabilities; null where not recorded."""
     rates = pc.divide(1.0, flows["weight"].combine_chunks())
     return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
 
 
 def _is_mark(node: Mapping[str, Any]) -> bool:
-    """A span event: a point that lies in a span."""
+    """True for a span event: a point inside a span."""
     return bool(node["side"] == POINT and node["parent"] >= 0)
 
 
 def _spans(category: _Category) -> dict[str, pa.Array]:
-    """Spans as they were: their ends, parents (asynchronous where nothing waits for the span), marks."""
+    """Columns that describe spans as recorded: ends, parents (asynchronous if nothing waits for the span),
+    span events."""
     nodes = category.nodes
     root = SYNTHETIC_POINTS[ROOT_EVENT]
     parents: list[list[bytes] | None] = []
@@ -306,7 +308,7 @@ def _spans(category: _Category) -> dict[str, pa.Array]:
 
 
 def _mark_lists(category: _Category) -> pa.Array:
-    """[kept, requests] span events of each span in order of time; null where there is none."""
+    """[kept, requests] span events of each span in order of time; null if there are none."""
     nodes, n = category.nodes, len(category.times)
     marks: dict[int, list[int]] = {}
     for position, node in enumerate(nodes):
@@ -338,7 +340,8 @@ def _marks_of(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Ar
 
 
 def _records(category: _Category) -> dict[str, pa.Array]:
-    """Records: happens-before by explicit parents, each node on a breadcrumb of its own."""
+    """Columns that describe records: happens-before by explicit parents, each node on a breadcrumb of its
+    own."""
     parents = [[event_id(p, EventForm.RECORDS) for p in before] for before in category.predecessors()]
     kinds = [category.nodes[position]["kind"] for position in category.kept]
     return {
@@ -349,14 +352,14 @@ def _records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
-    """The sides of spans as records; the end of the root span is the response."""
+    """Columns of records for the sides of spans; the end of the root span is the response."""
     response = category.nodes[0]["mate"]
     kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
     return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
 
 
 def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
-    """Records as spans without length: OTLP knows one parent, further predecessors become links.
+    """Columns of spans of zero length for records: OTLP has one parent, further predecessors become links.
 
     The root lasts until the response, so that its length is the response time.
     """
@@ -373,7 +376,7 @@ def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
-    """[kept, requests] `trace/span` of some spans a node of each request; `ids` [kept]."""
+    """[kept, requests] `trace/span` of given spans of each request for each node; `ids` [kept]."""
     spans = category.of_nodes(ids, _STRINGS)
     traces = category.of_requests(category.request_id).take(pc.list_parent_indices(spans))
     values = pc.binary_join_element_wise(traces, spans.flatten(), "/")
@@ -382,4 +385,4 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""How to describe the nodes of a category, by whether its flows came from spans."""
+"""Functions that describe the nodes of a category; key: True if its flows came from spans."""

@@ -8,22 +8,22 @@ Digraph G {
 <request>.<node> -> <request>.<node> [label="R: <latency> us"]
 }
 
-and an empty line: a reader that finds none between two graphs takes every request to begin at byte 0.
+and an empty line: a reader that finds none between two graphs assumes that every request begins at byte 0.
 
-Labels hold only A-Z, a-z, 0-9 and `_`, and nothing is lost. Their parts keep letters, digits and single
-underscores inside; `Z` begins what stands for anything else, so that unlike names never get one label and
-every label can be read back (`tests/oracles/dot_reader.py` does):
+Labels contain only A-Z, a-z, 0-9 and `_`, without loss of information. Letters, digits and single underscores
+inside a part are kept; `Z` begins an escape for anything else, so that different names never get one label
+and every label can be decoded (as `tests/oracles/dot_reader.py` does):
 
     ZZ      the letter Z
     Z2f     a byte of UTF-8, two lower-case hex digits: here `/`
-    ZL      what follows is the node's semantic label
+    ZL      begin of the node's semantic label
     ZS, ZE  the start, the end of a span (last in a label)
-    ZU      a host that nobody recorded (the whole part)
+    ZU      an unrecorded host (the whole part)
 
-`_` is a byte to be written so where it begins or ends a part or stands beside another one: `__` is then
-always the border of two parts.
+`_` is escaped as a byte at the begin or end of a part and beside another `_`: `__` is then always the border
+of two parts.
 
-What is exported are flows of a stored category, or the requests a report lists for a refined one.
+Flows are selected by a stored category, or by a report's list of requests for a refined category.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from stitch.graph.placed import END, POINT, START
 
 _REQUEST: Final = "\0"
-"""Stands for the request's number in a form; no label can hold it."""
+"""Placeholder for the request's number in a form; no label can contain it."""
 
 _UNKNOWN_HOST: Final = "ZU"
 _SEMANTIC: Final = "ZL"
@@ -62,7 +62,7 @@ _ODD: Final = re.compile(r"Z|[^A-Za-z0-9_]|(?<![^_])_|_(?![^_])")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What the graphs of one category share."""
+    """Template of the graphs of one category."""
 
     text: str
     """Format string: request number, response, one host a node, one latency an edge."""
@@ -73,11 +73,12 @@ class _Form:
 def dot_graphs(
     flows: pa.Table, structures: Mapping[str, Mapping[str, Any]], *, first: int = 1
 ) -> Iterator[str]:
-    """One DOT graph a flow that has an edge, in the order of `flows` (FLOWS_SCHEMA), numbered from `first`.
+    """Yield a DOT graph for each flow with an edge, in the order of `flows` (FLOWS_SCHEMA), numbered from
+    `first`.
 
     `structures` maps a category to its row (STRUCTURES_SCHEMA as a dict). Deferred nodes are part of the
-    graph, as in the original's input. Edges go by (dst, src): the first one begins at the root, as the
-    original wants it. A flow of a single node is left out: the original stops at a graph without edges.
+    graph, as in the original's input. Edges are sorted by (dst, src): the first one begins at the root, which
+    the original requires. A flow of a single node is left out: the original fails on a graph without edges.
     Times are microseconds to the nanosecond, negative ones (clock skew) 0. O(nodes + edges).
     """
     forms: dict[str, _Form | None] = {}
@@ -103,7 +104,7 @@ def dot_graphs(
 
 
 def _form(structure: Mapping[str, Any]) -> _Form | None:
-    """The form of a category's graphs; None where it has no edge."""
+    """Template of a category's graphs; None if the category has no edge."""
     pairs = sorted(((edge["src"], edge["dst"]) for edge in structure["in_edges"]), key=lambda e: (e[1], e[0]))
     if not pairs:
         return None
@@ -120,7 +121,7 @@ def _form(structure: Mapping[str, Any]) -> _Form | None:
 
 
 def word(name: str) -> str:
-    """One part of a label."""
+    """Encode one part of a label."""
     return _ODD.sub(_written, name)
 
 
@@ -130,12 +131,12 @@ def _written(odd: re.Match[str]) -> str:
 
 
 def host_word(host: str | None) -> str:
-    """The part that names a host."""
+    """Encode a host as a part of a label."""
     return _UNKNOWN_HOST if host is None else word(host)
 
 
 def point_word(point: str, label: str | None, side: int) -> str:
-    """The part that names a trace point: with its semantic label, and which end of a span it is."""
+    """Encode a trace point as a part of a label, with its semantic label and the side of its span."""
     semantic = "" if label is None else _SEMANTIC + word(label)
     return word(point) + semantic + _SIDE[side]
 
@@ -146,22 +147,22 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 @dataclass(frozen=True, slots=True)
 class AskedFlows:
-    """What an export is asked for."""
+    """Request for an export: filters of its flows."""
 
     category: str | None = None
-    """A key, or the beginning of one; None: all."""
+    """Key of a category, or the beginning of one; None: all."""
     report: str | None = None
     """Id of a report of the lake, the beginning of one, or the folder of any report."""
     sample: str | None = None
-    """Only requests of this sample of the report: `reference`, `problem`."""
+    """Only requests of this sample of the report: `reference`, `problem`; None: of all samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedFlows:
-    """Flows to take: of some stored categories, or requests one by one."""
+    """Flows to export: of some stored categories, or requests by id."""
 
     what: str
-    """How a message names them: `of category 'ab12'`."""
+    """Description for messages: `of category 'ab12'`."""
     categories: pa.Array | None = None
     """Stored keys."""
     requests: Mapping[str, pa.Array] | None = None
@@ -169,11 +170,11 @@ class SelectedFlows:
 
     @property
     def named(self) -> int | None:
-        """How many requests were named one by one; None where categories were."""
+        """Number of requests selected by id; None if categories were selected."""
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Those of `flows` that are meant."""
+        """Rows of `flows` that are selected."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -185,12 +186,12 @@ class SelectedFlows:
 
 
 def selection(found: LakePeriod, asked: AskedFlows) -> SelectedFlows | None:
-    """The flows that are asked for; None: all of the period.
+    """Resolve an export request to a selection of flows; None: all flows of the period.
 
-    With a report: the requests of its table that lie in the category and sample. Without one, a key of the
-    lake comes first; else it is a refined key, looked up in all reports of the lake. Raises ConfigError for
-    an empty key, an ambiguous report, or a sample without a report, NotFoundError where there is no such
-    report, sample or category.
+    With a report: the requests of its table that are of the category and sample. Without one, a key of the
+    lake takes precedence; else the key is a refined one, searched in all reports of the lake. Raises
+    ConfigError for an empty key, an ambiguous report, or a sample without a report, NotFoundError if there is
+    no such report, sample or category.
     """
     if asked.category == "":
         raise ConfigError("The category is empty.", remedy="Give its key, or the beginning of one.")
@@ -257,7 +258,7 @@ def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> Se
 
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
-    """Rows of a report's table whose category begins with `key`; no table where the report has none."""
+    """Rows of a report's table whose category begins with `key`; no table if the report has none."""
     found.fetch([path])
     if not path.is_file():
         return []
@@ -266,7 +267,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
 
 
 def _of(asked: AskedFlows) -> str:
-    """Words for a message."""
+    """Description of a request for a message."""
     words = [
         None if value is None else f"of {name} '{value}'"
         for name, value in (("category", asked.category), ("report", asked.report))
@@ -275,7 +276,7 @@ def _of(asked: AskedFlows) -> str:
 
 
 def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> NotFoundError:
-    """Why no report names a request of a category: there is none, or nothing changed in it."""
+    """Error for a category without requests in any report: unknown, or unchanged."""
     stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
     keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})
     if asked.category is None:
@@ -292,18 +293,18 @@ def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> No
 
 
 BATCH_FLOWS: Final = 20_000
-"""Flows taken at a time: with 100 nodes a flow about 100 MB of events."""
+"""Flows processed at a time: with 100 nodes a flow about 100 MB of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written, and what was not."""
+    """Counts of an export."""
 
     flows: int
     without_edge: int = 0
-    """Left out of DOT: flows of a single node."""
+    """Flows of a single node, left out of DOT."""
     not_here: int = 0
-    """Requests that a report names and that are not in this lake and period."""
+    """Requests named by a report that are not in this lake and period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +315,9 @@ class _Batch:
 
 
 def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """DOT graphs one after another, numbered from 1 to the end.
+    """Write DOT graphs one after another, numbered from 1.
 
-    Like every export, raises NotFoundError where the period holds no such flow, and what `selection` does.
+    Like every export, raises NotFoundError if the period has no such flow, and what `selection` raises.
     """
     wanted = selection(found, asked)
     matched = written = 0
@@ -329,12 +330,12 @@ def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
 
 
 def export_otlp(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """OTLP/JSON, one ExportTraceServiceRequest a line."""
+    """Write OTLP/JSON, one ExportTraceServiceRequest a line."""
     return _export_events(found, asked, out, EventForm.SPANS)
 
 
 def export_native(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Native records as NDJSON, happens-before by explicit `parents`."""
+    """Write native records as NDJSON, happens-before by explicit `parents`."""
     return _export_events(found, asked, out, EventForm.RECORDS)
 
 
@@ -345,7 +346,7 @@ def _export_events(found: LakePeriod, asked: AskedFlows, out: BinaryIO, form: Ev
     both_kinds = _ids_of_both_kinds(found)
     for batch in _batches(found, wanted, with_params=True):
         events = events_of_flows(batch.flows, batch.structures, batch.params, form, both_kinds)
-        # Events of one request together, in time order: readable, and few spans wait in a reader.
+        # Events of one request together, in time order: readable, and a reader buffers few spans.
         events = events.sort_by([("request_id", "ascending"), ("ts_ns", "ascending"), ("id", "ascending")])
         for line in encode(events):
             out.write(line + b"\n")
@@ -359,7 +360,7 @@ def _missing(wanted: SelectedFlows | None, matched: int) -> int:
 
 
 def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bool) -> Iterator[_Batch]:
-    """Flows with what belongs to them, a part of a file at a time."""
+    """Yield flows with their structures and parameters, a part of a file at a time."""
     matched = 0
     for path, stored in read_flow_files(found, FLOWS_SCHEMA.names):
         window = path.parent.name
@@ -383,7 +384,7 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Request ids of the period, whatever its filter, with a flow of spans and one of records."""
+    """Request ids of the period, regardless of its filter, with a flow of spans and one of records."""
     spans, records = (
         pa.chunked_array(
             [
@@ -402,7 +403,7 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
-    """Structures of a window folder, which stands alone, by category."""
+    """Structures of a window folder, by category; a window folder is self-contained."""
     paths = [path for path in found.structures if path.parent.name == window]
     return {row["category"]: row for path in paths for row in read_stored_structures(found, path).to_pylist()}
 

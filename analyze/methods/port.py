@@ -1,19 +1,18 @@
-"""What an analysis is: a method behind one port.
+"""Interface of an analysis: a method behind one port.
 
-A method takes a population (one sample, two, or many), looks at nothing else, and gives typed sections for
-people and complete tables for tools. It is one folder under `analyze.methods`, and all folders are laid out
-alike: who knows one finds the way in the others.
+A method takes a population (one sample, two, or many) and nothing else, and returns typed sections for people
+and complete tables for tools. It is one folder under `analyze.methods`, and all folders have the same layout:
 
-    settings.py      what can be asked of it: one frozen model, whose fields are command-line options
-    <name>_run.py    the work: `<name>_run` takes population and settings and gives all that was found;
-                     the ideas that it is made of lie beside it, each in a file of its textbook name
-    rows.py          what was found as rows of the report's models, and as complete tables
-    sections.py      how a section is shown: on a page, on a terminal
+    settings.py      one frozen model of all options; its fields are command-line options
+    <name>_run.py    the work: `<name>_run` takes population and settings and returns all results; the
+                     algorithms it uses are beside it, each in a file of its textbook name
+    rows.py          results as rows of the report's models, and as complete tables
+    sections.py      views of a section: on a page, on a terminal
     method.py        `analyse`, which puts run, rows, verdict and notes together, and `METHOD`
 
-Where sections are many, each has a file of rows to itself (browsing), or rows and views lie together in the
-folder `sections` (robust mode). Nothing else in flowdiff knows a method: the registry finds it, the command
-line makes its options of its settings, the run calls it, and the report asks its sections' own renderers.
+If sections are many, each has its own file of rows (browsing), or rows and views are together in the folder
+`sections` (robust mode). Nothing else in flowdiff knows a particular method: the registry finds it, the
+command line makes options of its settings, the run calls it, and the report asks its sections' own renderers.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a method found."""
+    """Result of a method."""
 
     settings: Config
-    """The settings in force, what was left open decided."""
+    """Settings in force, with all open choices made."""
     verdict: Verdict
     sections: tuple[Section, ...]
-    """In the order in which they are read. Bounded by the report's limits."""
+    """In reading order. Bounded by the report's limits."""
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    """Complete, by name; deterministic order of rows."""
+    """Complete tables by name; the order of rows is deterministic."""
     headline: str = ""
-    """What happened, in a sentence that tests support: the title of the report where the method is the first.
-    Empty: the title says what was measured."""
+    """Main result in a sentence supported by tests: the title of the report if the method is the first.
+    Empty: the title reports the measured means."""
     notes: tuple[str, ...] = ()
-    """What a reader must know before trusting it, one sentence each."""
+    """Caveats that a reader must know before trusting the result, one sentence each."""
     weighed: Sequence[Weighed] = ()
-    """Everything found, uncut: what a gate decides on."""
+    """All results, uncut: the input of a gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCount:
-    """How many samples a method takes."""
+    """Number of samples that a method takes."""
 
     least: int
     most: int | None
-    """None: any number."""
+    """None: no upper limit."""
 
     def allows(self, n: int) -> bool:
-        """Whether `n` samples will do."""
+        """True if the method takes `n` samples."""
         return self.least <= n and (self.most is None or n <= self.most)
 
     @property
@@ -82,21 +81,21 @@ class Method(Generic[C]):
     """An analysis as the registry, the command line and the report see it."""
 
     name: str
-    """As the command line says it: `paper`."""
+    """Name on the command line: `paper`."""
     title: str
-    """As a page says it."""
+    """Name on a page."""
     settings: type[C]
     """A frozen model with a default for every field; its fields are command-line options."""
     samples: SampleCount
     analyse: Callable[[ComparedSamples, ComparedSamples | None, C, ReportLimits], Result]
-    """The work: pure, deterministic in its arguments. The second is samples of ordinary times, refined alike;
-    of samples that are statistics there are no examples."""
+    """The work: pure, deterministic in its arguments. The second argument is samples of ordinary times,
+    refined alike; samples that are statistics have no examples."""
     sections: tuple[SectionView[Any], ...]
-    """Every type of section that it may give, and how each is shown."""
+    """Views of every type of section that the method may return."""
     kinds: tuple[str, ...] = ()
-    """Kinds of what it weighs: words that a gate may ask for."""
+    """Kinds of its weighed results: words that a gate may name."""
     needs_requests: bool = True
-    """Whether statistics that were kept of requests will not do."""
+    """True if the method cannot work on stored statistics of requests."""
 
 
 AnyMethod = Method[Any]

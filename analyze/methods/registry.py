@@ -1,7 +1,7 @@
-"""The methods there are, found by folder: `analyze.methods.<folder>.method` with an attribute `METHOD`.
+"""Registry of methods, found by folder: `analyze.methods.<folder>.method` with an attribute `METHOD`.
 
-There is no list to add to. A folder without a module `method` is none. The command line makes options of a
-method's settings, which lie in its module `settings`, without importing the method.
+There is no list to extend. A folder without a module `method` is no method. The command line makes options of
+a method's settings, which are in its module `settings`, without importing the method.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER: Final = methods.__name__
 
 
 def method_names() -> tuple[str, ...]:
-    """Names of the methods: of their folders, `-` for `_`, sorted. Imports none of them."""
+    """Names of the methods (of their folders, `-` for `_`), sorted. Imports none of them."""
     return tuple(
         folder.name.replace("_", "-")
         for folder in pkgutil.iter_modules(methods.__path__)
@@ -31,7 +31,8 @@ def method_names() -> tuple[str, ...]:
 
 
 def method_of(name: str) -> AnyMethod:
-    """The method of a name. Raises ConfigError, naming those there are; TypeError for what is no method."""
+    """Method of a name. Raises ConfigError, listing the methods; TypeError if its module has no such
+    METHOD."""
     from analyze.methods.port import Method
 
     module = f"{_package(name)}.method"
@@ -42,9 +43,9 @@ def method_of(name: str) -> AnyMethod:
 
 
 def settings_of(name: str) -> type[Config]:
-    """The settings model of a method: `<Name>Settings` of its module `settings`, which alone is imported.
+    """Settings model of a method: `<Name>Settings` of its module `settings`, the only module imported.
 
-    Without that module the method is asked. Raises ConfigError, naming the methods there are.
+    A method without that module is imported and asked. Raises ConfigError, listing the methods.
     """
     module = f"{_package(name)}.settings"
     if find_spec(module) is None:

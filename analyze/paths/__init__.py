@@ -1,1 +1,1 @@
-"""Compare whole paths: critical paths, what each edge contributes, and who moved where."""
+"""Compare whole paths: critical paths, contributions of edges, and requests that moved between paths."""

@@ -1,8 +1,8 @@
-"""Align two paths: which steps are the same, which differ, which moves are the same change (NSDI §9.3).
+"""Align the steps of two paths, and recognise moves that make the same change (NSDI §9.3).
 
-Steps are aligned by name, along a longest common subsequence; the signature is the last common step before
-the first difference, what was inserted and what was deleted, without repeats: `write` that now goes to
-another node is one change, in however many categories and with however many iterations it is seen.
+Steps are aligned by name, along a longest common subsequence. The signature of a move is the last common step
+before the first difference, the inserted and the deleted steps, without repeats: `write` that now goes to
+another node is one change, in any number of categories and iterations.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def align(
     loose_left: Sequence[Hashable],
     loose_right: Sequence[Hashable],
 ) -> list[Pair]:
-    """Every position of both sides exactly once, ascending on either side; None for no counterpart.
+    """Pair all positions of both sides, each exactly once, ascending on either side; None for no counterpart.
 
-    First a longest common subsequence of `left` and `right`. In each gap between two partners a second one of
-    the loose names (the same work by another component) pairs what was replaced. O(n·m / 64).
+    First a longest common subsequence of `left` and `right` is paired. In each gap between two partners a
+    second one, of the loose names (the same work by another component), pairs replaced steps. O(n·m / 64).
 
-    >>> align(["a", "x/w", "y"], ["a", "z/w", "q"], ["a", "w", "y"], ["a", "w", "q"])
-    [(0, 0), (1, 1), (2, None), (None, 2)]
+        >>> align(["a", "x/w", "y"], ["a", "z/w", "q"], ["a", "w", "y"], ["a", "w", "q"])
+        [(0, 0), (1, 1), (2, None), (None, 2)]
     """
     pairs: list[Pair] = []
     at_left = at_right = 0
@@ -60,39 +60,39 @@ def _common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[i
 
 
 class SignatureKind(StrEnum):
-    """How the steps of two paths differ."""
+    """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """The same work is done by another component, or on another host where hosts are distinguished."""
+    """Work done by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
-    """Some steps instead of others."""
+    """Some steps replaced by different ones."""
     REPEATS = "repeats"
-    """The same steps, other numbers of them."""
+    """Different numbers of the same steps."""
     ORDER = "order"
-    """The same steps as often, in another order or with other waits."""
+    """Equal numbers of the same steps, in another order or with other waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What is the same in all moves of a group. Names only; ends of spans and repeats are left out."""
+    """Difference that all moves of a group share. Names only; ends of spans and repeats are left out."""
 
     move: SignatureKind
     anchor: GraphNode | None
-    """Last common step before the first difference; None: they differ from the root on."""
+    """Last common step before the first difference; None: the paths differ from the root on."""
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
-    """(before, after), in the order of happening."""
+    """(before, after), in order of occurrence."""
     inserted: tuple[GraphNode, ...]
     """Outermost first."""
     removed: tuple[GraphNode, ...]
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for moves that are the same change: order within it does not count.
+        """Key that is equal for moves that make the same change, in any order.
 
-        Work that goes to another component is the same change wherever it is asked for; steps that come or go
-        are so at one place only.
+        Work that goes to another component is the same change wherever it is called; inserted or removed
+        steps are the same change only at the same place.
         """
         return (
             self.move,
@@ -104,7 +104,7 @@ class Signature:
 
     @property
     def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
-        """(after, step) of everything that differs; where other steps do, repeats are none."""
+        """(True if after, step) of all differing steps; empty if only repeats or order differ."""
         if self.move in (SignatureKind.REPEATS, SignatureKind.ORDER):
             return frozenset()
         new = [*self.inserted, *(after for _, after in self.replaced)]
@@ -112,13 +112,13 @@ class Signature:
         return frozenset([*((True, step) for step in new), *((False, step) for step in old)])
 
     def alike(self, other: Signature) -> float:
-        """Jaccard index of the steps that differ, 0 to 1; 0 where none does."""
+        """Jaccard index of the differing steps, 0 to 1; 0 without any."""
         mine, theirs = self._steps, other._steps
         return len(mine & theirs) / len(mine | theirs) if mine or theirs else 0.0
 
 
 def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
-    """Every node of both graphs once, partners together."""
+    """Pair every node of both graphs once."""
 
     def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
         return [(node.point, node.label, node.side) for node in graph.nodes]
@@ -127,7 +127,7 @@ def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
 
 
 def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
-    """The signature of a move from `before` to `after`, whose `aligned_steps` are `pairs`."""
+    """Signature of a move from `before` to `after`, whose `aligned_steps` are `pairs`."""
     known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
     anchor: GraphNode | None = None
     differs = False
@@ -144,7 +144,7 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
         side = before.nodes[i].side if i is not None else after.nodes[j or 0].side
         differs = True
         if side == END and (old is None or fresh is None):
-            continue  # said at its start
+            continue  # already counted at the span's start
         if old is not None and fresh is not None:
             replaced[old, fresh] = None
         elif fresh is not None:
@@ -152,11 +152,11 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
         elif old is not None:
             (repeats if old in new else removed)[old] = None
     for old, fresh in replaced:
-        # Work that another component does in this move is no step more or less.
+        # Work replaced by another component's in this move is neither inserted nor removed.
         inserted.pop(fresh, None)
         removed.pop(old, None)
     if replaced and (inserted or removed):
-        # Other steps changed, too: that a name occurs on both sides is then an accident.
+        # Other steps changed, too: a name that occurs on both sides is then a coincidence.
         removed = dict.fromkeys([old for old, _ in replaced] + list(removed))
         inserted = dict.fromkeys([fresh for _, fresh in replaced] + list(inserted))
         replaced = {}
@@ -170,7 +170,7 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
 
 
 def _plain(node: GraphNode) -> GraphNode:
-    """Without the side of a span: what is done and by whom, not at which end it is noticed."""
+    """Node without the side of a span: the work and its component, at either end."""
     return GraphNode(node.component, node.point, node.label, node.host)
 
 
@@ -186,26 +186,27 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """One step, or a run of steps that are alike."""
+    """One step, or a run of similar steps."""
 
     before: int | None
     """Position in the graph before; None: only after, or a run."""
     after: int | None
     steps: int = 1
-    """More than 1, or no position: a run of steps that both have, collapsed."""
+    """More than 1, or no position: a collapsed run of steps that both paths have."""
     differing: int = 0
-    """Of the steps of a run that was cut: how many differ."""
+    """Number of differing steps in a run that was cut."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most` lines.
+    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most`
+    lines.
 
-    Everything else is collapsed into runs with their number. Where there are more differing steps than fit,
-    the first are shown. O(steps + edges).
+    Other steps are collapsed into runs with their number. If more steps differ than fit, the first are shown.
+    O(steps + edges).
     """
     differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
     shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)
-    shown[0] = True  # the root says whose path it is
+    shown[0] = True  # the root names the path
     lines: list[DifferenceLine] = []
     run = odd = 0
     for k, (i, j) in enumerate(pairs):
@@ -228,7 +229,7 @@ def _run(steps: int, differing: int) -> list[DifferenceLine]:
 
 
 def _beside(graph: Graph, pairs: Sequence[Pair], side: int, differs: B1) -> B1:
-    """[pairs] whether a step has an edge to or from a differing one of this graph."""
+    """[pairs] True for steps with an edge to or from a differing one of this graph."""
     place = np.zeros(graph.n_nodes, np.int64)
     for k, pair in enumerate(pairs):
         node = pair[side]

@@ -1,14 +1,14 @@
-"""Test what changed about whole paths: the second resolution, beside call sites.
+"""Test changes of whole paths: the second resolution, beside call sites.
 
-Shares and times of categories are tested, requests that moved are assigned to where they came from, like
-moves are one group, and all of it adds up to the change of the mean exactly. Nothing here decides what a
-comparison finds: categories are too fine for that (L), they name whole paths.
+Shares and times of categories are tested, requests that moved are assigned to their origins, similar moves
+are grouped, and all parts add up to the change of the mean exactly. No finding depends on this: categories
+are too fine for that (L), they describe whole paths.
 
-Loops that turn more or less often are one row instead of dozens of categories (C.9): categories of one root
-with the same set of operations differ in counts and order only. Over each such family the number of times a
-request does an operation is data. A graph of the population holds every iteration as nodes, so counts are
-exact. Left out: loops in families whose set of operations changes as well (a move says so), and the time of
-one iteration is an estimate (the slope of response time over the count), not a measurement.
+Loops with more or fewer iterations are one row instead of dozens of categories (C.9): categories of one root
+type with the same set of operations differ in counts and order only. Within such a family the number of times
+that a request does an operation is data. A graph of the population holds every iteration as nodes, so counts
+are exact. Not covered: loops in families whose set of operations changes as well (a move reports these). The
+time of one iteration is an estimate (the slope of response time over the count), not a measurement.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from analyze.stats.estimate import AFTER, BEFORE, Estimate, level_change, share_
 from analyze.stats.histograms import Histograms, bin_of
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians
-from analyze.stats.rank import as_requests, in_requests
+from analyze.stats.rank import effective_weights, requests_per_weight
 from analyze.stats.sums import row_totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.parts import NodeName
@@ -48,12 +48,12 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Roots whose assignment is repeated: those with most of the change."""
+"""Number of root types whose assignment is resampled: those with most of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Everything found, in indices of the table's categories."""
+    """All results, in indices of the table's categories."""
 
     table: PathTable
     shares: PathShares
@@ -61,7 +61,7 @@ class PathChanges:
     times: TimeTests
     account: PathAccount
     groups: tuple[PathGroup, ...]
-    """By score."""
+    """Ordered by score."""
     rest_moves: int
     """Moves that were too small to be compared step by step."""
     rest_us: float
@@ -113,10 +113,9 @@ def _confidence(
     account: PathAccount,
     pairs: CandidatePairs,
 ) -> F8:
-    """[flows] share of draws in which at least half of a flow is there; NaN where nothing was drawn.
+    """[flows] share of resamples in which at least half of a flow occurs; NaN where nothing was resampled.
 
-    Shares are drawn with the standard error of their test; the assignment is solved anew for all draws at
-    once.
+    Shares are drawn with the standard error of their test; the assignment is solved for all draws at once.
     """
     settings, confidence = table.settings, np.full(len(flows.amount), np.nan)
     if not settings.draws or len(flows.amount) == 0:
@@ -157,19 +156,20 @@ def _confidence(
 
 @dataclass(frozen=True, slots=True)
 class ShareTests:
-    """Each category's share of its root's requests, [categories], then rare ones by root, [roots]."""
+    """Tests of each category's share of its root's requests, [categories], then of the rare ones, [roots]."""
 
     estimate: Estimate
-    """[categories + roots]"""
+    """[categories + roots] change of the shares."""
     tested: B1
-    """[categories] by themselves."""
+    """[categories] True if tested by itself, not pooled with rare ones."""
     q: F8
     """[categories + roots]; NaN: not tested."""
     gained: B1
-    """[categories] mutations (C.4): by their own test, or new kinds of a root whose rare paths gained
-    together."""
+    """[categories] True for mutations (C.4): by their own test, or as new paths of a root type whose rare
+    paths gained together."""
     lost: B1
-    """[categories] precursors; likewise kinds that are gone."""
+    """[categories] True for precursors: by their own test, or as vanished paths of a root type whose rare
+    paths lost together."""
     rare_changed: B1
     """[roots]"""
     new_kinds: I8
@@ -177,12 +177,12 @@ class ShareTests:
 
     @property
     def expected(self) -> F8:
-        """Requests expected in the problem."""
+        """[categories + roots] requests expected in the problem."""
         return self.estimate.before * self.estimate.n1
 
     @property
     def seen(self) -> F8:
-        """Requests there."""
+        """[categories + roots] requests seen in the problem."""
         return self.estimate.after * self.estimate.n1
 
 
@@ -190,7 +190,7 @@ def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
     """Test every category's share of its root's requests in the problem against ordinary times.
 
     counts: [categories, columns] effective requests. change: [categories] share in the problem less share in
-    the reference; only a change that both see counts.
+    the reference; a significant change counts only in the direction of this one.
     """
     n, n_roots, settings = len(table.graphs), len(table.roots), table.settings
     trials = row_totals(counts, table.root, n_roots)
@@ -227,22 +227,22 @@ def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
 
 
 def effective_counts(table: PathTable) -> F8:
-    """[categories, columns] requests that the weights of a root's requests are worth."""
+    """[categories, columns] effective sample size of a category's weighted requests."""
     weight = table.requests.weight
     counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
-    worth = in_requests(*(row_totals(sums, table.root, n_roots) for sums in (counts, squares)))
-    return counts * worth[table.root]
+    per_weight = requests_per_weight(*(row_totals(sums, table.root, n_roots) for sums in (counts, squares)))
+    return counts * per_weight[table.root]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """[categories] each."""
+    """Tests of response times; arrays are [categories]."""
 
     estimate: Estimate
-    """Of the logarithm of the median response time."""
+    """Change of the logarithm of the median response time."""
     q: F8
-    """NaN where nothing was tested."""
+    """NaN where not tested."""
     changed: B1
 
 
@@ -254,7 +254,7 @@ def time_tests(table: PathTable) -> TimeTests:
         made.category,
         made.column,
         bin_of(made.response_ns),
-        as_requests(made.weight, cell, n * table.n_columns),
+        effective_weights(made.weight, cell, n * table.n_columns),
     )
     tau = max(settings.min_tau, settings.assumed_tau) if table.noise_assumed else settings.min_tau
     found = _level_changes(table, values, n, Histograms.log_medians, tau)
@@ -268,17 +268,17 @@ def _level_changes(
     values: Histograms,
     n_places: int,
     level: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
-    least_tau: float,
+    tau_floor: float,
 ) -> Estimate:
-    """Estimate changes of a level; level: (values, places, columns) to logarithms and requests."""
+    """Estimate changes of a level; level: (values, places, columns) -> (logarithms, requests)."""
     periods = values.pooled(table.side)
     values_of_periods, requests = level(periods, n_places, 2)
     blocks = level(values.pooled(table.block), n_places, sum(table.blocks))
-    return level_change(values_of_periods, requests, periods.rank_p(n_places), *blocks, least_tau=least_tau)
+    return level_change(values_of_periods, requests, periods.rank_p(n_places), *blocks, tau_floor=tau_floor)
 
 
 def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) -> tuple[F8, B1]:
-    """Give ([places] q, whether a level changed by test and by more than a relative floor)."""
+    """([places] q, [places] True if a level changed by test and by more than a relative floor)."""
     q = q_values(np.where(enough, found.p, np.nan))
     with np.errstate(invalid="ignore"):
         clear = found.clears(settings.least_z, np.log1p(floor)) & found.outside()
@@ -291,11 +291,11 @@ class _Family:
     operations: int
     categories: I8
     times: F8
-    """[categories of the family] how often each does it."""
+    """[categories of the family] times that each does the operation."""
 
 
 def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Repeats that changed by test, one an operation and direction, largest |contribution| first."""
+    """Significant changes of repeats, one an operation and direction, largest |contribution| first."""
     together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
     for change in _by_family(table, counts, shares):
         together[change.operation, change.after > change.before].append(change)
@@ -304,7 +304,7 @@ def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[Re
 
 
 def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
-    """The same loop in several families: means over their requests, sums of the rest."""
+    """Row of one loop in several families: means over their requests, sums of the rest."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
     roots = tuple(dict.fromkeys(root for c in changes for root in c.roots))
     return RepeatsRow(
@@ -324,7 +324,7 @@ def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
 
 
 def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """One change a family."""
+    """Change of each family, where significant."""
     families = _families(table)
     if not families:
         return []
@@ -367,12 +367,12 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 
 def _families(table: PathTable) -> list[_Family]:
-    """Operations whose number differs inside a family of categories; those repeated together as one."""
+    """Operations whose number differs within a family of categories; operations repeated together as one."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
         if present[i]:
-            # A span once, hosts alike.
+            # Count a span once, and disregard hosts.
             times = Counter(GraphNode(n.component, n.point, n.label) for n in graph.nodes if n.side != END)
             members[graph.root, frozenset(times)].append((i, times))
     families = []

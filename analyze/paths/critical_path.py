@@ -30,12 +30,12 @@ def edge_latency_ns(category: Category) -> I8:
 
 
 def critical_path(category: Category) -> B1:
-    """[requests, edges] whether the edge is on the critical path of the request.
+    """[requests, edges] True if the edge is on the critical path of the request.
 
-    From the latest response node backwards, at each node to the predecessor that was reached last; ties
-    (response nodes, too) go to the lower canonical position. The latencies on the path add up to the
-    response time exactly, because the walk ends at node 0, at time 0: that is checked, and a category that
-    breaks it raises ValueError. O(requests · (nodes + edges)).
+    The walk goes from the latest response node backwards, at each node to the predecessor that was reached
+    last; ties (of response nodes, too) go to the lower canonical position. The latencies on the path add up
+    to the response time exactly, because the walk ends at node 0, at time 0. Raises ValueError for a category
+    that violates this. O(requests · (nodes + edges)).
     """
     graph = category.graph
     path = np.zeros((len(category.response_ns), len(graph.edges)), dtype=np.bool_, order="F")
@@ -70,7 +70,7 @@ def critical_positions(
 
 
 def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:
-    """For each node its in-edges as (edge, source), sources ascending."""
+    """In-edges of each node as (edge, source), sources ascending."""
     incoming: list[list[tuple[int, int]]] = [[] for _ in range(graph.n_nodes)]
     for edge, (src, dst) in enumerate(graph.edges.tolist()):
         incoming[dst].append((edge, src))
@@ -78,7 +78,7 @@ def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:
 
 
 def _response_nodes(graph: Graph, times: I8, response_ns: I8) -> B1:
-    """[nodes, requests] with the node set at which each response left."""
+    """[nodes, requests] True at the node from which the response left."""
     on_path = np.zeros(times.shape, dtype=np.bool_)
     responses = graph.responses
     latest = responses[np.argmax(times[responses], axis=0)]
@@ -90,7 +90,7 @@ def _response_nodes(graph: Graph, times: I8, response_ns: I8) -> B1:
 
 
 def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path: B1, path: B1) -> None:
-    """Mark the in-edge by which each visited request came, and its source."""
+    """Mark the critical in-edge of each visited request, and its source."""
     edge, src = incoming[0]
     if len(incoming) == 1:
         path[edge] = visited
@@ -112,7 +112,7 @@ def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Per edge of a category; arrays are [edges] float64, times in microseconds, weighted by request.
+    """Attribution of a change to the edges of a category; [edges] float64, µs, weighted by request.
 
     A sample without requests counts as all zero, so that `contribution_us` still adds up to mu_1 - mu_0.
     """
@@ -120,7 +120,7 @@ class Attribution:
     criticality_0: F8
     """pi: share of requests with the edge on their critical path, reference."""
     criticality_1: F8
-    """The same, problem."""
+    """Share of requests with the edge on their critical path, problem."""
     critical_mean_0_us: F8
     """m = E[k·x] / pi: mean latency where critical. Where pi is 0 in one sample, the other sample's m (the
     edge's whole contribution is then a change of criticality); 0 if it is 0 in both."""
@@ -136,8 +136,8 @@ class Attribution:
 def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:
     """Attribute mu_1 - mu_0 of a category, of its samples 0 and 1, to its edges.
 
-    `latency_ns` and `on_path` are `edge_latency_ns(category)` and `critical_path(category)` where the caller
-    has them already. O(requests · edges).
+    `latency_ns` and `on_path` are `edge_latency_ns(category)` and `critical_path(category)`, if already
+    computed. O(requests · edges).
     """
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     path = critical_path(category) if on_path is None else on_path
@@ -158,7 +158,8 @@ def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 |
 
 
 def critical_time_us(category: Category, sample: int) -> F8:
-    """[edges] mean time the response waited for each edge, µs, E[k·x]: adds up to the sample's mean response.
+    """[edges] mean time that the response waited for each edge, µs, E[k·x]; adds up to the sample's mean
+    response.
 
     All zero for a sample without requests. O(requests · edges).
     """
@@ -188,13 +189,13 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
 
 
 def recoverable_us(category: Category, flagged: B1, *, max_requests: int = 2_000) -> float:
-    """Mean response time the problem would save if flagged edges behaved as in the reference, µs.
+    """Mean response time saved in the problem if flagged edges had their reference latencies, µs.
 
     Each latency of a flagged edge in the problem becomes the reference latency of the same quantile,
-    Q0(F1(x)), and the longest path is worked out anew, so time hidden behind a slower branch is not counted
-    as saved. A node starts as long after its last predecessor as it did; a flagged edge shortens that by
-    what it lost. `flagged` is [edges]. At most `max_requests` of the problem are used, evenly spaced in
-    time. 0 if a sample is empty. O(requests · edges).
+    Q0(F1(x)), and the longest path is computed again, so time hidden behind a slower branch does not count as
+    saved. A node keeps its delay after its last predecessor; a flagged edge shortens the delay by the latency
+    it lost. `flagged` is [edges]. At most `max_requests` of the problem are used, evenly spaced in time. 0 if
+    a sample is empty. O(requests · edges).
     """
     graph = category.graph
     before_rows, after_rows = (category.rows(sample) for sample in (0, 1))

@@ -1,15 +1,16 @@
 """Assign requests of gaining paths to losing ones, and account for the change of the mean (C.5 to C.8).
 
-How unlike two paths are is what moving a request from one to the other costs. Optimal transport assigns them,
-a linear program (HiGHS); its answer is exact to about 1e-7 only, so margins are repaired afterwards: every
-source gives exactly what it lost, every target takes exactly what it gained. What fits nobody goes through
-OTHER, the unchanged paths together, which is dearer than any pair. The change of the mean is then exactly
+The distance of two paths is the cost of moving a request from one to the other. The assignment is an optimal
+transport, a linear program (HiGHS), whose solution is exact to about 1e-7 only; margins are repaired
+afterwards: every source gives exactly what it lost, every target takes exactly what it gained. Amounts
+without a partner go through OTHER, the unchanged paths together, at a cost above that of any pair. The change
+of the mean is then exactly
 
     ΔM = Σ_r Δs_r·(m̄_r - M̄)                       workload mix
        + Σ_r s̄_r Σ_{p→m} f_pm·(μ̄_m - μ̄_p)         structure: requests that took another path
        + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
 
-Bars are midpoints. A path that is both a mutation and slower has a term in each: the papers' virtual
+Bars are midpoints. A path that is both a mutation and slower has a term in each sum: the papers' virtual
 categories, without double counting. Moves of one signature are one group, the largest first.
 """
 
@@ -27,17 +28,17 @@ from analyze.paths.path_table import PathTable
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
-"""Weights of the normalised edit distance and of the prefix that is not shared: paths that part late are
+"""Weights of the normalised edit distance and of the prefix that is not shared: paths that diverge late are
 likely to be the same requests (TR §5.2: both share the path up to the point of impact)."""
 OTHER = -1
 OTHER_COST = 1.2
-"""More than the dearest pair, so that OTHER takes what is left only."""
+"""Cost above that of any pair, so that OTHER takes only what has no partner."""
 _NOTHING = 1e-12
-"""Relative amount that is rounding."""
+"""Relative amount that counts as rounding."""
 _TOLERANCE = 1e-9
-"""Of the larger mean: what rounding may leave of the identity."""
+"""Largest rounding error of the identity, relative to the larger mean."""
 _SHARE_WEIGHT = 0.3
-"""What a share of requests counts in the rank, beside its part of the mean (L.9 item 9)."""
+"""Weight of a share of requests in the ranking, beside its part of the mean (L.9 item 9)."""
 _ALIKE = 0.6
 """Jaccard index of two signatures from which on they are the same change."""
 
@@ -63,7 +64,7 @@ def path_cost(left: str, right: str) -> float:
 
 
 def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
-    """Sequences of tokens as texts of one character a token, so that distances run on text."""
+    """Encode sequences of tokens as texts of one character a token, so that distances run on text."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
 
@@ -71,10 +72,10 @@ def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
 def candidate_pairs(
     sequences: Mapping[int, tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
 ) -> CandidatePairs:
-    """For each target its `most` nearest sources of the same root.
+    """Find for each target its `most` nearest sources of the same root.
 
-    sources, targets: categories; sequences: their tokens. Where a root has more sources, those with the
-    most alike bags of tokens (cosine) are kept before the edit distances are computed; ties by index.
+    sources, targets: categories; sequences: their tokens. If a root has more sources, those with the most
+    similar bags of tokens (cosine) are selected before the edit distances are computed; ties by index.
     """
     used = np.union1d(sources, targets).tolist()
     texts = dict(zip(used, as_texts([sequences[i] for i in used]), strict=True))
@@ -100,7 +101,7 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker the givers with the most alike bags of tokens, at most `most`, ascending."""
+    """For each taker the givers with the most similar bags of tokens, at most `most`, ascending."""
     if len(givers) <= most:
         return [np.arange(len(givers))] * len(takers)
     left, right = _bags(takers, givers)
@@ -110,7 +111,7 @@ def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[np
 
 
 def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
-    """Token counts of unit length, [texts, tokens]."""
+    """Token counts scaled to unit length, [texts, tokens]."""
     place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
 
     def of(texts: Sequence[str]) -> F8:
@@ -127,7 +128,7 @@ def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """[flows], amounts > 0, sorted by (source, target)."""
+    """Amounts of requests that moved; arrays are [flows], amounts > 0, sorted by (source, target)."""
 
     source: I8
     target: I8
@@ -136,11 +137,11 @@ class Flows:
 
 
 class TransportError(RuntimeError):
-    """The linear program has no answer: a bug, as OTHER always is one."""
+    """Linear program without a solution: a bug, as a path through OTHER is always one."""
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
-    """Cheapest assignment. supply, demand: [categories] >= 0, what each lost or gained.
+    """Solve for the cheapest assignment. supply, demand: [categories] >= 0, the share each lost or gained.
 
     Amounts from a source add up to its supply, amounts to a target to its demand (exactly, but for rounding
     of the last digit). Deterministic. Raises TransportError.
@@ -162,7 +163,7 @@ def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
 
 
 def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
-    """[pairs] amounts of the linear program, scaled to the largest margin while it is solved."""
+    """[pairs] amounts of the linear program, scaled to the largest margin during the solution."""
     from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
     from scipy.sparse import coo_array
 
@@ -187,13 +188,14 @@ def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
 
 
 def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
-    """Amounts >= 0 whose sums nowhere pass supply or demand; OTHER has the rest. Dust is dropped."""
+    """Amounts >= 0 whose sums nowhere exceed supply or demand; OTHER gets the rest. Amounts near 0 are
+    dropped."""
     clipped = np.where(amount > 1e-7 * np.minimum(supply[source], demand[target]), amount, 0.0)
     for place, margin in ((source, supply), (target, demand)):
         total = np.bincount(place, clipped, len(margin))
         over = total > margin
         clipped *= np.where(over, margin / np.where(over, total, 1.0), 1.0)[place]
-    # A source and a target that both have a hair left belong together, not to OTHER.
+    # A source and a target that both have a rounding error left belong together, not to OTHER.
     for k in np.lexsort((target, source, -clipped)).tolist():
         if clipped[k] <= 0:
             break
@@ -210,12 +212,12 @@ class PathShares:
     """Weighted shares and means of two periods; [2, categories] and [2, roots]."""
 
     of_all: F8
-    """s: each root's share of all requests; of a period without requests the other's."""
+    """s: each root's share of all requests; for a period without requests the other period's."""
     of_root: F8
-    """q: each category's share of its root's requests. A root without requests in one period has there
-    the shares of the other, so that all it changes is the mix."""
+    """q: each category's share of its root's requests. A root without requests in one period has the other
+    period's shares there, so that its whole effect is mix."""
     mean_us: F8
-    """μ, [2, categories]; of an empty category the other period's."""
+    """μ, [2, categories]; for an empty category the other period's."""
     root: I8
 
     @property
@@ -232,7 +234,8 @@ class PathShares:
 
 
 def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
-    """From sums of weights and weighted means, [2, categories]; NaN means where a category is empty."""
+    """Shares and means from sums of weights and weighted means, [2, categories]; NaN means where a category
+    is empty."""
     of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
     total = of_root_total.sum(axis=1, keepdims=True)
     of_all = of_root_total / np.where(total > 0, total, 1.0)
@@ -255,9 +258,9 @@ class PathAccount:
     flow_us: F8
     """[flows]"""
     timing_us: F8
-    """[categories] every category's response-time part."""
+    """[categories] part of each category's response times."""
     timed: B1
-    """[categories] whose response times changed by test."""
+    """[categories] True if response times changed by test."""
     structure_rest_us: F8
     """[roots] moves among paths that did not change by test."""
 
@@ -268,16 +271,16 @@ class PathAccount:
 
     @property
     def sums_us(self) -> tuple[float, float, float, float]:
-        """Mix, structure, response times, and what is not attributed (noise)."""
+        """Mix, structure, response times, and the unattributed rest (noise)."""
         timing = float(self.timing_us[self.timed].sum())
         rest = float(self.structure_rest_us.sum() + self.timing_us[~self.timed].sum())
         return float(self.mix_us.sum()), float(self.flow_us.sum()), timing, rest
 
 
 def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
-    """The account. flows: amounts are shares of the root's requests, as `shares.change` has them.
+    """Compute the account. flows: amounts are shares of the root's requests, as in `shares.change`.
 
-    Raises ArithmeticError where the parts do not add up to the change: a bug, for the identity is exact.
+    Raises ArithmeticError if the parts do not add up to the change: a bug, as the identity is exact.
     """
     root, n_roots = shares.root, shares.of_all.shape[1]
     s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]
@@ -305,9 +308,10 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """[roots] mean response time of the paths that take no part in a move; of all where there are none.
+    """[roots] mean response time of the paths that take no part in a move; of all paths if every path
+    does.
 
-    Any value keeps the identity; this one makes a move from or to OTHER cost what it seems to.
+    The identity holds for any value; with this one a move from or to OTHER has a plausible cost.
     """
 
     def mean(weight: F8) -> F8:
@@ -325,30 +329,30 @@ class PathMove:
     """Requests that took another path."""
 
     source: int
-    """Category they came from, or OTHER: no precursor."""
+    """Category of origin, or OTHER: no precursor."""
     target: int
-    """Category they went to, or OTHER: they are spread over paths that did not change by test."""
+    """Category of destination, or OTHER: the requests are spread over paths that did not change by test."""
     share: float
-    """Of all requests (midpoint share of the root x share of the root's)."""
+    """Share of all requests (midpoint share of the root x share of the root's requests)."""
     contribution_us: float
     confidence: float | None
-    """Share of draws of uncertain shares in which at least half of it is there; None: not drawn."""
+    """Share of resamples in which at least half of the move occurs; None: not resampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedMove:
-    """A move, and what its paths differ in."""
+    """A move, and the difference of its paths."""
 
     move: PathMove
     signature: Signature | None
-    """None: there is no path to hold it against."""
+    """None: no other path to compare with."""
     partners: tuple[int, int]
-    """Categories that were aligned, before and after; equal: there was no other."""
+    """Categories that were aligned, before and after; equal if there was no other."""
     pairs: list[Pair]
-    """Their steps."""
+    """Aligned steps of the two."""
 
     def is_like(self, other: ComparedMove) -> bool:
-        """Whether the two are one change."""
+        """True if the two moves are one change."""
         mine, theirs = self.signature, other.signature
         if mine is None or theirs is None:
             return mine is theirs and self.partners == other.partners
@@ -360,36 +364,36 @@ class PathGroup:
     """Moves that are one change."""
 
     members: list[ComparedMove]
-    """The leading one first, by score."""
+    """Leading move first, by score."""
 
     @property
     def lead(self) -> ComparedMove:
-        """The move that says what the group is."""
+        """Move that represents the group."""
         return self.members[0]
 
     @property
     def new(self) -> bool:
-        """Whether the leading move has no precursor; it is compared with the usual path of its root."""
+        """True if the leading move has no precursor; it is compared with the usual path of its root."""
         return self.lead.move.source == OTHER
 
     @property
     def lost(self) -> bool:
-        """Whether it has no successor."""
+        """True if the leading move has no successor."""
         return self.lead.move.target == OTHER
 
     @property
     def share(self) -> float:
-        """Of all requests."""
+        """Share of all requests."""
         return sum(one.move.share for one in self.members)
 
     @property
     def contribution_us(self) -> float:
-        """Part of the change of the mean."""
+        """Contribution to the change of the mean."""
         return sum(one.move.contribution_us for one in self.members)
 
 
 def flow_roots(root: I8, flows: Flows) -> I8:
-    """[flows] root of each, of the roots of categories."""
+    """[flows] root of each flow, from the roots of categories."""
     return root[np.where(flows.source == OTHER, flows.target, flows.source)]
 
 
@@ -400,7 +404,7 @@ def grouped_moves(
     account: PathAccount,
     confidence: F8,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
-    """Groups by score, and the moves that were not looked at.
+    """Groups by score, and the moves too small to be compared.
 
     Moves come largest first; each joins the first group whose leading move has the same signature, or one
     with a Jaccard index of 0.6. O(moves · (groups + steps²/64)).
@@ -418,9 +422,9 @@ def grouped_moves(
         )
         for k in np.lexsort((flows.target, flows.source, -score)).tolist()
     ]
-    looked = _looked(table, moves)
+    compared = _compared_moves(table, moves)
     groups: list[PathGroup] = []
-    for one in looked:
+    for one in compared:
         mine = next((group for group in groups if group.lead.is_like(one)), None)
         if mine is None:
             groups.append(PathGroup([one]))
@@ -431,24 +435,24 @@ def grouped_moves(
         part = abs(group.contribution_us) / scale
         return -max(part, _SHARE_WEIGHT * group.share), group.lead.partners
 
-    return tuple(sorted(groups, key=rank)), moves[len(looked) :]
+    return tuple(sorted(groups, key=rank)), moves[len(compared) :]
 
 
-def _looked(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
-    """The first moves, compared step by step, as many as the settings allow."""
+def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
+    """Compare the largest moves step by step, as many as the settings allow."""
     usual = _usual(table)
-    looked: list[ComparedMove] = []
+    compared: list[ComparedMove] = []
     cells = 0
     for move in moves[: table.settings.aligned]:
         before, after = _partners(table, move, usual)
         graphs = table.graphs[before], table.graphs[after]
         cells += graphs[0].n_nodes * graphs[1].n_nodes
-        if looked and cells > table.settings.aligned_cells:
+        if compared and cells > table.settings.aligned_cells:
             break
         pairs = aligned_steps(*graphs)
         mark = signature(*graphs, pairs) if before != after else None
-        looked.append(ComparedMove(move, mark, (before, after), pairs))
-    return looked
+        compared.append(ComparedMove(move, mark, (before, after), pairs))
+    return compared
 
 
 def _usual(table: PathTable) -> I8:
@@ -461,7 +465,7 @@ def _usual(table: PathTable) -> I8:
 
 
 def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
-    """Which paths are compared with each other: one from or to nowhere against the usual one of its root."""
+    """Categories to align: a move from or to OTHER is compared with the usual path of its root."""
     if move.source == OTHER:
         return int(usual[0, table.root[move.target]]), move.target
     if move.target == OTHER:

@@ -1,6 +1,6 @@
-"""Lay out the requests of every category by period and block: what shares, times and repeats are made of.
+"""Requests of every category by period and block: input of the tests of shares, times and repeats.
 
-Columns are those of an `Estimate`: before, after, and blocks of ordinary times. Those are the windows of the
+Columns are those of an `Estimate`: before, after, and blocks of ordinary times. Blocks are the windows of the
 reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
 """
 
@@ -22,9 +22,9 @@ from schemas.windows import NS_PER_US
 
 _PROBLEM = 1
 _HISTORY = 2
-"""The first of the history's samples, behind reference and problem."""
+"""Code of the history's first sample, behind reference and problem."""
 _WINDOW_BITS = 40
-"""Windows since the epoch, of a second each, take 31 bits."""
+"""Bits of a window number: windows of one second since the epoch take 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,20 @@ class PathRequests:
 
     category: I8
     column: I8
-    """AFTER for the problem, from FIRST_BLOCK on the block of ordinary times."""
+    """AFTER for the problem, FIRST_BLOCK and up for blocks of ordinary times."""
     response_ns: I8
     weight: F8
 
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Categories of the population and of its history, sorted by (root, key), and how they are compared."""
+    """Categories of the population and of its history, sorted by (root, key), with their requests by
+    column."""
 
     settings: PathSettings
     graphs: tuple[Graph, ...]
     categories: tuple[Category | None, ...]
-    """Of the population; None for one that only history has."""
+    """Categories of the population; None for one that only the history has."""
     roots: tuple[str, ...]
     root: I8
     """[categories] index into `roots`."""
@@ -57,29 +58,31 @@ class PathTable:
     """[2, categories] their weighted mean response time; NaN where there are none."""
     requests: PathRequests
     blocks: tuple[int, int]
-    """How many blocks of ordinary times the reference has, and the history after them."""
+    """Numbers of blocks of ordinary times in the reference, and after them in the history."""
     noise_assumed: bool
-    """Too few windows to see how shares and times move between them: it is assumed."""
+    """True if there are too few windows to estimate the noise of shares and times between them: it is
+    assumed."""
 
     @property
     def n_columns(self) -> int:
-        """Before, after, and the blocks."""
+        """Number of columns: before, after, and the blocks."""
         return FIRST_BLOCK + sum(self.blocks)
 
     @property
     def side(self) -> I8:
-        """[columns] 0 of the reference's blocks, 1 of the problem, -1 of the others."""
+        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for the others."""
         side = np.full(self.n_columns, -1, np.int64)
         side[AFTER], side[FIRST_BLOCK : FIRST_BLOCK + self.blocks[0]] = 1, 0
         return side
 
     @property
     def block(self) -> I8:
-        """[columns] block of ordinary times, -1 for none."""
+        """[columns] number of the block of ordinary times, -1 for none."""
         return np.maximum(np.arange(self.n_columns) - FIRST_BLOCK, -1)
 
     def sums(self, value: F8) -> F8:
-        """Add a value of requests up: [categories, columns]; before are all blocks of ordinary times."""
+        """[categories, columns] sums of a value of requests; before is the sum of all blocks of ordinary
+        times."""
         n = len(self.graphs)
         cell = self.requests.category * self.n_columns + self.requests.column
         found = totals(cell, value, n * self.n_columns).reshape(n, self.n_columns)
@@ -151,7 +154,7 @@ def _requests(
 
 
 def _blocks(start_ns: I8, n: int) -> I8:
-    """[requests] block of n of equal time."""
+    """[requests] block, of n blocks of equal time."""
     if not len(start_ns):
         return np.zeros(0, np.int64)
     bounds = equal_time_bounds(int(start_ns.min()), int(start_ns.max()) + 1, n)

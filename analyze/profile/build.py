@@ -20,6 +20,7 @@ from analyze.profile.profile import (
     RATIO_SCALE,
     SCHEMAS,
     STRETCH,
+    TOTAL_TIME,
     Profile,
     Slot,
     Watched,
@@ -51,12 +52,19 @@ class Profiled(NamedTuple):
     groups: tuple[RequestGroup, ...]
 
 
-def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
+def profile_of(
+    population: Population,
+    slots: Sequence[Slot],
+    threshold_ns: float | None = None,
+    *,
+    with_totals: bool = False,
+) -> Profiled:
     """The profile of a population's requests that lie in a slot of their sample.
 
     Slots of one sample must not overlap; those of the profile say what they hold. threshold_ns: requests of
-    a longer response time are counted in the column `over` of the account table; none without. Raises
-    ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
+    a longer response time are counted in the column `over` of the account table; none without. with_totals:
+    votes of TOTAL_TIME, too, which statistics keep. Raises ConfigError for more than MOST_SLOTS slots.
+    O(requests · nodes).
     """
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
@@ -64,7 +72,8 @@ def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: floa
             remedy="Take fewer blocks, or a shorter history.",
         )
     book = NameBook()
-    maker = _Maker(population, tuple(slots), book, np.inf if threshold_ns is None else threshold_ns)
+    limit_ns = np.inf if threshold_ns is None else threshold_ns
+    maker = _Maker(population, tuple(slots), book, limit_ns, with_totals=with_totals)
     for number, category in enumerate(population.categories):
         for origin, rows in _by_origin(category):
             maker.add(number, rows, origin)
@@ -119,12 +128,19 @@ class _Maker:
     """Collects rows of the tables, category by category."""
 
     def __init__(
-        self, population: Population, slots: tuple[Slot, ...], book: NameBook, threshold_ns: float
+        self,
+        population: Population,
+        slots: tuple[Slot, ...],
+        book: NameBook,
+        threshold_ns: float,
+        *,
+        with_totals: bool,
     ) -> None:
         self.population = population
         self.slots = _ordered(slots)
         self.book = book
         self.threshold_ns = threshold_ns
+        self.with_totals = with_totals
         self.rows = {name: RowSums(name) for name in SCHEMAS}
         self.groups: list[RequestGroup] = []
         self.held = np.zeros((2, len(slots)))
@@ -196,6 +212,8 @@ class _Maker:
         patterns = sites.pattern.tolist()
         pattern = [self.book.most_common([patterns[unit] for unit in units]) for units in at.members]
         self._vote(OWN_TIME, at.codes, pattern, runs.ordered(at.means(times.own)), runs)
+        if self.with_totals:
+            self._vote(TOTAL_TIME, at.codes, pattern, runs.ordered(at.means(times.duration)), runs)
         for measure, ratios in ((OVERLAP, times.overlap), (STRETCH, times.stretch)):
             wide = [
                 (place, [ratios[unit] for unit in units if unit in ratios])

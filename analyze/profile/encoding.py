@@ -1,20 +1,14 @@
-"""A profile as one Parquet file: a row for each column of its tables, with all numbers in one packed value.
+"""A profile of one slot as one Parquet file that any engine reads: `schemas.statistics` says what is in it.
 
-One file, so that it is there whole or not at all. A window of a small system has sixty sites, and what is
-kept of it is read ten thousand times: a column of Parquet costs 100 bytes and 0.1 ms, so the file has only
-two, the name of a column and its numbers (`_packed`). Their bytes are split by place before they are
-compressed (most of a number's are 0), whole numbers are integers, a column that is 0 everywhere is left out,
-and one that is equal to another before it (the weights of requests that were not sampled) says to which.
-
-A row of votes is a place and how many bins it has; the votes themselves, nine of ten numbers of a large
-window, are a table of their own. The account is a group of rows of its own: who needs none does not read it.
+One file, so that it is there whole or not at all, of one row: each relation is a column, a list of rows, and
+whoever needs no account does not read it. Names are keyed by hashes (`analyze.profile.name_keys`); a reader
+numbers them in the order of their rows. Encodings are those that DuckDB 1.x, polars and pandas read.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,55 +18,77 @@ import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Column, Profile, Slot, Watched, columns_of
-from analyze.profile.votes import Votes, summed_votes
+from analyze.profile.name_keys import NameKeys, name_keys
+from analyze.profile.names import NO_CALLER
+from analyze.profile.profile import (
+    PROFILE_VERSION,
+    SCHEMAS,
+    TABLES,
+    TOTAL_TIME,
+    Column,
+    Profile,
+    Slot,
+    Watched,
+    columns_of,
+)
+from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
+from schemas.arrays import I8
+from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
-STORED_VERSION: Final = 8
+STORED_VERSION: Final = 9
 """Of this file's form."""
 META_VERSION: Final = b"flowdiff.profile_version"
-META_SLOTS: Final = b"flowdiff.slots"
+META_WATCHED: Final = b"flowdiff.watched"
 META_COUNTS: Final = b"flowdiff.counts"
 META_FOLDED: Final = b"flowdiff.folded"
 
-_CODEC: Final = pa.Codec("zstd", compression_level=3)
-_TEXTS: Final = ("component", "point", "callee", "roots", "errors")
-"""Tables of words: how long each is; the words themselves are a row beside it."""
-_TEXT: Final = "text"
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(_TEXTS, ("length",)),
-    "operations": ("component", "point", "callee"),
-    "sites": ("caller", "operation", "kind"),
-    "paths": ("above", "site"),
-    "children": ("pattern", "operation", "calls", "awaited"),
+_RELATION_OF: Final = {
+    "visits": "visits",
+    "patterns": "pattern_visits",
+    **{name: name for name in ("responses", "origins", "account")},
 }
-"""Table of names -> its columns; callers, and what is above, are numbered from 1 on, and 0 is none."""
-_COLUMNS: Final = {
-    **_NAMES,
-    **{name: tuple(schema.names) for name, schema in SCHEMAS.items() if name != "votes"},
-    "votes": ("measure", "site", "pattern", "slot", "bins"),
-    "bins": ("bin", "n", "w", "w2"),
+"""Table of a profile -> relation of the file; votes are lists by themselves."""
+_KEY_OF: Final = {
+    "operations": "operation",
+    "sites": "site",
+    "patterns": "pattern",
+    "paths": "path",
+    "roots": "root",
+    "errors": "error",
 }
-"""Tables of the file."""
+"""Relation of names -> its key."""
 _ACCOUNT: Final = ("paths", "account")
-"""Tables of the last group of rows: nothing else is by paths."""
-_PLAIN, _STEPS, _DOUBLES, _SAME = range(4)
-"""Kinds of packed columns."""
-_MUCH_SMALLER: Final = 0.9
-"""What steps must be of the compressed bytes: to add them up again takes as long as to read them."""
-_MOST: Final = 1 << 30
-"""Bytes of a column, and patterns, that no file has: one that says so would fill the memory."""
-_AT_ONCE: Final = 1 << 14
-"""Packed numbers that are unpacked in one go: they stay in a core's cache."""
+"""Relations that a reader may do without: nothing else is by paths."""
+_MOST_NUMBERS: Final = 1 << 28
+"""Numbers of a column that no file has: one that says so would fill the memory."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
 }
 
-_HEAD: Final = struct.Struct("<BBBI")
-_SCHEMA: Final = pa.schema(
-    [pa.field("column", pa.string(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
+
+def _leaves(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    """Columns of Parquet that a column of the schema is."""
+    if pa.types.is_list(type_):
+        yield from _leaves(type_.value_type, f"{path}.list.element")
+    elif pa.types.is_struct(type_):
+        for field in type_:
+            yield from _leaves(field.type, f"{path}.{field.name}")
+    else:
+        yield path, type_
+
+
+_LEAVES: Final = dict(leaf for field in STATISTICS_SCHEMA for leaf in _leaves(field.type, field.name))
+_PACKED: Final = dict.fromkeys(
+    (path for path in _LEAVES if path.endswith((".bins.list.element", ".n.list.element"))),
+    "DELTA_BINARY_PACKED",
 )
+"""Bins and what is in each: steps between neighbours are small."""
+_WORDS_AND_COUNTS: Final = [
+    path for path, type_ in _LEAVES.items() if path not in _PACKED and not pa.types.is_boolean(type_)
+]
+"""Columns with a dictionary: many values come again."""
 
 
 class Stored(NamedTuple):
@@ -80,11 +96,16 @@ class Stored(NamedTuple):
 
     names: NameColumns
     slots: tuple[Slot, ...]
+    """One."""
     votes: Votes
     tables: Mapping[str, Mapping[str, Column]]
     """Every other table -> column -> [rows], keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
     """What is joined with it has to be folded so, too: `analyze.profile.folded_names`."""
+
+    def without_totals(self) -> Stored:
+        """Leave out votes of total times, of which no test asks."""
+        return self._replace(votes=self.votes.where(self.votes.keys[0] != TOTAL_TIME))
 
 
 def version() -> str:
@@ -93,50 +114,126 @@ def version() -> str:
 
 
 def encode(profile: Profile) -> bytes:
-    """Parquet bytes; the same profile always gives the same bytes. O(rows)."""
+    """Parquet bytes of a profile of one slot; the same profile always gives the same bytes. O(rows)."""
     return encode_stored(stored_of(profile))
 
 
 def encode_stored(stored: Stored) -> bytes:
     """The same of a profile in columns."""
-    votes, texts = stored.votes, _texts(stored.names)
-    tables: dict[str, Mapping[str, Column]] = {
-        **{name: {"length": _lengths(words)} for name, words in texts.items()},
-        **_name_tables(stored.names),
-        **stored.tables,
-        "votes": dict(zip(_COLUMNS["votes"], (*votes.keys, votes.n_rows), strict=True)),
-        "bins": dict(zip(_COLUMNS["bins"], (votes.bin, *votes.weights), strict=True)),
-    }
-    rows = {f"{name}.{_TEXT}": _text(words) for name, words in texts.items()}
-    account: dict[str, bytes] = {}
-    for name, columns in tables.items():
-        group = account if name in _ACCOUNT else rows
-        group |= {f"{name}.{key}": data for key, data in _packed_table(columns).items()}
+    (slot,) = stored.slots
+    columns = {"start_ns": pa.array([slot.start_ns]), "end_ns": pa.array([slot.end_ns])}
+    columns |= {name: _row_of(rows) for name, rows in relations_of(stored).items()}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
-        _SCHEMA,
-        compression="none",  # each value is
-        use_dictionary=False,
+        STATISTICS_SCHEMA,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=_WORDS_AND_COUNTS,
+        column_encoding=_PACKED,
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for group in (rows, account):
-            writer.write_table(pa.table([[*group], [*group.values()]], _SCHEMA))
+        writer.write_table(
+            pa.table([columns[name] for name in STATISTICS_SCHEMA.names], schema=STATISTICS_SCHEMA)
+        )
         writer.add_key_value_metadata(
             {
                 META_VERSION: version().encode(),
-                META_SLOTS: json.dumps(
-                    [[s.sample, s.start_ns, s.end_ns, *map(_from_start, s.watched)] for s in stored.slots]
-                ).encode(),
-                META_COUNTS: json.dumps(
-                    {"pattern": stored.names.n_patterns, "vote": len(votes.bin)}
-                ).encode(),
+                META_WATCHED: json.dumps([*map(_from_start, slot.watched)]).encode(),
+                META_COUNTS: json.dumps({"vote": len(stored.votes.bin)}).encode(),
                 META_FOLDED: json.dumps(stored.folded).encode(),
             }
         )
     return bytes(sink.getvalue())
+
+
+def _row_of(rows: pa.StructArray) -> pa.ListArray:
+    """The only value of a column: all rows of a relation."""
+    return pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+
+
+def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
+    """Rows of every relation of a profile."""
+    keys = name_keys(stored.names)
+    is_total = stored.votes.keys[0] == TOTAL_TIME
+    found = {
+        **_name_relations(stored.names, keys),
+        "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
+        "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
+    }
+    for table, name in _RELATION_OF.items():
+        columns = stored.tables[table]
+        found[name] = _relation(
+            name,
+            [
+                getattr(keys, column)[columns[column]] if column in keys._fields else columns[column]
+                for column in columns_of_relation(name).names
+            ],
+        )
+    return found
+
+
+def _relation(name: str, columns: Sequence[Any]) -> pa.StructArray:
+    schema = columns_of_relation(name)
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=[*schema])
+
+
+def _list_like(field: pa.Field, ends: pa.Array, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(ends, values, type=field.type)
+
+
+def _name_relations(names: NameColumns, keys: NameKeys) -> dict[str, pa.StructArray]:
+    children = columns_of_relation("patterns").field("children")
+    parts = (keys.operation[names.child], names.calls.astype(np.int32), names.awaited.astype(np.bool_))
+    child = pa.StructArray.from_arrays([*map(pa.array, parts)], fields=[*children.type.value_type])
+    ends = np.searchsorted(names.pattern, np.arange(names.n_patterns + 1)).astype(np.int32)
+    of_operation = (words.cast(pa.string()) for words in (names.component, names.point, names.callee))
+    kinds = np.array(SITE_KINDS)[names.kind]
+    columns: dict[str, Sequence[Any]] = {
+        "operations": (keys.operation, *of_operation),
+        "sites": (
+            keys.site,
+            _or_null(keys.operation, names.caller),
+            keys.operation[names.operation],
+            pa.array(kinds, pa.string()),
+        ),
+        "patterns": (keys.pattern, _list_like(children, pa.array(ends), child)),
+        "paths": (keys.path, _or_null(keys.path, names.above), keys.site[names.path_site]),
+        "roots": (keys.root, names.roots),
+        "errors": (keys.error, names.errors),
+    }
+    return {name: _relation(name, several) for name, several in columns.items()}
+
+
+def _or_null(keys: I8, number: I8) -> pa.Array:
+    """Keys of numbers; null of NO_CALLER."""
+    return pa.array(np.append(keys, 0)[number], mask=number == NO_CALLER)
+
+
+def _vote_rows(name: str, votes: Votes, keys: NameKeys) -> pa.StructArray:
+    schema = columns_of_relation(name)
+    measure, site, pattern, _ = votes.keys
+    ends = pa.array(np.append(0, np.cumsum(votes.n_rows, dtype=np.int64)).astype(np.int32))
+    number, *weights = votes.sums
+    lists = [
+        _list_like(schema.field("bins"), ends, pa.array(votes.bin.astype(np.int16))),
+        _list_like(schema.field("n"), ends, pa.array(number.astype(np.int32))),
+    ]
+    for column, of in zip(("w", "w2"), weights or (None, None), strict=True):
+        field = schema.field(column)
+        lists.append(
+            pa.nulls(len(measure), field.type)
+            if of is None
+            else _list_like(field, ends, pa.array(of.astype(np.float64)))
+        )
+    words = [pa.array(np.array(MEASURES)[measure], pa.string())] if "measure" in schema.names else []
+    return _relation(name, [*words, keys.site[site], keys.pattern[pattern], *lists])
 
 
 def _from_start(one: Watched) -> tuple[float, ...]:
@@ -149,127 +246,6 @@ def _watched(start: int, length: int, n: float, w: float, first: int, last: int)
     """Give the stretch of a row. Raises TypeError where it is none."""
     at = int(start)
     return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
-
-
-def _texts(names: NameColumns) -> dict[str, pa.StringArray]:
-    """Words by the table of their lengths."""
-    of_operations = (names.component, names.point, names.callee)
-    words = (*(texts.dictionary for texts in of_operations), names.roots, names.errors)
-    return {name: array.cast(pa.string()) for name, array in zip(_TEXTS, words, strict=True)}
-
-
-def _lengths(words: pa.StringArray) -> Column:
-    lengths: Column = pc.binary_length(words).to_numpy()
-    return lengths
-
-
-def _text(words: pa.StringArray) -> bytes:
-    """UTF-8 of all words, end to end, compressed."""
-    return bytes(_CODEC.compress(b"".join(words.cast(pa.binary()).to_pylist())))
-
-
-def _words(length: Column, text: pa.Buffer) -> pa.StringArray:
-    """Words of `_lengths` and `_text`. Raises ValueError or ArrowInvalid where they are none."""
-    offsets = np.append(0, np.cumsum(length, dtype=np.int64))
-    whole = _CODEC.decompress(text, int(offsets[-1]))
-    words = pa.StringArray.from_buffers(len(length), pa.py_buffer(offsets.astype(np.int32)), whole)
-    words.validate(full=True)
-    return words
-
-
-def _name_tables(names: NameColumns) -> dict[str, dict[str, Column]]:
-    return {
-        "operations": {
-            "component": names.component.indices.to_numpy(),
-            "point": names.point.indices.to_numpy(),
-            "callee": names.callee.indices.to_numpy(),
-        },
-        "sites": {"caller": names.caller + 1, "operation": names.operation, "kind": names.kind},
-        "paths": {"above": names.above + 1, "site": names.path_site},
-        "children": {
-            "pattern": names.pattern,
-            "operation": names.child,
-            "calls": names.calls,
-            "awaited": names.awaited,
-        },
-    }
-
-
-def _packed_table(columns: Mapping[str, Column]) -> dict[str, bytes]:
-    """Pack the columns of a table; of those that are 0 everywhere the first alone, which says how long they
-    are."""
-    packed: dict[str, bytes] = {}
-    before: list[Column] = []
-    for name, values in columns.items():
-        if not before or values.any():
-            same = next((at for at, other in enumerate(before) if np.array_equal(other, values)), None)
-            packed[name] = _packed(values) if same is None else bytes((_SAME, same))
-        before.append(values)
-    return packed
-
-
-def _packed(values: Column) -> bytes:
-    """Pack a column: its kind, the size of a number, how many of its bytes are there (the others are 0), how
-    many numbers there are; then those bytes, of one place side by side, compressed.
-
-    Whole numbers are steps, modulo the size and with the sign in the last bit, where that is a tenth smaller.
-    Other numbers are doubles.
-    """
-    whole = _narrowed(values)
-    if whole.dtype.kind == "f" or whole.min(initial=0) < 0:
-        return _in_planes(values.astype(np.float64).view(np.uint64), _DOUBLES)
-    size = next(size for size in (2, 4, 8) if not len(whole) or whole.max() < 1 << 8 * size)
-    number = whole.astype(f"u{size}")
-    step = np.diff(number, prepend=number.dtype.type(0)).view(f"i{size}")
-    steps = ((step << 1) ^ (step >> 8 * size - 1)).view(number.dtype)
-    plain, stepped = _in_planes(number, _PLAIN), _in_planes(steps, _STEPS)
-    return stepped if len(stepped) < _MUCH_SMALLER * len(plain) else plain
-
-
-def _in_planes(number: Column, kind: int) -> bytes:
-    planes = max(1, (int(number.max(initial=0)).bit_length() + 7) // 8)
-    data = number.view(np.uint8).reshape(-1, number.itemsize).T[:planes].tobytes()
-    return _HEAD.pack(kind, number.itemsize, planes, len(number)) + bytes(_CODEC.compress(data))
-
-
-def _unpacked(data: pa.Buffer) -> Column:
-    """The column of `_packed`. Raises ValueError or struct.error where it is none."""
-    kind, size, n_planes, n = _HEAD.unpack_from(data)
-    if (
-        kind not in (_PLAIN, _STEPS, _DOUBLES)
-        or size not in (2, 4, 8)
-        or not 0 < n_planes <= size
-        or n * size > _MOST
-    ):
-        raise ValueError("no packed column")
-    whole = _CODEC.decompress(data.slice(_HEAD.size), n * n_planes)
-    planes = np.frombuffer(whole, np.uint8).reshape(n_planes, n)
-    found = np.empty(planes.shape[1], f"u{size}")
-    # Numbers of two bytes are added up one after the other five times as slowly as those of four.
-    wide, reached = np.dtype(f"u{max(size, 4)}"), 0
-    for at in range(0, len(found), _AT_ONCE):
-        number = planes[0, at : at + _AT_ONCE].astype(wide)
-        for place, plane in enumerate(planes[1:, at : at + _AT_ONCE], 1):
-            number |= plane.astype(wide) << 8 * place
-        if kind == _STEPS:
-            sign = number & wide.type(1)
-            number >>= wide.type(1)
-            number ^= np.negative(sign, out=sign)
-            number[:1] += wide.type(reached)
-            np.cumsum(number, out=number)
-            reached = number[-1]
-        found[at : at + _AT_ONCE] = number
-    return found.view(np.float64) if kind == _DOUBLES else found
-
-
-def _narrowed(value: Column) -> Column:
-    """Integers, of four bytes where they fit, where all are whole."""
-    if value.dtype.kind == "f" and not (np.isfinite(value).all() and (np.rint(value) == value).all()):
-        return value
-    most = np.abs(value).max(initial=0)
-    if most >= 2**62:
-        return value
-    return value.astype(np.int32 if most < 2**31 else np.int64)
 
 
 def stored_of(profile: Profile) -> Stored:
@@ -289,70 +265,51 @@ def profile_of_stored(stored: Stored) -> Profile:
     return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
-def stored_tables(data: pa.Buffer | bytes | None, *, with_account: bool = True) -> Stored | None:
+def stored_tables(
+    data: pa.Buffer | bytes | None, *, with_account: bool = True, with_totals: bool = False
+) -> Stored | None:
     """What a file of `encode` holds, in columns; None for none, other bytes, and another version. O(rows), no
     object a name.
 
-    Every number is checked against the names that it refers to. Without the account there are no paths, which
+    Every key is looked up among the names that it refers to. Without the account there are no paths, which
     nothing else is by.
     """
     if data is None:
         return None
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        metadata = file.metadata.metadata or {}
-        if metadata.get(META_VERSION, b"").decode() != version():
+        file = StatisticsFile(data)
+        if file.version != version():
             return None
-        many: dict[str, int] = json.loads(metadata[META_COUNTS])
-        slots = tuple(
-            Slot(
-                int(a),
-                int(b),
-                int(c),
-                tuple(_watched(*row) for row in of),
-            )
-            for a, b, c, *of in json.loads(metadata[META_SLOTS])
-        )
-        folded = tuple(
-            FoldedNames(component, int(level), int(left), (str(a), str(b)))
-            for component, level, left, (a, b) in json.loads(metadata[META_FOLDED])
-            if component is None or isinstance(component, str)
-        )
-        rows = file.read_row_groups([0, 1] if with_account else [0], use_threads=False)
-        packed = {
-            str(name): value.as_buffer()
-            for name, value in zip(rows["column"].to_pylist(), rows["data"], strict=True)
-            if value.is_valid
-        }
+        wanted = [name for name in _RELATIONS if with_account or name not in _ACCOUNT]
+        rows = file.relations([name for name in wanted if with_totals or name != "totals"])
+        names, keys = _names(rows)
         tables = {
-            name: _unpacked_table(name, packed)
-            if with_account or name not in _ACCOUNT
-            else {key: np.zeros(0, _type_of(name, key)) for key in columns}
-            for name, columns in _COLUMNS.items()
+            table: _numbered_columns(table, rows.get(name), keys) for table, name in _RELATION_OF.items()
         }
-        texts = {name: _words(tables[name]["length"], packed[f"{name}.{_TEXT}"]) for name in _TEXTS}
-        stored = Stored(
-            _names(tables, texts, many["pattern"]),
-            slots,
-            _votes(tables["votes"], tables["bins"]),
-            {name: tables[name] for name in SCHEMAS if name != "votes"},
-            folded,
-        )
+        parts = [_votes(rows[name], keys) for name in ("votes", "totals") if name in rows]
+        votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
-        return stored._replace(votes=stored.votes.compact()) if _is_sound(stored) else None
-    except (
-        pa.ArrowException,
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        OSError,
-        OverflowError,
-        RecursionError,
-        AttributeError,
-        struct.error,
-    ):
+        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded())
+        return stored if _is_sound(stored) else None
+    except _UNREADABLE:
         return None
+
+
+_RELATIONS: Final = tuple(field.name for field in STATISTICS_SCHEMA if pa.types.is_list(field.type))
+_UNREADABLE: Final = (
+    *(pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError),
+    *(OverflowError, RecursionError, AttributeError),
+)
+"""Errors that bytes raise which are no statistics."""
+
+
+def is_of_other_version(data: pa.Buffer | bytes) -> bool:
+    """Whether a file holds statistics of another version, of whatever form; of no statistics it is false."""
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
+        return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
+    except _UNREADABLE:
+        return False
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
@@ -360,69 +317,203 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return int(json.loads(metadata[META_COUNTS])["vote"])
-    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError, OverflowError, RecursionError):
+    except _UNREADABLE:
         return 0
 
 
-def _unpacked_table(name: str, packed: Mapping[str, pa.Buffer]) -> dict[str, Column]:
-    """The columns of `_packed_table`. Raises KeyError, IndexError or ValueError where they are no table."""
-    found: dict[str, Column] = {}
-    for key in _COLUMNS[name]:
-        data = packed.get(f"{name}.{key}") if found else packed[f"{name}.{key}"]
-        if data is None:
-            values = np.zeros_like(next(iter(found.values())))
-        elif data[0] == _SAME:
-            values = [*found.values()][data[1]]
-        else:
-            values = _unpacked(data)
-        found[key] = values
-    if len({len(values) for values in found.values()}) > 1:
-        raise ValueError("columns of one table that are not equally long")
-    if name == "bins":
+Rows = Mapping[str, pa.Array]
+"""Columns of a relation."""
+
+
+class StatisticsFile:
+    """A file of `encode`, of which relations are read that one asks for."""
+
+    def __init__(self, data: pa.Buffer | bytes) -> None:
+        """Read the footer. Raises what bytes raise that are no such file, `_UNREADABLE`."""
+        self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        metadata = self._file.metadata
+        self._metadata = metadata.metadata or {}
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        most = max((one.column(at).num_values for one in groups for at in range(one.num_columns)), default=0)
+        if metadata.num_rows != 1 or most > _MOST_NUMBERS:
+            raise ValueError("no row of statistics")
+
+    @staticmethod
+    def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
+        """The file of some bytes; None where they are none."""
+        try:
+            return StatisticsFile(data)
+        except _UNREADABLE:
+            return None
+
+    @property
+    def version(self) -> str:
+        """Version of what is stored, `version()`; empty for other files."""
+        return str(self._metadata.get(META_VERSION, b""), "utf-8")
+
+    def slot(self) -> Slot:
+        """Time that the statistics are of."""
+        rows = self._file.read(["start_ns", "end_ns"], use_threads=False)
+        start, end = (int(rows[name][0].as_py()) for name in ("start_ns", "end_ns"))
+        return Slot(0, start, end, tuple(_watched(*row) for row in json.loads(self._metadata[META_WATCHED])))
+
+    def folded(self) -> tuple[FoldedNames, ...]:
+        """Names that were folded."""
+        return tuple(
+            FoldedNames(component, int(level), int(left), (str(a), str(b)))
+            for component, level, left, (a, b) in json.loads(self._metadata[META_FOLDED])
+            if component is None or isinstance(component, str)
+        )
+
+    def relations(self, names: Sequence[str]) -> dict[str, Rows]:
+        """Rows of some relations. Raises KeyError where the file lacks one."""
+        row = self._file.read([*names], use_threads=False)
+        found: dict[str, Rows] = {}
+        for name in names:
+            rows = _array(row[name]).flatten()
+            found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
         return found
-    return {key: values.astype(_type_of(name, key), copy=False) for key, values in found.items()}
+
+    def relation(self, name: str) -> pa.StructArray:
+        """Rows of one relation."""
+        rows: pa.StructArray = _array(self._file.read([name], use_threads=False)[name]).flatten()
+        return rows
 
 
-def _type_of(table: str, column: str) -> np.dtype[Any]:
-    return np.dtype(np.int64 if column not in _TYPES or table in _NAMES else _TYPES[column])
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _votes(places: Mapping[str, Column], bins: Mapping[str, Column]) -> Votes:
+def _plain(column: pa.Array) -> Column:
+    """Numbers of a column. Raises ValueError where one is missing."""
+    if column.null_count:
+        raise ValueError("a number is missing")
+    values: Column = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+class _Keys:
+    """Keys of the names of one kind in the order of their rows, to be looked up."""
+
+    def __init__(self, keys: I8) -> None:
+        """Raises ValueError where two names have one key."""
+        self.keys = keys
+        self._order = np.argsort(keys)
+        self._ordered = keys[self._order]
+        if (self._ordered[1:] == self._ordered[:-1]).any():
+            raise ValueError("two names of one key")
+
+    def numbers(self, wanted: I8) -> I8:
+        """[wanted] places of keys. Raises ValueError where one has no name."""
+        if np.array_equal(wanted, self.keys):  # every name once, in order
+            return np.arange(len(wanted))
+        if not len(self.keys):
+            raise ValueError("a key has no name")
+        at = np.minimum(np.searchsorted(self._ordered, wanted), len(self.keys) - 1)
+        if not np.array_equal(self._ordered[at], wanted):
+            raise ValueError("a key has no name")
+        found: I8 = self._order[at]
+        return found
+
+    def numbers_or_none(self, wanted: pa.Array) -> I8:
+        """The same; NO_CALLER for null."""
+        is_there = ~wanted.is_null().to_numpy(zero_copy_only=False)
+        found = np.full(len(wanted), NO_CALLER, dtype=np.int64)
+        found[is_there] = self.numbers(_plain(wanted.drop_null()))
+        return found
+
+
+class _NamedKeys(NamedTuple):
+    """`NameKeys` of a file."""
+
+    operation: _Keys
+    site: _Keys
+    pattern: _Keys
+    path: _Keys
+    root: _Keys
+    error: _Keys
+
+
+def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
+    """Columns of a table of a profile, names numbered; None: empty ones."""
+    found: dict[str, Column] = {}
+    for column in (*TABLES[table][0], *TABLES[table][1]):
+        if rows is None:
+            values = np.zeros(0)
+        elif column == "slot":
+            values = np.zeros(len(next(iter(rows.values()))))
+        else:
+            values = _plain(rows[column])
+            values = getattr(keys, column).numbers(values) if column in keys._fields else values
+        found[column] = values.astype(_TYPES[column], copy=False)
+    return found
+
+
+def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
+    """Names, and the keys that they were stored by."""
+    none = np.zeros(0, np.int64)
+    keys = _NamedKeys(
+        **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
+    )
+    operations, sites = rows["operations"], rows["sites"]
+    paths = rows.get("paths", {"above": pa.array(none), "site": pa.array(none)})
+    children = rows["patterns"]["children"]
+    if children.null_count:
+        raise ValueError("children are missing")
+    child = children.flatten()
+    names = NameColumns(
+        component=_texts(operations["component"]).dictionary_encode(),
+        point=_texts(operations["point"]).dictionary_encode(),
+        callee=_texts(operations["callee"]).dictionary_encode(),
+        caller=keys.operation.numbers_or_none(sites["caller"]),
+        operation=keys.operation.numbers(_plain(sites["operation"])),
+        kind=_word_numbers(sites["kind"], SITE_KINDS),
+        above=keys.path.numbers_or_none(paths["above"]),
+        path_site=keys.site.numbers(_plain(paths["site"])),
+        n_patterns=len(keys.pattern.keys),
+        pattern=np.repeat(np.arange(len(keys.pattern.keys)), np.diff(children.offsets.to_numpy())),
+        child=keys.operation.numbers(_plain(child.field("operation"))),
+        calls=_plain(child.field("calls")).astype(np.int64),
+        awaited=_plain(child.field("awaited")).astype(np.int64),
+        roots=_texts(rows["roots"]["name"]),
+        errors=_texts(rows["errors"]["name"]),
+    )
+    return names, keys
+
+
+def _texts(words: pa.Array) -> pa.StringArray:
+    """Words. Raises ValueError or ArrowInvalid where one is missing, or is no UTF-8."""
+    words.validate(full=True)
+    if words.null_count:
+        raise ValueError("a word is missing")
+    return words
+
+
+def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
+    """Numbers of words of a closed list. Raises ValueError for others."""
+    found: I8 = _plain(pc.index_in(words, value_set=pa.array(known, pa.string()))).astype(np.int64)
+    return found
+
+
+def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
     """Votes of places. Raises ValueError where not every bin has its numbers."""
-    *keys, n_rows = places.values()
-    of, *sums = bins.values()
-    if of.dtype.kind != "u" or len(of) != int(n_rows.sum()):
-        raise ValueError("votes are of no place, or of no bin")
-    weighted = any(column is not sums[0] for column in sums)
-    return Votes(tuple(keys), n_rows, of, tuple(sums if weighted else sums[:1]))
-
-
-def _names(
-    tables: Mapping[str, Mapping[str, Column]], texts: Mapping[str, pa.StringArray], n_patterns: int
-) -> NameColumns:
-    if n_patterns > _MOST:
-        raise ValueError("more patterns than a file has")
-    operations, sites, paths, children = (
-        tables[name] for name in ("operations", "sites", "paths", "children")
+    lists = {name: rows[name] for name in ("bins", "n", "w", "w2") if rows[name].null_count < len(rows[name])}
+    if any(column.null_count for column in lists.values()) or (len(rows["site"]) and "n" not in lists):
+        raise ValueError("numbers of bins are missing")
+    n_rows = np.diff(rows["bins"].offsets.to_numpy())
+    if any(not np.array_equal(np.diff(column.offsets.to_numpy()), n_rows) for column in lists.values()):
+        raise ValueError("votes of no bin")
+    of, *sums = (
+        _plain(rows[name].flatten()) for name in ("bins", "n", *(w for w in ("w", "w2") if w in lists))
     )
-    return NameColumns(
-        **{
-            name: pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), texts[name])
-            for name, code in operations.items()
-        },
-        caller=sites["caller"] - 1,
-        operation=sites["operation"],
-        kind=sites["kind"],
-        above=paths["above"] - 1,
-        path_site=paths["site"],
-        n_patterns=n_patterns,
-        pattern=children["pattern"],
-        child=children["operation"],
-        calls=children["calls"],
-        awaited=children["awaited"],
-        roots=texts["roots"],
-        errors=texts["errors"],
+    if len(sums) == 2 or sums[0].min(initial=0) < 0:
+        raise ValueError("numbers that are none")
+    site, pattern = (getattr(keys, name).numbers(_plain(rows[name])) for name in ("site", "pattern"))
+    measure = (
+        _word_numbers(rows["measure"], MEASURES) if "measure" in rows else np.full(len(site), TOTAL_TIME)
     )
+    places = (measure, site, pattern, np.zeros(len(site), np.int64))
+    return Votes(places, n_rows, of, (sums[0].astype(np.uint32), *sums[1:]))
 
 
 def _is_sound(stored: Stored) -> bool:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 Column = npt.NDArray[Any]
 
-PROFILE_VERSION: Final = 7
+PROFILE_VERSION: Final = 8
 """Of the meaning of a stored profile; another one is made anew."""
 
-OWN_TIME, OVERLAP, CALLS, STRETCH = 0, 1, 2, 3
+OWN_TIME, OVERLAP, CALLS, STRETCH, TOTAL_TIME = 0, 1, 2, 3, 4
 """Measures of `votes`: a request's mean own time of a site's calls (ns); its mean overlap of their children
 times 2^16; its number of calls times 2^16; the mean time that the children take together, over that of the
-longest of them, times 2^16."""
+longest of them, times 2^16; the mean duration of its calls (ns), for readers of statistics: no test asks."""
 RATIO_SCALE: Final = 65536.0
 """Ratios and counts are multiplied by this before they are put in bins of ratios."""
 

@@ -22,8 +22,8 @@ from analyze.load import load_population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
-    encode,
     encode_stored,
+    is_of_other_version,
     profile_of_stored,
     stored_of,
     stored_tables,
@@ -43,6 +43,7 @@ from stitch.lake.place import open_store
 from stitch.lake.stats_files import (
     StatsKey,
     drop_stats,
+    drop_versions,
     has_stats,
     put_stats,
     read_stats,
@@ -50,8 +51,8 @@ from stitch.lake.stats_files import (
     source_of,
     stats_size,
 )
-from stitch.lake.store import Store, ahead
-from stitch.processes import in_turn, worker_processes
+from stitch.lake.store import Store, prefetch
+from stitch.processes import map_in_order, worker_processes
 from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
@@ -77,6 +78,8 @@ class ProfileTally:
     """Windows (or parts of one) whose requests were read."""
     kept: int = 0
     """Of those made, how many were written to the lake."""
+    outdated: int = 0
+    """Files of another version that gave way to them."""
     refusals: list[str] = field(default_factory=list)
     """Why some could not be written, each reason once."""
 
@@ -85,6 +88,7 @@ class ProfileTally:
         self.read += other.read
         self.made += other.made
         self.kept += other.kept
+        self.outdated += other.outdated
         self.refusals += [reason for reason in other.refusals if reason not in self.refusals]
 
 
@@ -226,7 +230,7 @@ class _Reading:
         folder = self.scratch.folder
         kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, folder) for block in blocks)
         with worker_processes(workers) as pool:
-            for block, added in zip(blocks, in_turn(pool, _read_there, kept, workers + 1), strict=True):
+            for block, added in zip(blocks, map_in_order(pool, _read_there, kept, workers + 1), strict=True):
                 if added is None:
                     yield block, next(self._here([block]))
                 else:
@@ -245,7 +249,7 @@ class _Reading:
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
             read = partial(stored_tables, with_account=self.keep_account)
-            kept = in_turn(pool, read, _kept_ahead(pieces, self.settings), 2)
+            kept = map_in_order(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
@@ -267,7 +271,9 @@ def _read_there(block: _KeptBlock) -> Added | None:
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
-        for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
+        for key, data in zip(
+            keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
+        ):
             stored = stored_tables(data, with_account=block.keep_account)
             if stored is None or not _is_of(stored, key):
                 return None
@@ -406,7 +412,7 @@ def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally
     if stored is None:
         return False
     _keep(quarter.store, key, encode_stored(stored), written)
-    tally.add(ProfileTally(refusals=written.refusals))
+    tally.add(ProfileTally(refusals=written.refusals, outdated=written.outdated))
     return not written.refusals
 
 
@@ -453,7 +459,7 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
-    return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
+    return prefetch(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
@@ -475,6 +481,18 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
         )
 
 
+def window_pieces(part: LakePeriod) -> list[LakePeriod]:
+    """What a period has of each of its windows, without its filter, in the order of time."""
+    whole = replace(part, period=replace(part.period, where=None))
+    return [_clipped(here, whole) for here in whole_windows(whole)]
+
+
+def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
+    """Statistics that are kept of a window; None where there are none, or of a part of one."""
+    is_listed = all(path in here.sums for path in (*here.flows, *here.structures))
+    return _read(here, settings) if is_listed and _is_whole(here) else None
+
+
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, ProfileTally())
@@ -482,7 +500,12 @@ def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None
 
 
 def _kept_or_made(
-    stored: Stored | None, here: LakePeriod, settings: RefineSettings, tally: ProfileTally
+    stored: Stored | None,
+    here: LakePeriod,
+    settings: RefineSettings,
+    tally: ProfileTally,
+    *,
+    with_totals: bool = False,
 ) -> Stored | None:
     """The profile of a window, or the sum of several, from what was kept, if that is one; else made, and that
     of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use."""
@@ -491,24 +514,26 @@ def _kept_or_made(
         tally.read += len(here.windows)
         return stored
     if key is not None and key.span == "quarter":
-        return _summed_windows(here, settings, tally)
+        whole = _summed_windows(here, settings, tally)
+        return whole if with_totals or whole is None else whole.without_totals()
     tally.made += 1
     try:
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
     slot = Slot(0, here.period.start_ns, here.period.end_ns)
-    profile = profile_of(loaded.population, [slot]).profile
+    stored = stored_of(profile_of(loaded.population, [slot], with_totals=True).profile)
     if key is not None:
-        _keep(here.store, key, encode(profile), tally)
-    return stored_of(profile)
+        _keep(here.store, key, encode_stored(stored), tally)
+    return stored if with_totals else stored.without_totals()
 
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
     """Add up several windows, each kept or made; None where none holds a request."""
     adding = Adding()
     for here in whole_windows(quarter):
-        stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, tally)
+        kept = stored_tables(_read(here, settings), with_totals=True)
+        stored = _kept_or_made(kept, here, settings, tally, with_totals=True)
         if stored is not None:
             adding.add(stored)
     return adding.stored()
@@ -535,6 +560,7 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)
+        tally.outdated += drop_versions(store, key, is_of_other_version)
     except OSError as error:
         reason = error.strerror or str(error)
         if reason not in tally.refusals:

@@ -1,1 +1,1 @@
-"""Renderers of a finished comparison: JSON, terminal, HTML."""
+"""Renderers of a finished comparison: JSON, terminal, Markdown, HTML."""

@@ -1,13 +1,13 @@
-"""A section of a report as data: blocks, filled once by the section, shown alike everywhere.
+"""Blocks: the content of a report's section as data, filled once by the section and rendered everywhere.
 
-A section is a model (what the JSON holds, `schemas.report`) and one function that makes blocks of it; both
-are named in a `SectionView` of its method. `page` renders blocks as HTML, `terminal` prints them. Neither
-knows a section, and no section knows HTML, widths or escapes: every text may come from outside, and the
-renderers make it safe where they write it.
+A section is a model (its JSON form, `schemas.report`) and one function that makes blocks of it; a
+`SectionView` of its method names both. `page` renders blocks as HTML, `terminal` prints them. Neither knows a
+particular section, and no section knows HTML, widths or escapes: any text may come from outside, and the
+renderers escape it where they write it.
 
-To add a column, annotate a field of the row's class (`schemas.report.columns`): it is in Parquet and in the
-SQL reference, and with a label on page and terminal. A section names the fields that it shows, and adds what
-is shown only:
+To add a column, annotate a field of the row's class (`schemas.report.columns`): it is then in Parquet and in
+the SQL reference, and with a label on page and terminal. A section lists the fields to show, and adds columns
+that are only shown:
 
     *columns_of(SiteRow, "mean{}_us", "share")
     Column("requests{}", "Requests", "count", far=1)  # left out first where there is little room
@@ -18,11 +18,12 @@ To add a section, write in one file of its method its model, the function that f
     def slowest(section: SlowestSection) -> Blocks:
         return (Part("Slowest requests", (Grid("Slowest requests", COLUMNS, section.rows, section.total),)),)
 
-and put `SectionView(SlowestSection, slowest)` into the method's `sections`, what fills it into its result.
+and put `SectionView(SlowestSection, slowest)` into the method's `sections`, and the filled model into its
+result.
 
-What stands in a line or a cell is `Words`: text, `Styled` text in a tone or with a link, `Bar`s, `Drawing`s,
-or a tuple of them. On a terminal bars and drawings are left out, `Details` stay closed, and of a folded
-`Part` the title is printed; what is for one of the two only stands in an `Only`.
+The content of a line or a cell is `Words`: text, `Styled` text in a tone or with a link, `Bar`s, `Drawing`s,
+or a tuple of them. A terminal leaves out bars and drawings, skips `Details`, and prints only the title of a
+folded `Part`; content for one of the two only is in an `Only`.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from schemas.report.columns import ColumnUnit
 from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
-"""How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
+"""Emphasis of words. `span`: small, on a line of its own below a number. `pre`: preformatted, line by line.
 `swatch`: a patch of colour, before the first or (`after`) the second of two."""
 
 REQUEST_CHARACTERS: Final = 64
 MOST_CHARACTERS: Final = 120
-"""Longer names are clipped in the middle."""
+"""Longest names; longer ones are clipped in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,15 @@ class Styled:
     text: str
     tone: Tone = ""
     kind: str = ""
-    """What it is of, in a word: with `tag` the colour of a label (`worse`, `failing`, `structural`)."""
+    """Kind of the object, in a word: with `tag` the colour of a label (`worse`, `failing`, `structural`)."""
     href: str = ""
-    """`#anchor` of a part of the same section, or an address."""
+    """Link: `#anchor` of a part of the same section, or an address."""
     title: str = ""
-    """What a pointer that rests on it shows."""
+    """Tooltip."""
 
 
 At = Literal["full", "upper", "lower", "thin"]
-"""How much of a bar's height a stretch takes."""
+"""Part of a bar's height that a stretch takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +79,31 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar as wide as its place; all bars of a column lie under each other, on one axis."""
+    """A bar as wide as its cell; all bars of a column share one axis."""
 
     stretches: tuple[Stretch, ...]
     title: str
-    """What it shows, for who does not see it."""
+    """Description for readers who do not see the bar."""
     zero: float | None = None
-    """Where 0 lies, percent; None: at the left end, or nowhere."""
+    """Position of 0, percent; None: at the left end, or outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing, on the page only; made by `analyze.report.drawing`, all text in it escaped."""
+    """A drawing, on the page only; made by `analyze.report.drawing`, all its text escaped."""
 
     markup: Markup
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """What it shows, where it may be wider than the page and scrolls by itself."""
+    """Description of a drawing that may be wider than the page and then scrolls by itself; empty: it fits."""
 
 
 Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
 
 
 def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
-    """Words one by one."""
+    """Yield words one by one."""
     if isinstance(words, str):
         yield Styled(words)
     elif isinstance(words, Styled | Bar | Drawing):
@@ -113,17 +114,17 @@ def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
 
 
 def strong(text: str) -> Styled:
-    """Text that stands out."""
+    """Emphasized text."""
     return Styled(text, "strong")
 
 
 def dim(text: str) -> Styled:
-    """Text that stands back."""
+    """Dimmed text."""
     return Styled(text, "dim")
 
 
 def call_site(label: str, caller: str | None) -> Words:
-    """A call site, and who calls."""
+    """A call site and its caller."""
     return (
         strong(wording.clip(label, 120)),
         dim("" if caller is None else f" from {wording.clip(caller, 80)}"),
@@ -131,17 +132,17 @@ def call_site(label: str, caller: str | None) -> Words:
 
 
 def sides(before: str, after: str) -> Words:
-    """A legend: the colours of before and after, with what each stands for."""
+    """Legend with the colours of before and after."""
     return (Styled("", "swatch"), f"{before} ", Styled("", "swatch", "after"), after)
 
 
 def code(text: str, title: str = "") -> Styled:
-    """A key or an expression, as it is written."""
+    """A key or an expression, in code style."""
     return Styled(text, "code", title=title)
 
 
 def request_link(request_id: str) -> Styled:
-    """A request by its id: a link where the report knows an address of traces."""
+    """A request id, linked if the report knows the address of traces."""
     return Styled(wording.clip(request_id, REQUEST_CHARACTERS), "code", "request", title=request_id)
 
 
@@ -151,7 +152,7 @@ def tag(text: str, kind: str = "") -> Styled:
 
 
 def joined(parts: Iterable[Words]) -> Words:
-    """Words with commas between."""
+    """Words separated by commas."""
     every: list[Words] = []
     for part in parts:
         every += [", ", part] if every else [part]
@@ -196,7 +197,7 @@ _SPANS: Final[dict[str, Callable[[Interval], str]]] = {
 
 
 def worded(unit: ColumnUnit, value: Any) -> Words:
-    """A value of a unit in words; `–` for None, of a p-value `not run`; a pair as `before → after`."""
+    """Word a value of a unit; `–` for None, `not run` for a p-value; a pair as `before → after`."""
     if unit in ("text", "figure", "bar"):
         return _NONE if value is None else value
     if isinstance(value, tuple) and unit != "keys":
@@ -210,7 +211,7 @@ def worded(unit: ColumnUnit, value: Any) -> Words:
 
 
 def cell(column: Column, row: Any) -> Words:
-    """The value of a row in words, with the interval in which it lies where the column has one."""
+    """Word the value of a row, with its interval if the column has one."""
     words = worded(column.unit, column.of(row))
     interval = getattr(row, column.interval) if column.interval else None
     span = "" if interval is None else _SPANS[column.unit](interval)
@@ -238,7 +239,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and what is known under it."""
+    """A name and its value."""
 
     name: str
     words: Words
@@ -247,12 +248,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and what is known under each."""
+    """Names and their values."""
 
     facts: Sequence[Fact]
     look: Literal["numbers", "lines", "rows"] = "rows"
-    """`numbers`: side by side, large; `lines`: side by side, small; both on a terminal in one paragraph.
-    `rows`: one below the other."""
+    """`numbers`: in a row, large; `lines`: in a row, small; both one paragraph on a terminal. `rows`: one
+    below the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,28 +261,28 @@ class Grid:
     """Rows under headings."""
 
     label: str
-    """What it lists, for who does not see it; on a terminal the heading of the first column."""
+    """Subject of the rows, for readers who do not see them; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
-    """How many rows there are, where more than are given; None: all are."""
+    """Number of all rows, if more than are given; None: all are given."""
     stored: str = ""
-    """Table beside the report that has all of them."""
+    """Table beside the report with all rows."""
     first: int | None = None
-    """Rows in sight; the others on demand. None: all."""
+    """Number of rows shown at first, the others on demand. None: all."""
     printed: int = 6
-    """Rows on a terminal."""
+    """Number of rows printed on a terminal."""
     tone: Callable[[Any], str] | None = None
-    """What a row is: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
+    """Class of a row: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
     depth: Callable[[Any], int] | None = None
-    """How deep a row lies below others, for a tree; None: it is none."""
+    """Depth of a row in a tree; None: the rows are no tree."""
     anchor: str = ""
-    """What a script finds it by."""
+    """Id by which a script finds the grid."""
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """Columns that say anything: one that is empty in every row is left out. What all names of one begin
-        with stands in its heading, once."""
+        """Columns with a value in any row. A common prefix of all names of a column is moved to its
+        heading."""
         shown = (column for column in self.columns if column.is_shown)
         filled = (c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
         return tuple(self._without_prefix(c) if c.unit == "name" else c for c in filled)
@@ -299,7 +300,7 @@ class Grid:
 
     @property
     def shown_of(self) -> str:
-        """`40 of 112`; empty where all are here."""
+        """Text like `40 of 112`; empty if all rows are here."""
         total = len(self.rows) if self.total is None else self.total
         if len(self.rows) >= total:
             return ""
@@ -308,7 +309,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Blocks side by side where there is room."""
+    """Blocks side by side if there is room."""
 
     blocks: Blocks
 
@@ -324,18 +325,18 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks under a title. A part within a part has a smaller one."""
+    """Blocks under a title; a part within a part has a smaller title."""
 
     title: Words
     blocks: Blocks
     note: Words = ""
-    """Beside the title, small."""
+    """Small text beside the title."""
     anchor: str = ""
-    """What links name it."""
+    """Id for links."""
     look: Literal["", "card", "lead"] = ""
-    """A `card` stands for itself, with a border; a `lead` is the title of all."""
+    """A `card` has a border; a `lead` is the title of everything."""
     open: bool | None = None
-    """None: always; else whether it is open, and folds at a click."""
+    """None: always open; else the initial state of a part that folds at a click."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Weigh what was found, and decide whether a comparison passes a gate (CI): the exit code of `compare`."""
+"""Gate of a comparison for CI: weigh its results, and decide the exit code of `compare`."""
 
 from __future__ import annotations
 
@@ -20,66 +20,67 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One thing found, as a gate weighs it."""
+    """One result, as a gate weighs it."""
 
     kind: str
-    """`structural`, `response-time`, or another kind that the method distinguishes."""
+    """Kind: `structural`, `response-time`, or another kind of the method."""
     us: float | None
-    """Change of summed response time that it stands for, µs; None: it is no matter of time (errors)."""
+    """Change of summed response time due to it, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """False: something of this kind may be there and was not found, or there is a change without a cause."""
+    """False: a change of this kind may exist undetected, or is not explained by a finding."""
     better: bool = False
-    """It is known to be for the better: the same work in less time, or fewer failures."""
+    """True if it is known to be an improvement: the same work in less time, or fewer failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A report and what belongs to it."""
+    """A report with its tables and views, and the results for the gate."""
 
     report: Report
     tables: Mapping[str, pa.Table]
-    """Complete, by name."""
+    """Complete tables by name."""
     views: Views
-    """Of every section of the report."""
+    """Views of every section of the report."""
     weighed: Sequence[Weighed]
-    """Everything that the first method found, uncut."""
+    """All results of the first method, uncut."""
 
 
 ANY: Final = "any"
 NEVER: Final = "never"
 WORSE: Final = "worse"
 _ALL: Final = (ANY, "findings", "mutations")
-"""Words for whatever the method finds."""
+"""Words for all results of the method."""
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
 
 
 class GateCode(IntEnum):
-    """Exit codes of a comparison that was made; 2 is an error."""
+    """Exit codes of a completed comparison; 2 is an error."""
 
     PASSED = 0
     CHANGED = 1
-    """Something that counts was found."""
+    """A result counts."""
     UNSURE = 3
-    """Nothing was, but that is not certain, or there is a change that nothing explains."""
+    """No result counts, but this is uncertain, or a change is not explained."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """What fails a gate."""
+    """Criteria that fail a gate."""
 
     kinds: frozenset[str] | None = None
-    """Kinds of what a method weighs; None: all."""
+    """Kinds of results that count; None: all."""
     worse: bool = False
-    """What is for the better does not."""
+    """True if improvements do not count."""
 
     def counts(self, found: Weighed) -> bool:
-        """Whether something matters."""
+        """True if a result counts."""
         return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 
 def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
-    """`any` (also `findings`, `mutations`), `never`, `worse`, kinds out of `known`. Raises ConfigError."""
+    """Parse the words of --fail-on: `any` (also `findings`, `mutations`), `never`, `worse`, kinds out of
+    `known`. Raises ConfigError."""
     if strange := [word for word in words if word not in (*_ALL, WORSE, NEVER, *known)]:
         raise ConfigError(
             f"--fail-on {strange[0]}: the method does not look for that.",
@@ -95,14 +96,15 @@ def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Smallest |contribution| that counts: in µs, or as a share of the reference's summed response time."""
+    """Smallest |contribution| that counts, in µs or as a share of the reference's summed response time."""
 
     us: float = 0.0
     share: float = 0.0
 
 
 def parse_floor(text: str) -> Floor:
-    """`500ms`, `2s`: summed response time. `5%`: of that of the reference. Raises ConfigError."""
+    """Parse a floor: `500ms` and `2s` are summed response time, `5%` a share of the reference's. Raises
+    ConfigError."""
     percent = _PERCENT.match(text.strip())
     if percent is not None:
         return Floor(share=float(percent[1]) / 100)
@@ -116,10 +118,12 @@ def parse_floor(text: str) -> Floor:
 
 
 def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
-    """Whether something of the kinds asked for reaches the floor, a share of the first sample's.
+    """Exit code: a result of the requested kinds reaches the floor (a share of the first sample's sum), or
+    not.
 
-    Decided on all that was found: the report lists the best of each direction, and what it leaves out may be
-    larger than what it lists of the other, or all there is of a kind. What is no matter of time has no floor.
+    All results are weighed: the report lists the best of each direction, and those it leaves out may be
+    larger than those it lists of the other direction, or the only ones of a kind. Results that are not
+    measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 
@@ -138,18 +142,18 @@ ERRORS: Final = "errors"
 WORKLOAD: Final = "workload"
 
 FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
-"""Kinds of what a method with findings weighs."""
+"""Kinds of results of a method with findings."""
 
 _OPEN: Final[dict[AccountedMeasure, tuple[str, ...]]] = {
     "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "errors": (ERRORS,),
 }
-"""What a change of a measure may have come from."""
+"""Kinds that a change of a measure may come from."""
 
 
 class ChangedMeasure(NamedTuple):
-    """A measure of the whole period that changed by test; of the mean in µs."""
+    """A measure of the whole period that changed by test; the mean in µs."""
 
     measure: AccountedMeasure
     before: float
@@ -166,12 +170,12 @@ def weigh(
     silent: bool = False,
     hidden: Iterable[tuple[ChangeKind, float]] = (),
 ) -> list[Weighed]:
-    """All findings, uncut, and what the verdict leaves open.
+    """Weigh all findings, uncut, and the changes that the verdict leaves unexplained.
 
-    A finding counts as the kind that leads it, and as errors where it comes with any. Times are summed over
-    as many requests as the reference has (weighted), so that a share of the reference's sum is one of its
-    mean, however long the problem period is. silent: nothing was recorded in a stretch of it, so nothing can
-    be said of any kind. hidden: kind and change of the mean, µs, of what is significant against the reference
+    A finding counts as its leading kind, and also as errors if it includes any. Times are summed over as many
+    requests as the reference has (weighted), so that a share of the reference's sum is one of its mean,
+    however long the problem period is. silent: nothing was recorded in a stretch of the period, so no kind
+    can be excluded. hidden: kind and change of the mean, µs, of what is significant against the reference
     alone.
     """
     weighed = []
@@ -187,7 +191,7 @@ def weigh(
     for kind, us in hidden:
         word = _weighed_as(kind)
         weighed.append(Weighed(word, None if word == ERRORS else us * reference_requests, sure=False))
-    # A finding without effect, of another kind or direction, accounts for no change of a measure.
+    # A finding of another kind or direction does not account for the change of a measure.
     known = {(w.kind, w.better if w.us is None else w.us < 0) for w in weighed if w.sure}
     open_ = [a for a in changed if known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])]
     if open_ or verdict.outcome == "not-explained" or (mix_changed and not known):
@@ -206,9 +210,10 @@ def _kinds(finding: Finding) -> set[ChangeKind]:
 
 
 def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
-    """Changes by test that no finding accounts for; of the mix alone where no measure changed.
+    """Significant changes without a finding; a changed mix alone if no measure changed.
 
-    Nobody knows whether a mean that fell without a finding did the same work: only fewer failures are better.
+    A mean that fell without a finding need not be an improvement, as the work may have changed: only fewer
+    failures are.
     """
     open_ = [
         Weighed(

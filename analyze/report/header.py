@@ -1,4 +1,4 @@
-"""The header of a report: the headline, and notes on what was left out."""
+"""Header of a report: the headline, and notes on excluded and folded data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
 
 _MOST_FOLDED: Final = 5
-"""Components whose folded names are listed."""
+"""Most components whose folded names are listed."""
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
-    """Say what happened from the first sample to the second; of one sample, or of many, what there is.
+    """Headline on the change from the first sample to the second; for one sample, or many, on their size.
 
-    ratio: the second's requests a second over the first's, weighted; found: what a method's tests say
-    happened; empty: what was measured.
+    ratio: the second's requests a second over the first's, weighted; found: a sentence supported by a
+    method's tests; empty: the measured means are reported.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
@@ -47,7 +47,7 @@ def _sentence(samples: tuple[SampleSummary, ...]) -> str:
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
-    """Write one sentence a quality flag that kept flows out of every test."""
+    """Write one sentence for each quality flag that excluded flows from all tests."""
     notes = []
     for flag, counts in sorted(population.excluded.items()):
         if any(counts):
@@ -62,7 +62,7 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Write sentences on names that were too many to compare one by one, the coarsest folding first."""
+    """Write sentences on names that were too many to compare one by one, coarsest folding first."""
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
         whose = "Components" if fold.component is None else f"Operations of {fold.component}"

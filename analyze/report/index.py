@@ -1,7 +1,7 @@
-"""The reports that a lake keeps, newest first, and `reports/index.html`, which lists them with links.
+"""Reports of a lake, newest first, and `reports/index.html`, which lists them with links.
 
-The folders are the truth. `index.json` beside them is what was read of each before, so that a report is read
-once: rows of reports that are gone are dropped, missing ones are made anew, by whoever looks next.
+The folders are authoritative. `index.json` beside them caches one row a report, so that a report is read
+once: the next reader drops rows of deleted reports and makes missing ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stitch.lake.store import Store
 
 INDEX_PAGE, INDEX_ROWS = (f"{REPORTS}/{name}" for name in REPORT_INDEX)
 LISTED: Final = 1_000
-"""Reports on the page: three years of mornings."""
+"""Most reports on the page: three years of daily comparisons."""
 
 
 _READ: Final = (FindingsSection, AccountSection)
@@ -36,42 +36,43 @@ _READ: Final = (FindingsSection, AccountSection)
 
 
 class KeptReport(Frozen):
-    """One report of a lake."""
+    """Row of the index: one report of a lake."""
 
     id: str
     kept_ns: int
-    """When it was written, ns since the epoch."""
+    """Time of writing, ns since the epoch."""
     periods: str
-    """What was compared: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
+    """Compared periods: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
     method: str
     outcome: str
-    """The verdict in a word."""
+    """Outcome of the verdict, in a word."""
     verdict: str
     headline: str
     mean: str
-    """How the mean response time changed, and whether that is significant, in words."""
+    """Change of the mean response time and its significance, in words."""
     finding: str = ""
-    """Title of the first finding; empty where there is none."""
+    """Title of the first finding; empty without one."""
     findings: int = 0
 
     @property
     def path(self) -> str:
-        """Where its page is in the lake; the same for as long as it is kept."""
+        """Path of its page in the lake; constant for as long as the report exists."""
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
 class _Index(Frozen):
-    """What `index.json` holds."""
+    """Content of `index.json`."""
 
     page_bytes: int
-    """Size of the page that shows the rows: another is of another writer at the same time."""
+    """Size of the page with these rows: another size shows that another process wrote the page at the same
+    time."""
     rows: tuple[KeptReport, ...]
 
 
 def kept_reports(place: LakePlace) -> list[KeptReport]:
-    """The finished reports of a lake, newest first; the index is mended where it can be written.
+    """Finished reports of a lake, newest first; updates the index if it is outdated and writable.
 
-    A report that cannot be read, or is of another version, is passed by. Raises OSError.
+    Reports that are unreadable or of another version are skipped. Raises OSError.
     """
     store = place.store
     index = _read_index(store)
@@ -85,8 +86,8 @@ def kept_reports(place: LakePlace) -> list[KeptReport]:
     ]
     rows.sort(key=lambda row: (-row.kept_ns, row.id))
     if {row.id for row in rows} != {*known} or (rows and store.size(INDEX_PAGE) != index.page_bytes):
-        with suppress(OSError):  # whoever may only read still sees the list
-            # The rows last: they say that the page is of them, also to who comes after one that was killed.
+        with suppress(OSError):  # a reader without write access still gets the list
+            # The rows last: they certify the page, even if this process is killed in between.
             page = index_page(rows, place.name).encode()
             index = _Index(page_bytes=len(page), rows=tuple(rows))
             with own_stage(store, "reports") as stage:
@@ -103,7 +104,7 @@ def _read_index(store: Store) -> _Index:
 
 
 def _row(store: Store, name: str) -> KeptReport | None:
-    """What a folder holds; None where its report is not finished, or cannot be read."""
+    """Row of a report's folder; None if the report is unfinished or unreadable."""
     try:
         report = from_json(store.read(f"{REPORTS}/{name}/{JSON_FILE}").to_pybytes(), _READ)
         return _row_of(report, store.written(f"{REPORTS}/{name}")[JSON_FILE])
@@ -129,7 +130,7 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
 
 
 def _mean_words(report: Report) -> str:
-    """Say `+25 %` of a significant change of the mean; of another one that it is none."""
+    """Text of the change of the mean: `+25 %` if significant, else marked as not significant."""
     change = report.headline.change
     if change is None or change.delta_share is None:
         return ""
@@ -142,18 +143,22 @@ def _mean_words(report: Report) -> str:
 
 
 def periods_text(samples: Iterable[tuple[str, str]]) -> str:
-    """Name what was compared, from the text and the filter of each sample."""
+    """Name the compared periods, from the text and the filter of each sample."""
     return " → ".join(f"{text} where {where}" if where else text for text, where in samples)
 
 
 def kept_at(row: KeptReport) -> str:
-    """When it was kept, UTC, to the minute."""
+    """Time of writing, UTC, to the minute."""
     return f"{datetime.fromtimestamp(row.kept_ns // 10**9, UTC):%Y-%m-%d %H:%M}"
 
 
+_OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
+"""Words for outcomes that do not describe themselves beside those of other methods."""
+
+
 def outcome_words(row: KeptReport) -> str:
-    """Say the outcome in words: `not explained`."""
-    return row.outcome.replace("-", " ")
+    """Outcome in words: `not explained`."""
+    return _OUTCOMES.get(row.outcome, row.outcome.replace("-", " "))
 
 
 _COLUMNS: Final = (
@@ -168,7 +173,7 @@ _COLUMNS: Final = (
 
 
 def index_page(rows: Sequence[KeptReport], lake: str) -> str:
-    """The page: no script, no request, links to the reports beside it."""
+    """Render the page: no script, no request, links to the reports beside it."""
     table = Grid("Reports", _COLUMNS, rows[:LISTED], len(rows))
     note = table.shown_of or "newest first"
     blocks = (Part(f"Reports of {lake}", (table if rows else Text("None."),), note=note),)

@@ -1,4 +1,4 @@
-"""How much of what was found a report holds."""
+"""Limits on the size of a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A report as Markdown of about one screen, for pull requests and chat; tables as GitHub draws them.
+"""Render a report as Markdown of about one screen, for pull requests and chat; tables in GitHub's dialect.
 
-It shows what a terminal shows, block by block, as long as there is room. Text is escaped, so that names from
-outside are neither links, nor mentions, nor markup.
+It has the content of the terminal, block by block, as long as there is room. Text is escaped, so that names
+from outside are neither links, nor mentions, nor markup.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 
 SCREEN: Final = 50
-"""Rows of a screen; what does not fit is on the page."""
+"""Rows of a screen; the rest is on the page."""
 _WIDTH: Final = 110
-"""Characters of a row, for what wraps."""
+"""Characters of a row, for the height of wrapped text."""
 _PERIODS: Final = (
     b.Column("name", "Period"),
     b.Column("text", "When"),
@@ -34,7 +34,7 @@ _FLANK: Final = re.compile(r"\w")
 
 
 def render_markdown(report: Report, views: Views, page: str = "") -> str:
-    """The report; `page` is where its page is. Raises KeyError for a section without a view."""
+    """Render the report; `page` is the address of its page. Raises KeyError for a section without a view."""
     screen = [f"### {inline(report.headline.sentence)}\n"]
     room = SCREEN - _rows(screen[0])
     end = f"Everything else: {_code(page)}\n" if page else ""
@@ -49,7 +49,7 @@ def render_markdown(report: Report, views: Views, page: str = "") -> str:
 
 
 def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
-    """Blocks as paragraphs, each with its line end."""
+    """Render blocks as paragraphs, each with its line end."""
     for block in blocks:
         yield from _block(block, level)
 
@@ -117,7 +117,7 @@ def _table(table: b.Grid) -> Iterator[str]:
 
 
 def _plain(words: b.Words) -> str:
-    """The text of words, on one line, no control character in it."""
+    """Text of words on one line, control characters made visible."""
     plain = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
     return " ".join(wording.visible(plain.replace("\n", " ")).split(" ")).strip()
 
@@ -127,7 +127,7 @@ def _styled(words: b.Words) -> Iterator[b.Styled]:
 
 
 def _line(words: b.Words) -> str:
-    """Words as a line of their own, which begins no list, heading or underline."""
+    """Words as a line of their own that does not begin a list, heading or underline."""
     return _AT_START.sub(r"\1\\\2", inline(words))
 
 
@@ -138,7 +138,7 @@ def inline(words: b.Words) -> str:
     written = ""
     for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
         after = texts[place + 1][:1] if place + 1 < len(texts) else ""
-        # Emphasis that touches a word is none: it is left out.
+        # Emphasis marks that touch a word have no effect: they are left out.
         apart = not _FLANK.match(written[-1:]) and not _FLANK.match(after)
         if part.tone == "code":
             written += _code(text)
@@ -150,12 +150,12 @@ def inline(words: b.Words) -> str:
 
 
 def _escaped(text: str) -> str:
-    # A mention is made of the drawn text, whatever is escaped: an invisible joint parts it.
+    # Mentions are found in the rendered text, so escapes do not help: a word joiner separates the @.
     return _MARKUP.sub(lambda match: f"\\{match[0]}", text).replace("@", "@\u2060")
 
 
 def _code(text: str) -> str:
-    """Text as it is; a bar would end the cell of a table, escaped or not."""
+    """Text as code; a bar would end the cell of a table, escaped or not, and is replaced."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""

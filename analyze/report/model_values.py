@@ -1,4 +1,4 @@
-"""Make values of a report's model: NaN becomes None, a node's name has fields, text is cut to bounds."""
+"""Make values of a report's model: NaN becomes None, names become fields, text is cut to bounds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "star
 
 
 def number(value: float) -> float | None:
-    """A float for the model: None for what is no finite number."""
+    """Float for the model; None if not finite."""
     return float(value) if math.isfinite(value) else None
 
 
 def node_name(node: GraphNode) -> NodeName:
-    """What a node is called, field by field."""
+    """Name of a node, field by field."""
     return NodeName(
         component=node.component, point=node.point, label=node.label, host=node.host, side=_SIDES[node.side]
     )
 
 
 def canonical(text: str, limits: ReportLimits) -> str:
-    """Canonical text within the report's bound."""
+    """Canonical text, cut to the report's limit."""
     return text if len(text) <= limits.canonical_chars else text[: limits.canonical_chars - 1] + "…"

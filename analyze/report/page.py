@@ -1,10 +1,10 @@
 """One self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
 
-The page's only style sheet is allowed by its hash, and so is the one script, where a section has any;
-everything else is forbidden by the content security policy. Templates lie beside the modules that fill them
-(`package:file`), a missing name fails, and control characters of what they print are shown: in one place. The
-report's JSON rides in an inert script block, with `<`, `>` and `&` as JSON escapes. What a section says is
-its own business (`SectionView.blocks`).
+The content security policy allows the page's only style sheet by its hash, and likewise its one script, if a
+section has any; everything else is forbidden. Templates are beside the modules that fill them
+(`package:file`), a missing name fails, and control characters in printed values are made visible, in one
+place. The report's JSON is in an inert script block, with `<`, `>` and `&` as JSON escapes. The content of a
+section comes from its view (`SectionView.blocks`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ STYLE: Final = "analyze.report:templates/report.css"
 
 
 def template(package: str, file: str) -> Template:
-    """The template `file` of a package. Raises FileNotFoundError."""
+    """Load the template `file` of a package. Raises FileNotFoundError."""
     return _environment().get_template(f"{package}:{file}")
 
 
 def blocks_html(blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "") -> Markup:
-    """Blocks as HTML: `end` ends every id, `level` is of the outermost headings; trace_url: of the report."""
+    """Render blocks as HTML; end: suffix of every id; level: of the outermost headings; trace_url: of the
+    report."""
     made = template("analyze.report", "templates/blocks.html.jinja").render(
         shown=blocks, end=end, level=level, trace_url=trace_url
     )
@@ -70,14 +71,14 @@ def _environment() -> Environment:
 
 
 def source(name: str) -> str:
-    """Text of a file `package:file`."""
+    """Read the text of a file `package:file`."""
     package, _, file = name.partition(":")
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
 
 
 _INSTANT = r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _SEPARATORS = re.compile(rf"(?<=[/._:])(?=[^\W\d])|(?<=/)(?={_INSTANT})")
-"""After these a name may break at the end of a line; a number never does."""
+"""Characters after which a name may break at the end of a line; a number never does."""
 _INSTANTS = re.compile(f"({_INSTANT})")
 
 
@@ -96,12 +97,12 @@ def _shown(markup: Markup) -> Markup:
 
 
 def _visible(value: object) -> object:
-    """What a template prints, with control characters made visible; markup of ours as it is."""
+    """Printed value of a template, control characters made visible; our own markup is unchanged."""
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def render_html(report: Report, views: Views) -> str:
-    """The page of a report whose sections all have a view; deterministic.
+    """Render the page of a report whose sections all have a view; deterministic.
 
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
@@ -131,7 +132,7 @@ def render_html(report: Report, views: Views) -> str:
 
 
 def _id_ends(sections: Iterable[Section]) -> list[str]:
-    """What the ids of each section end with, so that none is there twice."""
+    """Suffix of each section's ids, so that no id occurs twice."""
     seen: dict[str, int] = {}
     ends = []
     for section in sections:
@@ -141,7 +142,7 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
 
 
 def csp_hash(text: str) -> str:
-    """How a content security policy names a style sheet or a script."""
+    """Source expression of a style sheet or a script in a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

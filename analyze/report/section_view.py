@@ -1,4 +1,4 @@
-"""How a section is shown: its model, and the function that makes blocks of it."""
+"""View of a section: its model, and the function that makes blocks of it."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class SectionView(Generic[S]):
-    """The model of a section and its blocks; as JSON it is the model itself."""
+    """Model of a section and its blocks; the JSON form is the model itself."""
 
     model: type[S]
     blocks: Callable[[S], Blocks]
     aside: bool = False
-    """It stands among "Everything else" at the end of the page, instead of in the middle."""
+    """True: the section is shown under "Everything else" at the end of the page."""
     leads: bool = False
-    """It shows its method's verdict: it stands below the headline instead of the verdict's sentence."""
+    """True: the section shows its method's verdict, and replaces the verdict's sentence below the
+    headline."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
-    """Sentences that a reader must know before the headline; None: it never has any."""
+    """Sentences that a reader must know before the headline; None: there are never any."""
     style: str = ""
     """CSS of its own drawings."""
     script: str = ""
-    """JavaScript of its own, which the page allows by its hash; empty: none. The section must be complete
-    without it. What it works on is the report's JSON in the page (`#flowdiff-report`)."""
+    """JavaScript of its own, allowed by hash; empty: none. The section must be complete without it. The
+    script reads the report's JSON in the page (`#flowdiff-report`)."""
 
     @property
     def tag(self) -> str:
-        """The tag of its sections."""
+        """Tag of its sections."""
         return str(self.model.model_fields["section"].default)
 
 
 Views = Mapping[str, SectionView[Any]]
-"""By tag."""
+"""Views by tag."""
 
 
 def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
-    """Views by tag. Raises ValueError where two share one and are not the same."""
+    """Index views by tag. Raises ValueError if two different views share one."""
     found: dict[str, SectionView[Any]] = {}
     for view in views:
         if found.setdefault(view.tag, view) is not view:
@@ -51,7 +52,7 @@ def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
 
 
 def warnings(report: Report, views: Views) -> tuple[str, ...]:
-    """What stands above a report's headline: the warnings of its sections, each once."""
+    """Warnings above a report's headline: those of its sections, each once."""
     sentences: dict[str, None] = {}
     for section in report.sections:
         view = views[section.section]

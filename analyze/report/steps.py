@@ -1,6 +1,7 @@
-"""Where the time went: the steps before and after as rows on one axis, quiet stretches folded.
+"""Steps of an account before and after, as rows on one axis, with uneventful stretches folded.
 
-The bars of either side follow each other as the response waited for them, so that they end at the mean.
+The bars of either side follow each other in the order of the response's waiting, so that they end at the
+mean.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from analyze.report import wording
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
-"""A step with at least this share of the sum of all |parts| is pointed out: at most 33 of them."""
+"""Least share of the sum of all |parts| that makes a step material: at most 33 are."""
 MOST_DIFFERENT = 16
-"""Up to so many steps that are not the same on both sides each have a row, though their part is small."""
+"""Most steps that differ between the sides for each of them to have a row, even with a small part."""
 FOLD_LEAST = 3
-"""A stretch of fewer steps is drawn as it is: a fold would hide more than it saves."""
+"""Fewest steps that are folded: a fold of fewer would hide more than it saves."""
 UNCHANGED = 0.25
-"""A fold whose times together moved by more than this share of the larger is not called unchanged."""
+"""Change of a fold's time, as a share of the larger side, up to which it is called unchanged."""
 
 
 class Fate(StrEnum):
-    """What became of a step."""
+    """Fate of a step from before to after."""
 
     KEPT = "kept"
     REPLACED = "replaced"
@@ -38,44 +39,44 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
+    """One row of the drawing; a fold contains the rows `inside` (none if the model has only their sums)."""
 
     fate: Fate
     row: StepRow
     text: str
-    """Of a fold."""
+    """Text of a fold; empty for a step."""
     bars: tuple[b.Stretch, b.Stretch]
-    """Before, after."""
+    """Bars before and after."""
     material: bool = False
-    """Carries much of the change."""
+    """True if it carries much of the change."""
     inside: tuple[StepLine, ...] = ()
 
     @property
     def was_there(self) -> bool:
-        """Whether any of it was there before."""
+        """True if any of it was there before."""
         return self.fate is not Fate.GAINED and (not self.inside or any(x.was_there for x in self.inside))
 
     @property
     def is_there(self) -> bool:
-        """Whether any of it is there after."""
+        """True if any of it is there after."""
         return self.fate is not Fate.LOST and (not self.inside or any(x.is_there for x in self.inside))
 
     @property
     def heat(self) -> str:
-        """`slower`, `faster` or `quiet`."""
+        """Colour: `slower`, `faster` or `quiet`."""
         if not self.material:
             return "quiet"
         return "slower" if self.row.part_us > 0 else "faster"
 
 
 def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
-    """Rows and folds of an account. O(steps · log steps)."""
+    """Make rows and folds of an account. O(steps · log steps)."""
     lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
     return _folded(lines, _shown(lines))
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
-    """A line a row, each side's bars one after the other."""
+    """Make a line for each row, each side's bars one after the other."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
     for row in rows:
@@ -98,8 +99,8 @@ def _fate(row: StepRow) -> Fate:
 
 
 def _shown(lines: Sequence[StepLine]) -> set[int]:
-    """Lines with a row of their own: what carries the change with the step before it, the few that differ,
-    the first and the last."""
+    """Lines with a row of their own: material ones and the step before each, differing ones if few, the first
+    and the last."""
     different = [i for i, line in enumerate(lines) if line.fate not in (Fate.KEPT, Fate.FOLD)]
     if len(different) > MOST_DIFFERENT:
         different = []
@@ -108,7 +109,7 @@ def _shown(lines: Sequence[StepLine]) -> set[int]:
 
 
 def _folded(lines: Sequence[StepLine], shown: set[int]) -> tuple[StepLine, ...]:
-    """Stretches of `FOLD_LEAST` lines and more that are not shown become one."""
+    """Fold stretches of at least `FOLD_LEAST` lines that are not shown."""
     drawn: list[StepLine] = []
     for is_shown, group in itertools.groupby(range(len(lines)), key=lambda i: i in shown):
         stretch = [lines[i] for i in group]
@@ -130,7 +131,7 @@ def _fold(stretch: Sequence[StepLine]) -> StepLine:
 
 
 def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
-    """What a fold says it holds."""
+    """Text of a fold."""
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
         return f"{steps} steps with small parts"
@@ -153,9 +154,9 @@ def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
 
 
 def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> b.Blocks:
-    """A table of the steps that carry the change, and all of them on demand.
+    """Make a table of the material steps, and one of all steps on demand.
 
-    label says which steps; names: whether the two sides are called by their categories.
+    label: description of the steps; names: True to call the two sides by their categories.
     """
     lines = step_lines(account)
     every = [inner for line in lines for inner in (line.inside or (line,))]
@@ -203,7 +204,7 @@ def _columns(is_new: bool) -> tuple[b.Column, ...]:
 
 
 def _step(line: StepLine) -> b.Words:
-    """Its name; what became of it where it is not the same on both sides."""
+    """Name of a step, with its fate if it differs between the sides."""
     if line.text:
         return b.dim(line.text)
     return step_words(line.row.before, line.row.after, _named)
@@ -212,7 +213,7 @@ def _step(line: StepLine) -> b.Words:
 def step_words(
     before: NodeName | None, after: NodeName | None, named: Callable[[NodeName], b.Words]
 ) -> b.Words:
-    """Name a step of two paths, with what became of it where it is not the same on both sides."""
+    """Name of a step of two paths, with its fate if it differs between the sides."""
     if before is None or after is None:
         sign, name = ("+ ", after) if before is None else ("− ", before)
         return (b.strong(sign), "" if name is None else named(name))
@@ -240,4 +241,4 @@ def _tone(is_new: bool, line: StepLine) -> str:
 
 
 _TOGETHER = "Together"
-"""Of the last row: both means."""
+"""Text of the last row, with both means."""

@@ -1,11 +1,12 @@
-"""Reports of a lake: `reports/<id>/`, whole and durable, or not there.
+"""Reports of a lake: `reports/<id>/`, either complete and durable, or absent.
 
-Files are put one by one, each durably, `report.json` last; where something is replaced, it is removed first.
-Readers pass by a report that has none. So after a power cut there is the whole report or none; one that was
-damaged in another way is mended when it is made again.
+Files are put one by one, each durably, `report.json` last; before a file is replaced, `report.json` is
+removed. Readers skip a report without it. So after a power cut the report is there completely or not at all;
+one damaged in another way is repaired when it is made again.
 
-The id is of what was found: two writers may make one report with different pages, at the same time. Each puts
-its sums first, under a name of their own (`stitch.lake.sums`), so that every file is what one of them wrote.
+The id is a hash of the results: two processes may write one report with different pages at the same time.
+Each puts its checksums first, under a name of its own (`stitch.lake.sums`), so that every file matches one of
+them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ HTML_FILE: Final = "report.html"
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
-    """Write tables, JSON and `page` (`render_html`) under reports/<id> of a lake; where its page is.
+    """Write tables, JSON and `page` (`render_html`) under reports/<id> of a lake. Returns the address of the
+    page.
 
-    The folder is named after the content: files of the same content are kept, others replaced. Raises
-    LakeError where it cannot be written.
+    The folder is named by the content: files with the same content are kept, others replaced. Raises
+    LakeError if it cannot be written.
     """
     store, folder = place.store, f"{REPORTS}/{outcome.report.id}"
     at = str(place.root / folder) if place.copies is None else f"{place.name}/{folder}"
@@ -56,7 +58,7 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
 
 
 def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
-    """Put a file, in the place of one with other content; `stage` is a folder for drafts. Raises OSError."""
+    """Put a file, replacing one with other content; `stage` is a folder for drafts. Raises OSError."""
     try:
         store.put_if_absent(name, data, stage)
     except FileExistsError:
@@ -65,7 +67,7 @@ def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
 
 
 def _holds(store: Store, name: str, data: bytes) -> bool:
-    """Tell whether a file is there and has a content; another process may have removed it."""
+    """True if a file exists with this content; another process may have removed it."""
     try:
         return bool(store.read(name).equals(pa.py_buffer(data)))
     except FileNotFoundError:
@@ -79,7 +81,7 @@ def _table_bytes(table: pa.Table) -> bytes:
 
 
 def _files(outcome: Outcome, page: str) -> dict[str, bytes]:
-    """Content of every file of a report; its sums come first, its JSON last."""
+    """Content of every file of a report; checksums first, JSON last."""
     files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
     files[HTML_FILE] = page.encode()
     files[JSON_FILE] = to_json(outcome.report).encode()

@@ -1,6 +1,6 @@
-"""A report on a terminal of 80 columns and more (rich).
+"""Print a report on a terminal of 80 columns or more (rich).
 
-Text is printed as text, never as rich markup; control characters in it are shown, not obeyed.
+Text is printed as text, never as rich markup; control characters in it are made visible.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
-"""Width that a name needs to differ from others; where there is less, columns of numbers are left out."""
+"""Width that a name needs to be distinguishable; below it, columns of numbers are left out."""
 _LEAST_BEHIND: Final = 12
-"""Columns from which on a part of what stands behind a name is worth showing."""
+"""Least width of the dimmed text behind a name; with less it is dropped."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
@@ -55,7 +55,7 @@ _STYLE: Final = {
 
 
 def print_report(report: Report, views: Views, console: Console) -> None:
-    """Warnings, headline, samples, data-quality notes, verdict, and the sections.
+    """Print warnings, headline, samples, data-quality notes, verdict, and the sections.
 
     Raises KeyError for a section without a view.
     """
@@ -89,7 +89,7 @@ def print_report(report: Report, views: Views, console: Console) -> None:
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
-    """Print what of some blocks is for a terminal."""
+    """Print the blocks that are for a terminal."""
     for block in blocks:
         _print(block, console, indent, lead=lead)
 
@@ -118,7 +118,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _says(blocks: Blocks) -> bool:
-    """Whether a terminal shows anything of some blocks."""
+    """True if a terminal shows any of some blocks."""
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)
@@ -129,7 +129,7 @@ def _says(blocks: Blocks) -> bool:
 
 
 def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
-    """Print a title with its note, and what stands under it unless it folds."""
+    """Print a title with its note, and the blocks under it unless it is folded."""
     if part.open is None and not _says(part.blocks):
         return
     if not lead and (part.open is None or part.look == "card"):
@@ -170,7 +170,7 @@ def _put(shown: RenderableType, console: Console, indent: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """What rich pads to a width, without the blanks at the ends of its lines: they go to files, too."""
+    """Renderable without the blanks that rich appends to lines: output may go to files."""
 
     shown: RenderableType
 
@@ -185,8 +185,8 @@ class _Trimmed:
 
 
 def _wrapped(text: RichText, width: int) -> RichText:
-    """Text in lines of at most `width` columns, broken at blanks: rich breaks `4.07 s` at its no-break space,
-    too. A word that is longer stays, and rich breaks it."""
+    """Break text into lines of at most `width` columns at blanks; rich would also break `4.07 s` at its
+    no-break space. A longer word is left to rich to break."""
     cuts, used = [], 0
     for word in _WORD.finditer(text.plain):
         size = cell_len(word[0].rstrip(" "))
@@ -201,7 +201,7 @@ def _wrapped(text: RichText, width: int) -> RichText:
 
 
 def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
-    """Words as rich text: the one place where text from outside comes to a terminal."""
+    """Convert words to rich text: the only place where text from outside reaches a terminal."""
     text = RichText(style=style)
     for part in runs(words):
         if isinstance(part, Styled) and part.text and (spans or part.tone != "span"):
@@ -216,8 +216,8 @@ def _visible(text: str) -> str:
 
 
 def _table(table: Grid, width: int) -> RichTable:
-    """A table within `width`: names are clipped, numbers are not; where little would be left of names,
-    columns go, those of the highest `far` first and of these from the right."""
+    """Make a table within `width`: names are clipped, numbers are not; if little is left for names, columns
+    are dropped, highest `far` first, from the right."""
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
     cells = {id(c): [_text(cell(c, row), spans=False) for row in rows] for c in columns}
@@ -251,8 +251,7 @@ def _table(table: Grid, width: int) -> RichTable:
 
 
 def _clipped(text: RichText, width: int) -> RichText:
-    """A name in at most `width` columns: of it the middle is left out, but first of what stands dim behind it
-    (who calls)."""
+    """Clip a name to `width` columns, in the middle; dimmed text behind it (the caller) is clipped first."""
     if len(text) <= width:
         return text
     behind = min((span.start for span in text.spans if span.style == _STYLE["dim"] and span.start), default=0)

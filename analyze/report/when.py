@@ -1,4 +1,4 @@
-"""When within a period something is so: from the times of what shows it, and in words."""
+"""Start and end of a finding within a period: estimated from the times of affected requests, and in words."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from schemas.report.findings import Instant, When
 from schemas.windows import NS_PER_SECOND
 
 _FINE_NS: Final = NS_PER_SECOND
-"""An instant that is known better than this is written with milliseconds."""
+"""Instants known more precisely than this are written with milliseconds, ns."""
 _MILLISECOND_NS: Final = NS_PER_SECOND // 1000
 
 
 def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
-    """Find begin and end from requests: when each began, and whether it shows it. None: throughout, or not
-    known. usual: share of those that show it where nothing happened."""
+    """Find start and end from single requests: their start times, and True for each with the symptom. None:
+    throughout, or unknown. usual: share with the symptom outside of the finding."""
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
-    # Between two requests the change lies anywhere: the interval begins at the earlier one.
+    # The change may be anywhere between two requests: the interval begins at the earlier one.
     return when_slots(at, at, hit[order], None, usual)
 
 
 def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usual: float) -> When | None:
-    """Find the same from counts of requests by slot of time, in their order; None: a request each."""
+    """Find start and end from counts of requests by slot of time, in order; requests None: one a slot."""
     found = segment_of(hits, usual, requests)
     if found is None:
         return None
@@ -46,26 +46,26 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
 
 
 def when_words(when: When) -> str:
-    """Say when it began and ended: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`;
-    what is on another day than said has its date."""
+    """Word start and end: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`; a time on
+    another day than the previous one has its date."""
     day, began = ("", "the start") if when.began is None else _instant(when.began)
     ended = "still so at the end" if when.ended is None else f"until {_instant(when.ended, day)[1]}"
     return f"from {began}, {ended}"
 
 
-def _instant(of: Instant, said: str = "") -> tuple[str, str]:
-    """(date, words): the instant with its interval; said: the date that was said before."""
+def _instant(of: Instant, shown: str = "") -> tuple[str, str]:
+    """(date, words) of an instant with its interval; shown: the date written before."""
     fine = of.high_ns - of.low_ns < _FINE_NS
     day, at = _clock(of.at_ns, fine=fine)
     # The interval is rounded outwards.
     unit = _MILLISECOND_NS if fine else NS_PER_SECOND
     bounds = [_clock(ns, fine=fine) for ns in (of.low_ns, of.high_ns + unit - 1)]
     low, high = (clock if on == day else f"{on} {clock}" for on, clock in bounds)
-    return day, f"{'' if day == said else f'{day} '}{at}Z ({low} to {high})"
+    return day, f"{'' if day == shown else f'{day} '}{at}Z ({low} to {high})"
 
 
 def _clock(ns: int, *, fine: bool) -> tuple[str, str]:
-    """(date, time of that day)"""
+    """(date, time of day) in UTC."""
     seconds, rest = divmod(ns, NS_PER_SECOND)
     milliseconds = f".{rest // _MILLISECOND_NS:03}" if fine else ""
     at = datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""How numbers and results are worded: one place for headline, terminal and page."""
+"""Wording of numbers and results, in one place for headline, terminal and page."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 from schemas.visible import visible as visible
 
 NBSP = "\u00a0"
-"""Between a number and its unit: they must not part at a line's end."""
+"""No-break space between a number and its unit."""
 
 MOST_DIGITS: Final = 6
-"""Digits up to which two durations are written apart."""
+"""Most digits used to distinguish two durations."""
 
 LEAST_PART: Final = 1e-4
 """Smaller parts of a whole are not distinguished."""
 LEAST_C2: Final = 1e-6
 """Smaller squared coefficients of variation are rounding."""
 LEAST_PREFIX: Final = 8
-"""Characters that names must share for them to be left out."""
+"""Fewest common characters of names that are left out."""
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
@@ -35,7 +35,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(us: float | None) -> str:
-    """`417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
+    """Word a duration: `417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
     return _duration(us, 3)
 
 
@@ -49,9 +49,9 @@ def _duration(us: float | None, digits: int) -> str:
 
 
 def durations(before: float | None, after: float | None) -> tuple[str, str]:
-    """Both as `duration` words them, with as many digits as tell them apart: `2.7131 s`, `2.7134 s`.
+    """Word two durations with enough digits to distinguish them: `2.7131 s`, `2.7134 s`.
 
-    They may still read alike where they differ by less than one part in a million.
+    They may still be equal if they differ by less than one part in a million.
     """
     for digits in range(3, MOST_DIGITS + 1):
         texts = _duration(before, digits), _duration(after, digits)
@@ -61,17 +61,17 @@ def durations(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def moved_duration(before: float | None, after: float | None) -> str:
-    """`2.71 s → 3.4 s`, as different as `durations` writes them."""
+    """Word a move: `2.71 s → 3.4 s`, with the digits of `durations`."""
     return " → ".join(durations(before, after))
 
 
 def sentence(text: str) -> str:
-    """With a full stop, unless it ends with one: names may (`Recv.`)."""
+    """Append a full stop, unless the text ends with one: names may (`Recv.`)."""
     return text if text.endswith(".") else f"{text}."
 
 
 def change(us: float | None) -> str:
-    """A duration with its sign: `+467 ms`, `−3 µs`."""
+    """Word a duration with its sign: `+467 ms`, `−3 µs`."""
     if us is None:
         return "–"
     sign = "±" if not moves(us) else "+" if us > 0 else "−"
@@ -79,12 +79,12 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """Whether a change is large enough to be shown as one; `duration` calls less 0."""
+    """True if a change is large enough to be shown; `duration` words smaller ones as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
 def percent(share: float | None, *, sign: bool = False) -> str:
-    """`12 %`, `0.4 %`; with `sign`, `+12 %`."""
+    """Word a share: `12 %`, `0.4 %`; with `sign`, `+12 %`."""
     if share is None:
         return "–"
     if share == 0:
@@ -100,14 +100,14 @@ def percent(share: float | None, *, sign: bool = False) -> str:
 
 
 def part(share: float | None, *, sign: bool = False) -> str:
-    """Word a part of a whole like `percent`; what is next to nothing as such."""
+    """Word a part of a whole like `percent`; a negligible part as `< 0.01 %`."""
     if share is not None and 0 < abs(share) < LEAST_PART:
         return f"<{NBSP}{percent(LEAST_PART)}"
     return percent(share, sign=sign)
 
 
 def percents(before: float, after: float) -> tuple[str, str]:
-    """Both as `percent` words them, with as many digits as tell them apart: `99.91 %`, `99.94 %`."""
+    """Word two shares with enough digits to distinguish them: `99.91 %`, `99.94 %`."""
     plain = percent(before), percent(after)
     if plain[0] != plain[1] or before == after:
         return plain
@@ -119,7 +119,7 @@ def percents(before: float, after: float) -> tuple[str, str]:
 
 
 def factor(ratio: float | None) -> str:
-    """`×1.3`, `×3e7`."""
+    """Word a factor: `×1.3`, `×3e7`."""
     return "–" if ratio is None else f"×{rough(ratio)}"
 
 
@@ -131,7 +131,7 @@ def c2(value: float | None) -> str:
 
 
 def rough(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits: `15,000`; from 100,000 on its order: `3e7`."""
+    """`value` with `digits` significant digits: `15,000`; from 100,000 on its order of magnitude: `3e7`."""
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) < 1e3:
         return significant(value, digits)
@@ -142,7 +142,7 @@ def rough(value: float, digits: int = 3) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """`0.031`, `4e-12`, `< 1e-300`; `not run` for None."""
+    """Word a p-value: `0.031`, `4e-12`, `< 1e-300`; `not run` for None."""
     if p is None:
         return "not run"
     if p < 1e-300:
@@ -151,7 +151,7 @@ def p_value(p: float | None) -> str:
 
 
 def short(key: str) -> str:
-    """A category key shortened like a commit id."""
+    """Category key shortened like a commit id."""
     return key[:10]
 
 
@@ -167,7 +167,7 @@ _SEPARATORS: Final = "/.:"
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """The longest beginning that several names share, up to a separator; empty where that is short."""
+    """Longest common beginning of several names, up to a separator; empty if short."""
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)
@@ -178,23 +178,23 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without what it shares with a name that was said before: `…/ShipOrder`."""
+    """`name` without the beginning it shares with a name written before: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 
 
 def count(number: int) -> str:
-    """Thousands apart by commas: `209,841`."""
+    """Whole number with commas between thousands: `209,841`."""
     return f"{number:,}"
 
 
 def about(number: int) -> str:
-    """An estimated number, in two digits: `~2,100`."""
+    """Estimated number in two digits: `~2,100`."""
     return f"~{count(int(float(f'{number:.2g}')))}"
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """`1 mutation`, `3 mutations`."""
+    """Number with its noun: `1 mutation`, `3 mutations`."""
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
@@ -203,7 +203,8 @@ def measured_sentence(
     mean1_us: float | None,
     failed: tuple[float | None, float | None] = (None, None),
 ) -> str:
-    """Mean response time before and after, and the share of failed requests where it moved: no claim."""
+    """Sentence with the mean response time before and after, and the share of failed requests if it moved: no
+    claim."""
     if mean0_us is None or mean1_us is None:
         return "One of the periods holds no testable request."
     first, second = durations(mean0_us, mean1_us)
@@ -216,12 +217,12 @@ def measured_sentence(
 
 
 def moved_sentence(what: str, before: str, after: str, *, up: bool, by: str = "") -> str:
-    """`Mean response time rose from 17 ms to 27 ms (+57 %)`: what a test supports."""
+    """Sentence on a tested change: `Mean response time rose from 17 ms to 27 ms (+57 %)`."""
     return f"{what} {'rose' if up else 'fell'} from {before} to {after}{by}"
 
 
 def mean_sentence(before_us: float, after_us: float) -> str:
-    """The mean as `moved_sentence` says it."""
+    """Sentence on a tested change of the mean."""
     before, after = durations(before_us, after_us)
     by = _by(before_us, after_us)
     return moved_sentence("Mean response time", before, after, up=after_us > before_us, by=by)

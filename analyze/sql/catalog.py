@@ -7,7 +7,7 @@ A view that is a table of all reports has no file: its columns are those of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,22 +19,13 @@ from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import TABLES
 from schemas.quality import MEANINGS, Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
-from schemas.report.report_tables import REPORT_TABLES
-from schemas.watch_tables import WATCH_TABLES
 
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
-    *(
-        "findings",
-        "evidence",
-        "account",
-        "suspects",
-        "kinds",
-        "mutations",
-        "mutation_requests",
-        "dead_letters",
-    ),
+    *("call_sites", "call_patterns", "responses"),
+    *("findings", "evidence", "account", "suspects", "kinds"),
+    *("mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),
 )
 
@@ -97,9 +88,30 @@ def relation(name: str) -> SqlRelation:
     return SqlRelation(name, " ".join(prose), tuple(columns), text)
 
 
+def report_tables() -> Mapping[str, pa.Schema]:
+    """Schemas of the tables of a report. Their models take longer to make than a session to open."""
+    from schemas.report.report_tables import REPORT_TABLES
+
+    return REPORT_TABLES
+
+
+def statistics_schema() -> pa.Schema:
+    """Schema of statistics of windows, made as late."""
+    from schemas.statistics import STATISTICS_SCHEMA
+
+    return STATISTICS_SCHEMA
+
+
+def watch_tables() -> Mapping[str, pa.Schema]:
+    """Schemas of the tables of the watch, made as late."""
+    from schemas.watch_tables import WATCH_TABLES
+
+    return WATCH_TABLES
+
+
 def _of_reports(name: str) -> SqlRelation:
     """Make the view of a table of all reports."""
-    schema = REPORT_TABLES[name]
+    schema = report_tables()[name]
     listed = ", ".join(f'"{column}"' for column in schema.names)
     return SqlRelation(
         name,
@@ -132,11 +144,39 @@ def reference() -> str:
     parts += ["`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
     parts += ["| bit | flag | meaning |", "|---|---|---|"]
     parts += [f"| {flag.value} | `{flag.name}` | {_cell(MEANINGS[flag])} |" for flag in Quality]
+    parts += ["", *_COMPARING]
     for group in _TABLES:
         parts += ["", f"## {group.title}", "", *group.about]
-        for name, schema in group.schemas.items():
+        for name, schema in group.schemas().items():
             parts += ["", f"### {name}", "", *_table_lines(name, schema)]
     return "\n".join(parts) + "\n"
+
+
+_COMPARING: Final = (
+    "## Comparing",
+    "",
+    "`compare(reference, problem)` gives the findings of any two periods of this lake, and",
+    "`breakdown(reference, problem)` the parts of the change, which add up to it for each measure: what",
+    "`flowdiff compare` finds, without a report being kept. Periods are written as there. The columns are",
+    "those of the views [findings](#findings) and [account](#account), without `report`.",
+    "",
+    "```sql",
+    "SELECT rank, title, share, q, examples FROM compare('2026-11-18', '2026-11-19');",
+    "```",
+    "",
+    "| argument | meaning |",
+    "|---|---|",
+    "| `reference`, `problem` | period before, period after: a text, or a date; several with commas |",
+    "| `history :=` | ordinary times, as a baseline |",
+    "| `where :=` | filter of all periods, as text: `'status = ok'`; a quote in it is written twice |",
+    "| `reference_where :=`, `problem_where :=` | filter of one of them |",
+    "| `method :=` | a method that gives findings; `'robust'` |",
+    "",
+    "An argument may be a parameter, or a column: `FROM deployments AS d, compare(d.before, d.after)`",
+    "compares once for each row, at most 100 times in a session. A comparison that is asked for again, also",
+    "by the other function, is not made again. It runs beside the query, is not counted in `--timeout` and",
+    "`--memory`, and ends with Ctrl-C. What it refuses is the query's error.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +186,7 @@ class _TableGroup:
     title: str
     about: tuple[str, ...]
     """Lines of Markdown: where they lie."""
-    schemas: Mapping[str, pa.Schema]
+    schemas: Callable[[], Mapping[str, pa.Schema]]
 
 
 _TABLES: Final = (
@@ -156,7 +196,7 @@ _TABLES: Final = (
             "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
             "`read_parquet('LAKE/flows/*/*.parquet', hive_partitioning = false)`.",
         ),
-        TABLES,
+        lambda: TABLES,
     ),
     _TableGroup(
         "Side tables of the lake",
@@ -168,7 +208,31 @@ _TABLES: Final = (
             "",
             "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",
         ),
-        {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
+        lambda: {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
+    ),
+    _TableGroup(
+        "Statistics",
+        (
+            "What `flowdiff summarize`, and comparisons by themselves, keep of each window: files of one row",
+            "under `LAKE/stats/window=…/`. Sums of quarters of a day (`--sums`) are alike, under",
+            "`LAKE/stats/quarter=…/`. Each column is a relation, a list of rows. Keys are 64-bit hashes of",
+            "names, the same in every window, so that rows of any windows add up by them. The names are",
+            "beside them: `operations`, `sites`, `patterns`, `paths`, `roots`, `errors`. Response times of",
+            "all windows:",
+            "",
+            "```sql",
+            "SELECT root, bin, sum(n) FROM (",
+            "    SELECT unnest(responses, recursive := true)",
+            "    FROM read_parquet('LAKE/stats/window=*/*.parquet', hive_partitioning = false)",
+            ") GROUP BY ALL;",
+            "```",
+            "",
+            "DuckDB (from 1.5 on), polars and pandas read them; the version of the form is in the footer",
+            "(`flowdiff.profile_version`), and `flowdiff summarize` replaces those of another one. They are",
+            "a cache: some may be missing, or be of requests that have changed since. A window that was",
+            "refined with several settings has a file of each.",
+        ),
+        lambda: {"stats": statistics_schema()},
     ),
     _TableGroup(
         "Tables of a report",
@@ -177,7 +241,7 @@ _TABLES: Final = (
             "`read_parquet('LAKE/reports/*/mutations.parquet', hive_partitioning = false)`. Category",
             "keys are those of the comparison, which refines categories; `stored` has the lake's.",
         ),
-        REPORT_TABLES,
+        report_tables,
     ),
     _TableGroup(
         "Tables of the watch",
@@ -186,7 +250,7 @@ _TABLES: Final = (
             "`read_parquet('LAKE/watch/incident_events/*.parquet', hive_partitioning = false)`.",
             "Decided windows come into `watch_runs` some hours later, or with the next incident.",
         ),
-        WATCH_TABLES,
+        watch_tables,
     ),
 )
 
@@ -207,6 +271,7 @@ def sql_type(type_: pa.DataType) -> str:
 _SQL_TYPES: Final = {
     pa.bool_(): "BOOLEAN",
     pa.uint8(): "UTINYINT",
+    pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
@@ -244,9 +309,9 @@ def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
 
 
 def _table_rows(field: pa.Field) -> list[str]:
-    """A column, and the described parts of its structs."""
+    """A column, and the described parts of its structs, and of theirs."""
     inner = [part for part in _struct_fields(field.type) if part.metadata]
-    parts = [_table_row(part, f"{field.name}[].{part.name}") for part in inner]
+    parts = [row for part in inner for row in _table_rows(part.with_name(f"{field.name}[].{part.name}"))]
     return [_table_row(field, field.name), *parts]
 
 

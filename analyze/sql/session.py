@@ -8,28 +8,31 @@ seen half. Somebody's own files and tables are read before, so that a session ge
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from analyze.scope import LakePeriod
+from analyze.sql.asked_comparison import Comparing
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
+from analyze.sql.comparisons import COMPARING, Comparisons, with_named_where
+from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, STATISTICS, WATCHED, behind, tables_behind
 from analyze.verify import verify
-from schemas.errors import ConfigError, InputError, LakeError, QueryError
+from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
-from schemas.watch_tables import WATCH_TABLES
 from stitch.lake.encoding import still_at
-from stitch.lake.watch_files import table_files
+
+if TYPE_CHECKING:
+    from analyze.profile.window_statistics import WindowStatistics
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
@@ -52,10 +55,26 @@ _STEADY_SUM: Final = (
     "CREATE MACRO steady_sum(x) AS sum(least(x * 1099511627776, 1e30)::HUGEINT)::DOUBLE / 1099511627776"
 )
 
+# The value of a histogram up to which `q` hundredths of the weight lie, by linear interpolation on the axis
+# of its bins, 32 an octave; rows have a bin, its weight, that up to its end, and the whole. Weights are
+# integers.
+_BIN_QUANTILE: Final = (
+    "CREATE MACRO _bin_quantile(q, bin, w, up_to, total) AS"
+    " min(CASE WHEN 100 * up_to >= q * total THEN 2 ** ((bin + greatest(0, least(1,"
+    " (q * total - 100 * (up_to - w))::DOUBLE / (100 * w)::DOUBLE))) / 32) END)"
+)
+
+_KEPT_TABLES: Final = (
+    "SELECT table_name, temporary FROM duckdb_tables()"
+    " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
+)
+"""Tables that go along into another connection: somebody's own, and what was read by Arrow."""
+
 BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
+_WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
 _TEMPORARY: Final = re.compile(
     r"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+table\s+[a-z]\w*\s+as\s+(?:select|from|with)\b",
     re.IGNORECASE,
@@ -86,22 +105,35 @@ class Session:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
-        found: LakePeriod,
-        files: Mapping[str, Sequence[Path]],
-        span_times: SpanTimes,
+        bounds: LakePeriod,
+        listed: Callable[[], LakePeriod],
         memory: str,
+        threads: int,
+        attached: Mapping[str, pa.Table],
+        comparing: Comparing | None,
     ) -> None:
-        self._connection = connection
+        self._bounds = bounds
+        self._files = _Files(listed)
         self._memory = memory
-        self._span_times = span_times
-        self._found = found
-        self._files = files
-        self._unread = {table for table, files in self._files.items() if files}
+        self._threads = threads
+        self._attached = attached
+        self._span_times = SpanTimes()
+        self._comparisons = None if comparing is None else Comparisons(comparing)
+        self._compares = False
+        """Whether the functions that compare are made: a tenth of an opening."""
+        self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
         self._bound: dict[str, list[Path]] = {}
-        """Tables that DuckDB reads by itself, and where their files were then."""
+        """Tables that DuckDB reads by itself, and where their files were then: all that it may open."""
+        self._raised: FlowdiffError | None = None
+        """What a function of ours raised in a statement."""
+        self._opened = ExitStack()
+        self._connection = self._connected()
+
+    def close(self) -> None:
+        """End it; nothing of it can be read any more."""
+        self._opened.close()
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """Run one reading statement, with `?` or `:name` bound to `values`; the result as an Arrow table.
@@ -117,6 +149,7 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        text = with_named_where(text)
         if isinstance(values, Mapping):
             text = bound_names(text, values)
         try:
@@ -170,27 +203,98 @@ class Session:
 
     def _moved(self) -> bool:
         """Whether files that DuckDB reads were set aside by an upkeep; it reads them there from now on."""
-        moved = False
-        for table, bound in self._bound.items():
-            now = [still_at(path) for path in self._files[table]]
-            if now != bound:
-                self._bind(table, now)
-                moved = True
-        return moved
+        now = {table: self._files.now(table) for table in self._bound}
+        if now == self._bound:
+            return False
+        self._reopen(now)
+        return True
 
-    def _bind(self, table: str, files: list[Path]) -> None:
-        self._connection.execute(LISTED[table].set_files, [[str(path) for path in files]])
-        self._bound[table] = files
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        """A connection to what may be opened now, with everything but views and tables of files in it."""
+        readable = [path for paths in self._bound.values() for path in paths]
+        locked = locked_connection(readable, memory_limit=self._memory, threads=self._threads)
+        connection = self._opened.enter_context(locked)
+        with _enough(self._memory):
+            connection.execute("SET VARIABLE from_ns = ?::BIGINT", [self._bounds.period.start_ns])
+            connection.execute("SET VARIABLE to_ns = ?::BIGINT", [self._bounds.period.end_ns])
+            functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
+                ("_span_times", self._span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
+                ("_versions", self._files.versions, ["UBIGINT"], "VARCHAR[]"),
+            )
+            for name, function, parameters, returns in functions:
+                own = self._noted(function)
+                connection.create_function(name, own, parameters, returns, type=PythonUDFType.ARROW)
+            flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
+            connection.register("_flags", pa.table(flags))
+            # Fails where there is no memory at all.
+            connection.execute("CREATE TABLE _quality_flags AS FROM _flags")
+            connection.unregister("_flags")
+            connection.execute(_QUALITY_NAMES)
+            connection.execute(_STEADY_SUM)
+            connection.execute(_BIN_QUANTILE)
+            for name, table in self._attached.items():
+                connection.register(name, table)
+            if self._compares and self._comparisons is not None:
+                self._comparisons.add_to(connection, self._noted)
+        return connection
+
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for DuckDB, which makes texts of errors: our own are noted, to be raised as they are."""
+
+        @wraps(function)
+        def called(*columns: pa.ChunkedArray) -> pa.Array:
+            try:
+                return function(*columns)
+            except FlowdiffError as error:
+                self._raised = error
+                raise
+
+        return called
+
+    def _reopen(self, bound: Mapping[str, list[Path]]) -> None:
+        """Go on in another connection that may open the files of some tables; what was made goes along.
+
+        DuckDB takes a list of files before it is locked, 12 µs each, and none later: so a connection is
+        given those of the tables that statements have named, and not of all.
+        """
+        before, opened = self._connection, self._opened
+        self._bound, self._opened = {**bound}, ExitStack()
+        with opened:
+            self._connection = self._connected()
+            views, self._made = self._made, set()
+            for name, is_temporary in before.execute(_KEPT_TABLES).fetchall():
+                # A temporary one may have the name of a view. Names are words: see `_TEMPORARY`.
+                made = (
+                    'CREATE TEMP TABLE "@" AS FROM _kept' if is_temporary else "CREATE TABLE @ AS FROM _kept"
+                )
+                self._connection.register("_kept", before.table(name).to_arrow_reader(BATCH_ROWS))
+                self._connection.execute(made.replace("@", name))
+                self._connection.unregister("_kept")
+            self._make(views)
+        for table in {*LISTED} - self._unread:
+            self._show(table)
+
+    def _show(self, table: str) -> None:
+        """Let the view of a table read its files, if it has any."""
+        if table in self._bound:
+            self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
+        self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
         """Make the views that statements name, and what they read: to make all of them takes longer than the
         rest of an opening. What an interruption left is made again.
         """
         words = {*_WORD.findall(text.lower())}
+        if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
+            with _enough(self._memory):
+                self._comparisons.add_to(self._connection, self._noted)
+            self._compares = True
         named = words & _RELATIONS.keys()
-        if not named or any(map(_CATALOG.fullmatch, words)):
+        if any(map(_CATALOG.fullmatch, words)):
             named = {*_RELATIONS}
-        wanted = frozenset(each for name in named for each in behind(name)) - self._made
+        self._make(frozenset(each for name in named for each in behind(name)) - self._made)
+
+    def _make(self, wanted: Collection[str]) -> None:
         with _enough(self._memory):
             for name in _RELATIONS:
                 if name not in wanted:
@@ -200,31 +304,32 @@ class Session:
                 else:
                     table = LISTED[name[1:]]
                     self._connection.execute(table.columns)
-                    self._connection.execute(table.unread if self._files[table.name] else table.empty)
+                    self._connection.execute(table.unread)
                 self._made.add(name)
 
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
-        for table in sorted(self._unread & self._tables_of(text)):
-            if table not in WATCH_TABLES:
-                verify(self._found, self._files[table])
-            stored, files = LISTED[table], self._files[table]
-            if stored.rows is None:
-                self._bind(table, [still_at(path) for path in files])
-            else:
-                rows = stored.rows(self._found, files)
+        tables = sorted(self._unread & self._tables_of(text))
+        filled = [table for table in tables if self._files[table]]
+        for table in filled:
+            if table not in WATCHED and table not in STATISTICS:
+                verify(self._files.found, self._files[table])
+        by_path = {table: self._files.now(table) for table in filled if not LISTED[table].is_arrow}
+        if by_path:
+            self._reopen(self._bound | by_path)
+        for table in tables:
+            if table in filled and LISTED[table].is_arrow:
+                rows = self._files.rows(table)
                 if table == "structures":
                     self._span_times.set_structures(rows)
                 self._connection.register("_rows", rows)
-                self._connection.execute(stored.set_files)
+                self._connection.execute(LISTED[table].set_files)
                 self._connection.unregister("_rows")
-            self._connection.execute(stored.read)
+            self._show(table)
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
         """Tables that a statement reads. What this would miss fails, for it is not read yet."""
-        if not self._unread:
-            return set()
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -234,10 +339,13 @@ class Session:
             return {table for word in words for table in tables_behind(word)}
         return {name.removeprefix("_schema_") for name in named}
 
-    def _failure(self, error: Exception) -> LakeError | QueryError:
+    def _failure(self, error: Exception) -> FlowdiffError:
         """Whose fault it is: a file's, or the query's."""
-        readable = [path for files in self._files.values() for path in files]
-        broken = unreadable_file(self._found, readable, error)
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            return raised
+        readable = [path for table in self._bound for path in self._files[table]]
+        broken = unreadable_file(self._bounds, readable, error)
         if broken is not None:
             return broken
         if unknown := _UNKNOWN_TABLE.search(str(error)):
@@ -245,6 +353,12 @@ class Session:
             return QueryError(
                 f"There is no table '{unknown['name']}'.",
                 remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
+            )
+        if called := _WRONG_CALL.search(str(error)):
+            return QueryError(
+                f"{called['name']}() does not take these arguments.",
+                remedy=f"Write {called['name']}(REFERENCE, PROBLEM), and behind the periods by name: "
+                "history := PERIOD, where := FILTER, reference_where, problem_where, method.",
             )
         failed = f"The query failed: {_first_lines(error)}"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -296,61 +410,95 @@ def _first_lines(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip())
 
 
-def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
-    """Files of each table."""
-    reports = found.report_files()
-    return {
-        "flows": found.flows,
-        "structures": found.structures,
-        "readings": found.structures,
-        "params": found.params,
-        **{
-            table: [path for path in reports if path.name == f"{name}.parquet"]
-            for table, name in _REPORT_TABLES.items()
-        },
-        "dead_letters": found.dead_letters,
-        # Names within the lake: they are read by Arrow, and verified then.
-        **{table: [Path(name) for name in table_files(found.store, table)] for table in WATCH_TABLES},
-    }
+class _Files:
+    """Files of each table, listed when they are asked for: those of a year take seconds."""
+
+    def __init__(self, listed: Callable[[], LakePeriod]) -> None:
+        self._listed = listed
+        self._of: dict[str, list[Path]] = {}
+        self._versions: RequestVersions | None = None
+
+    @cached_property
+    def found(self) -> LakePeriod:
+        """The period with the files of its windows. Raises LakeError where one is missing."""
+        return self._listed()
+
+    def __getitem__(self, table: str) -> list[Path]:
+        """Those of a table as the snapshot names them. Raises LakeError."""
+        if table not in self._of:
+            self._of[table] = [*self._find(table)]
+        return self._of[table]
+
+    def now(self, table: str) -> list[Path]:
+        """Where those of a table are now: upkeep sets files aside under readers."""
+        return [still_at(path) for path in self[table]]
+
+    def versions(self, request: pa.ChunkedArray) -> pa.Array:
+        """The function `_versions` of DuckDB, see RequestVersions."""
+        if self._versions is None:
+            self._versions = RequestVersions(self.found, self["params"])
+        return self._versions(request)
+
+    def rows(self, table: str) -> pa.Table:
+        """Rows of a table that DuckDB does not read itself. Raises LakeError."""
+        rows_of = LISTED[table].rows
+        if rows_of is None:
+            return self._statistics.rows(STATISTICS[table])
+        return rows_of(self.found, self[table])
+
+    @cached_property
+    def _statistics(self) -> WindowStatistics:
+        from analyze.profile.window_statistics import WindowStatistics
+        from analyze.refine.settings import RefineSettings
+
+        return WindowStatistics(self.found, RefineSettings())
+
+    def _find(self, table: str) -> Iterable[Path]:
+        match table:
+            case "flows":
+                return self.found.flows
+            case "structures" | "readings":
+                return self.found.structures
+            case "params":
+                return self.found.params
+            case "dead_letters":
+                return self.found.dead_letters
+        if table in STATISTICS:
+            return self.found.flows
+        if table in WATCHED:
+            from stitch.lake.watch_files import WATCH
+
+            # Whichever files there are: the watch's last commit names them, and is read once a query asks.
+            return [Path(WATCH)] if self.found.store.names(WATCH) else []
+        file = f"{_REPORT_TABLES[table]}.parquet"
+        return [path for path in self._reports if path.name == file]
+
+    @cached_property
+    def _reports(self) -> list[Path]:
+        return self.found.report_files()
 
 
 @contextmanager
 def open_session(
     found: LakePeriod,
     *,
+    listed: Callable[[], LakePeriod] | None = None,
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
+    comparing: Comparing | None = None,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
-    `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name. Raises ConfigError where
+    `listed` gives the period with its files where `found` has none; it is called by the first query that
+    reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
+    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name; `comparing` makes what
+    the table functions `compare` and `breakdown` give, which there are not without. Raises ConfigError where
     `memory` is no size or too small. Files are opened by the queries that use them.
     """
-    files = _files(found)
-    readable = [path for table, paths in files.items() if table not in WATCH_TABLES for path in paths]
-    with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
-        with _enough(memory):
-            connection.execute("SET VARIABLE from_ns = ?::BIGINT", [found.period.start_ns])
-            connection.execute("SET VARIABLE to_ns = ?::BIGINT", [found.period.end_ns])
-            span_times, versions = SpanTimes(), RequestVersions(found, files["params"])
-            functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
-                ("_span_times", span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
-                ("_versions", versions, ["UBIGINT"], "VARCHAR[]"),
-            )
-            for name, function, parameters, returns in functions:
-                connection.create_function(name, function, parameters, returns, type=PythonUDFType.ARROW)
-            flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
-            connection.register("_flags", pa.table(flags))
-            # Fails where there is no memory at all.
-            connection.execute("CREATE TABLE _quality_flags AS FROM _flags")
-            connection.unregister("_flags")
-            connection.execute(_QUALITY_NAMES)
-            connection.execute(_STEADY_SUM)
-            for name, table in (attached or {}).items():
-                connection.register(name, table)
-        yield Session(connection, found, files, span_times, memory)
+    session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
+    with closing(session):
+        yield session
 
 
 @contextmanager
@@ -380,6 +528,9 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]:
     """The tables of some names. Raises ConfigError for a name that cannot be, InputError for a file."""
+    folded = [name.lower() for name in asked]
+    if twice := [name for name in asked if folded.count(name.lower()) > 1]:
+        raise ConfigError(f"Tables are attached under one name: in SQL {' and '.join(twice)} are the same.")
     for name in asked:
         if not _NAME.fullmatch(name) or name.lower() in VIEWS:
             raise ConfigError(
@@ -401,7 +552,7 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"There is no file '{path}'.")
     # A path is no pattern, and nothing is fetched from elsewhere.
     escaped = re.sub(r"([*?\[])", r"[\1]", str(path.resolve()))
-    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as connection:
+    with silent_connection(autoinstall_known_extensions=False) as connection:
         try:
             return connection.sql(reader, params=[escaped]).to_arrow_table()
         except duckdb.Error as error:

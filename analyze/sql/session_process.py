@@ -4,17 +4,21 @@ DuckDB looks at its clock and at its memory between blocks of rows. One call of 
 minutes and fill the machine before it looks again (`repeat`, `levenshtein`, `list_reduce`), so only a process
 can be stopped for sure: its parent kills it when the time is over, and the system gives it no more memory.
 
-Both ends are here. The parent sends `(text, values)`; the child answers with the schema, batches and None, or
-with an error instead of any of these. What is not read holds the child back, for a pipe is bounded.
+Both ends are here. The parent sends what it asks; the child answers with the schema, batches and None, with
+the texts of the first rows, or with an error instead of any of these. What is not read holds the child back,
+for a pipe is bounded. Texts are made by the child, so that who prints a few rows needs no Arrow: its import
+takes the parent longer than all else.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -23,6 +27,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from analyze.sql.asked_comparison import AskedComparison, Comparing
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.sizes import parse_size
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from analyze.sql.session import Session, Values
+    from analyze.sql.values import ValueKind
 
 DEFAULT_SECONDS: Final = 300.0
 """How long a query may compute. A join that forgot its condition runs for days and takes a core."""
@@ -57,6 +63,28 @@ class Asked:
     """Files and tables of somebody's own, by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is asked in one go."""
+
+    text: str
+    values: Values
+    shown: int | None
+    """Rows to be given as texts; None: all, as batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """The first rows of an answer as texts."""
+
+    names: Sequence[str]
+    kinds: Sequence[ValueKind]
+    """Of each column."""
+    rows: Sequence[Sequence[str]]
+    total: int
+    """Rows of the whole answer."""
+
+
 class SessionProcess:
     """Queries on a period of a lake, like those of `Session`. To be closed."""
 
@@ -70,10 +98,15 @@ class SessionProcess:
         seconds: float = DEFAULT_SECONDS,
         provisional: Path | None = None,
         attached: Mapping[str, Path | pa.Table] | None = None,
+        may_fork: bool = False,
+        comparing: Comparing | None = None,
     ) -> None:
         """Start it. `memory` bounds DuckDB, and with `BESIDE` all that its process takes once it is ready;
         `seconds` the computing of each query. `provisional`: a folder for what is read of windows that are
         not sealed, which are refused without. `attached`: files and tables to be asked, too, by name.
+        `may_fork`: the process of the caller is ours and holds nothing open that another should not have;
+        then a fork of it saves the start of Python, while it has no other thread. `comparing` makes, in the
+        process of the caller, the comparisons that a query asks for; their time is not the query's.
 
         Raises ConfigError where `memory` is no size or too small, PeriodError, LakeError, InputError.
         """
@@ -82,7 +115,9 @@ class SessionProcess:
             raise ConfigError(f"'{memory}' is not a memory limit.", remedy="Write 512MB, 2GB or the like.")
         self._asked = Asked(lake, period, now_ns, memory_bytes, provisional, attached or {})
         self._seconds = seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self._may_fork = may_fork
+        self._comparing = comparing
+        self._process: subprocess.Popen[bytes] | _Fork | None = None
         self._pipe: Connection
         self._left = float("inf")
         self.notes: Sequence[str] = self._started()
@@ -98,17 +133,26 @@ class SessionProcess:
         Raises QueryError for a statement that is wrong, writes, or needs more time or memory than there is;
         LakeError where a file of the lake cannot be read. What goes wrong late is raised by the reader.
         """
-        import pyarrow as pa
+        self._ask(Statement(text, values, None))
+        import pyarrow as pa  # while the child computes
 
+        return pa.RecordBatchReader.from_batches(self._answer(), self._batches())
+
+    def first_rows(self, text: str, values: Values, at_most: int) -> ShownRows:
+        """The first rows of the result as texts, and how many there are. Raises what `stream` raises."""
+        self._ask(Statement(text, values, at_most))
+        shown: ShownRows = self._answer()
+        return shown
+
+    def _ask(self, statement: Statement) -> None:
         try:
-            text.encode()
+            statement.text.encode()
         except UnicodeEncodeError as error:  # bytes of a command line that are none
             raise QueryError("The query is not UTF-8.", remedy="Convert it.") from error
         if self._process is None:
             self._started()
         self._left = self._seconds
-        self._pipe.send((text, values))
-        return pa.RecordBatchReader.from_batches(self._answer(), self._batches())
+        self._pipe.send(statement)
 
     def close(self) -> None:
         """End the process, whatever it does; the next query starts another."""
@@ -121,19 +165,20 @@ class SessionProcess:
     def _started(self) -> Sequence[str]:
         """A new process, ready for queries. Raises what opening a session raises."""
         self._pipe, theirs = Pipe()
-        arguments = f"{sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
         with theirs:
-            # In a session of its own, Ctrl-C does not reach it: that is the parent's to decide.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"import sys; sys.path = {arguments}"],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            if self._may_fork and _is_alone():
+                self._process = _Fork(theirs, self._pipe)
+            else:
+                arguments = f"{sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
+                # In a session of its own, Ctrl-C does not reach it: that is the parent's to decide.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", f"import sys; sys.path = {arguments}"],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
         self._left = float("inf")
         self._pipe.send(self._asked)
-        import pyarrow as pa  # noqa: F401 - while the child does the same
-
         try:
             notes: Sequence[str] = self._answer()
         except BaseException:
@@ -155,12 +200,10 @@ class SessionProcess:
         """What the child says next. The time until then is computing; that in which nobody asks is not."""
         started = monotonic()
         try:
-            if not self._pipe.poll(self._left if self._left < _LONGEST_WAIT_S else None):
-                raise QueryError(
-                    f"The query computed for more than {self._seconds:g} s.",
-                    remedy="Look whether a join lacks its condition, or raise --timeout.",
-                )
-            answer = self._pipe.recv()
+            while isinstance(answer := self._received(started), AskedComparison):
+                self._left -= monotonic() - started
+                self._pipe.send(self._compared(answer))
+                started = monotonic()
         except (EOFError, ConnectionError) as error:
             self.close()
             raise QueryError("The process of the query died.", remedy="Try more --memory.") from error
@@ -174,33 +217,89 @@ class SessionProcess:
             raise answer
         return answer
 
+    def _received(self, since: float) -> Any:
+        """What the child sends next. Raises QueryError where it has computed for too long."""
+        left = self._left - (monotonic() - since)
+        if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
+            raise QueryError(
+                f"The query computed for more than {self._seconds:g} s.",
+                remedy="Look whether a join lacks its condition, or raise --timeout.",
+            )
+        return self._pipe.recv()
+
+    def _compared(self, asked: AskedComparison) -> Mapping[str, pa.Table] | FlowdiffError:
+        """Tables of a comparison, or why there are none."""
+        if self._comparing is None:
+            return QueryError("Nothing is compared in this session.")
+        try:
+            return self._comparing(asked)
+        except FlowdiffError as error:
+            return error
+
+
+class _Fork:
+    """The child as a fork of this process: started, killed and waited for like one of `subprocess`."""
+
+    def __init__(self, theirs: Connection, ours: Connection) -> None:
+        self.pid = os.fork()
+        if not self.pid:
+            # The parent's handlers and what it has not printed yet are the parent's.
+            try:
+                os.setsid()
+                ours.close()
+                with open(os.devnull) as nothing:  # noqa: PTH123 - Path takes longer
+                    os.dup2(nothing.fileno(), 0)
+                serve(theirs.fileno())
+            except BaseException:  # noqa: BLE001 - a bug, and nobody above to print it
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+
+    def kill(self) -> None:
+        """End it at once."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        os.waitpid(self.pid, 0)
+
+
+def _is_alone() -> bool:
+    """True if this process has one thread, so that a fork of it has all that it needs."""
+    try:
+        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - Path takes longer
+    except OSError:
+        return False
+
 
 def serve(descriptor: int) -> None:
     """The child: open the session that is asked for, then answer statements until the parent is gone."""
-    from analyze.scope import notes, resolve
+    # To look for plugins in all that is installed takes longer than to open the lake.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    from analyze.scope import Lakes, notes
     from analyze.sql.session import attached_tables, open_session
     from schemas.periods import parse_period
 
-    pipe = Connection(descriptor)
-    asked: Asked = pipe.recv()
+    parent = _Parent(Connection(descriptor))
+    asked: Asked = parent.pipe.recv()
     try:
-        found = resolve(
-            parse_period(asked.period, now_ns=asked.now_ns),
-            default_lake=asked.lake,
-            may_be_empty=True,
-            provisional=asked.provisional,
-        )
+        lakes = Lakes(asked.lake, provisional=asked.provisional)
+        period = parse_period(asked.period, now_ns=asked.now_ns)
+        bounds = lakes.bounds(period, may_be_empty=True)
         with open_session(
-            found, memory=f"{asked.memory_bytes}B", attached=attached_tables(asked.attached)
+            bounds,
+            listed=lambda: lakes.find(period, may_be_empty=True),
+            memory=f"{asked.memory_bytes}B",
+            attached=attached_tables(asked.attached),
+            comparing=parent.compared,
         ) as session:
             _take_no_more_than(asked.memory_bytes + BESIDE)
-            statements: SimpleQueue[tuple[str, Values]] = SimpleQueue()
-            threading.Thread(target=_listen, args=[pipe, statements], daemon=True).start()
-            pipe.send(notes([found]))
+            threading.Thread(target=parent.listen, daemon=True).start()
+            parent.send(notes([bounds]))
             while True:
-                _run(session, pipe, *statements.get())
+                _run(session, parent, parent.statements.get())
     except (FlowdiffError, OSError) as error:
-        pipe.send(error)
+        parent.send(error)
 
 
 def _take_no_more_than(n_bytes: int) -> None:
@@ -216,23 +315,64 @@ def _take_no_more_than(n_bytes: int) -> None:
     )
 
 
-def _listen(pipe: Connection, statements: SimpleQueue[tuple[str, Values]]) -> None:
-    """Pass statements on; without a parent nobody needs the answer that is being computed."""
-    try:
-        while True:
-            statements.put(pipe.recv())
-    except (EOFError, ConnectionError):
-        os._exit(0)
+class _Parent:
+    """The parent as its child has it. Threads of DuckDB ask for comparisons while answers are sent."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self.statements: SimpleQueue[Statement] = SimpleQueue()
+        self._comparisons: SimpleQueue[Mapping[str, pa.Table] | FlowdiffError] = SimpleQueue()
+        self._sending = threading.Lock()
+
+    def listen(self) -> None:
+        """Pass on what comes; without a parent nobody needs the answer that is being computed."""
+        try:
+            while True:
+                come = self.pipe.recv()
+                if isinstance(come, Statement):
+                    self.statements.put(come)
+                else:
+                    self._comparisons.put(come)
+        except (EOFError, ConnectionError):
+            os._exit(0)
+
+    def send(self, answer: object) -> None:
+        """Send an answer, or a part of one."""
+        with self._sending:
+            self.pipe.send(answer)
+
+    def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
+        """Tables of a comparison, which the parent makes. One at a time. Raises FlowdiffError."""
+        self.send(asked)
+        made = self._comparisons.get()
+        if isinstance(made, FlowdiffError):
+            raise made
+        return made
 
 
-def _run(session: Session, pipe: Connection, text: str, values: Values) -> None:
+def _run(session: Session, parent: _Parent, statement: Statement) -> None:
     try:
-        reader = session.stream(text, values)
-        pipe.send(reader.schema)
+        reader = session.stream(statement.text, statement.values)
+        if statement.shown is not None:
+            parent.send(_first_rows(reader, statement.shown))
+            return
+        parent.send(reader.schema)
         for batch in reader:
-            pipe.send(batch)
-        pipe.send(None)
+            parent.send(batch)
+        parent.send(None)
     except (FlowdiffError, OSError) as error:
-        pipe.send(error)
+        parent.send(error)
     except MemoryError:
-        pipe.send(QueryError(f"The query failed: {_OUT_OF_MEMORY}."))
+        parent.send(QueryError(f"The query failed: {_OUT_OF_MEMORY}."))
+
+
+def _first_rows(reader: pa.RecordBatchReader, at_most: int) -> ShownRows:
+    from analyze.sql.values import python_values, value_kind
+
+    rows: list[list[str]] = []
+    total = 0
+    for batch in reader:
+        total += batch.num_rows
+        shown = [python_values(column) for column in batch.slice(0, at_most - len(rows)).columns]
+        rows += [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
+    return ShownRows(reader.schema.names, [value_kind(field.type) for field in reader.schema], rows, total)

@@ -18,18 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.scope import LakePeriod
-from analyze.sql.catalog import VIEWS, named_type, relation
+from analyze.sql.catalog import VIEWS, named_type, relation, report_tables, watch_tables
 from schemas.lake import READINGS_SCHEMA, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
-from schemas.report.report_tables import REPORT_TABLES
-from schemas.watch_tables import WATCH_TABLES
-from stitch.lake.encoding import read_structures
-from stitch.lake.watch_files import read_rows_of
-from stitch.readings import readings_of
 
 
 def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
     """STRUCTURES_SCHEMA, each category of some files once. Memory: those, and one file. Raises LakeError."""
+    from stitch.lake.encoding import read_structures
+
     known = pa.array([], pa.string())
     parts = [STRUCTURES_SCHEMA.empty_table()]
     for path in paths:
@@ -43,14 +40,18 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
     """READINGS_SCHEMA of each category of some files; 10 µs a node. Raises LakeError."""
+    from stitch.readings import readings_of
+
     return readings_of(_read_structures_once(found, paths))
 
 
 def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
     """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
 
-    def read(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-        return read_rows_of(found.store, table, [path.as_posix() for path in paths])
+    def read(found: LakePeriod, _: Sequence[Path]) -> pa.Table:
+        from stitch.lake.watch_files import read_rows_of
+
+        return read_rows_of(found.store, table)
 
     return read
 
@@ -60,13 +61,21 @@ class StoredTable:
     """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
 
     name: str
-    schema: pa.Schema
+    schema: Callable[[], pa.Schema]
+    """Its columns. Those of reports come of models that take longer to make than a session to open."""
     source: str
     """What its view reads from a query on that uses it."""
     with_filename: bool = False
     """Whether its view has, behind the columns of the schema, the file of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Reads the files where DuckDB does not: all rows, of `schema`."""
+    is_made: bool = False
+    """Whether its rows come from above: statistics."""
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether DuckDB is given its rows, not its files."""
+        return self.is_made or self.rows is not None
 
     def _named(self, statement: str) -> str:
         return statement.replace("@", self.name)
@@ -74,7 +83,7 @@ class StoredTable:
     @property
     def columns(self) -> str:
         """Makes the empty table `_schema_<table>`."""
-        columns = [named_type(field) for field in self.schema] + ["filename VARCHAR"] * self.with_filename
+        columns = [named_type(field) for field in self.schema()] + ["filename VARCHAR"] * self.with_filename
         return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
@@ -95,7 +104,7 @@ class StoredTable:
     def set_files(self) -> str:
         """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
         return self._named(
-            "SET VARIABLE @_files = ?" if self.rows is None else "CREATE TABLE _rows_of_@ AS FROM _rows"
+            "CREATE TABLE _rows_of_@ AS FROM _rows" if self.is_arrow else "SET VARIABLE @_files = ?"
         )
 
     @property
@@ -117,7 +126,35 @@ def _of_reports(name: str, table: str) -> StoredTable:
         " filename = true, union_by_name = true, hive_partitioning = false)"
         " UNION ALL BY NAME FROM _schema_@"
     )
-    return StoredTable(name, REPORT_TABLES[table], source, with_filename=True)
+    return StoredTable(name, lambda: report_tables()[table], source, with_filename=True)
+
+
+WATCHED: Final = ("incident_events", "change_points", "watch_runs")
+"""Tables of the watch, which are read and verified by their names within the lake."""
+
+
+def _of_watch(name: str) -> StoredTable:
+    return StoredTable(name, lambda: watch_tables()[name], _ROWS, rows=_read_watch(name))
+
+
+STATISTICS: Final = {
+    f"stats_{name}": name
+    for name in (
+        *("operations", "sites", "patterns", "roots"),
+        *("visits", "pattern_visits", "votes", "totals", "responses"),
+    )
+}
+"""Table -> relation of the windows' statistics (`schemas.statistics`), which rooms above read or make."""
+
+
+def _of_statistics(table: str, relation: str) -> StoredTable:
+    def columns() -> pa.Schema:
+        from schemas.statistics import NAMES, columns_of_relation
+
+        start = [] if relation in NAMES else [pa.field("start_ns", pa.int64())]
+        return pa.schema([*start, *columns_of_relation(relation)])
+
+    return StoredTable(table, columns, _ROWS, is_made=True)
 
 
 LISTED: Final = {
@@ -125,13 +162,13 @@ LISTED: Final = {
     for table in (
         StoredTable(
             "flows",
-            TABLES["flows"],
+            lambda: TABLES["flows"],
             f"{_FILES} WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
         ),
         # Files have structures in a denser form than views want them, so these two are read by Arrow.
-        StoredTable("structures", STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
-        StoredTable("readings", READINGS_SCHEMA, _ROWS, rows=_read_readings),
-        StoredTable("params", TABLES["params"], _FILES),
+        StoredTable("structures", lambda: STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
+        StoredTable("readings", lambda: READINGS_SCHEMA, _ROWS, rows=_read_readings),
+        StoredTable("params", lambda: TABLES["params"], _FILES),
         *(
             _of_reports(name, name)
             for name in ("findings", "evidence", "account", "suspects", "kinds", "mutations")
@@ -139,14 +176,12 @@ LISTED: Final = {
         _of_reports("report_requests", "requests"),
         StoredTable(
             "dead_letters",
-            REJECT_SCHEMA,
+            lambda: REJECT_SCHEMA,
             "FROM read_parquet(getvariable('@_files'), filename = true, hive_partitioning = false)",
             with_filename=True,
         ),
-        *(
-            StoredTable(name, WATCH_TABLES[name], _ROWS, rows=_read_watch(name))
-            for name in ("incident_events", "change_points", "watch_runs")
-        ),
+        *(_of_watch(name) for name in WATCHED),
+        *(_of_statistics(table, relation) for table, relation in STATISTICS.items()),
     )
 }
 """Tables that views read, each by the name of its files."""

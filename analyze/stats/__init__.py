@@ -1,1 +1,1 @@
-"""Compute statistics on arrays, purely."""
+"""Statistics of arrays, as pure functions."""

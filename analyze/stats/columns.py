@@ -1,4 +1,4 @@
-"""Objects whose fields are columns: several put together, or some of their rows."""
+"""Objects whose fields are columns: concatenate several, or select rows of one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
-    """Make one object of several: of each array in them, also in tuples and in objects, what `put` makes of
-    all; whatever else there is the first one's."""
+    """Combine several objects of one type: `put` is applied to corresponding arrays, also in tuples and
+    nested dataclasses; other values are the first object's."""
     every: Sequence[Any] = parts
     first = every[0]
     if isinstance(first, np.ndarray):

@@ -11,15 +11,16 @@ from schemas.arrays import F8
 
 _GRID: Final = 512
 PROMINENCE: Final = 0.02
-"""Of the highest point; a maximum that rises less above the saddles beside it is none."""
+"""Least prominence of a mode over the highest point of the density: height above the higher of the two
+saddles."""
 LEAST_US: Final = 1e-3
-"""Shorter times (0) stand at one nanosecond."""
+"""Shorter times (0) count as one nanosecond, in µs."""
 _SURE: Final = 3.0
-"""Standard errors of the density by which a maximum must rise, else it may be chance."""
+"""Standard errors of the density by which a maximum must exceed its saddles, not to be chance."""
 _ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
-"""Of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
+"""Roughness of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
 _REACH: Final = 4.0
-"""The grid goes on for so many bandwidths beyond the data."""
+"""Bandwidths by which the grid extends beyond the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,13 @@ class Density:
     """[GRID] log2 µs, equally spaced."""
     density: F8
     """[GRID] >= 0, per octave: its integral is 1."""
-    worth: float
-    """Requests, equally weighted ones that tell as much (Kish)."""
+    effective_requests: float
+    """Effective sample size of the weighted requests (Kish)."""
     bandwidth: float
-    """In octaves."""
+    """Bandwidth of the kernel, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
-    """How the bandwidth was found: improved Sheather-Jones; its fallback; or the step of the clock, which
-    is wider."""
+    """Rule of the bandwidth: improved Sheather-Jones; Silverman as its fallback; or the resolution of the
+    clock, if wider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +45,24 @@ class Mode:
     """A local maximum of a density."""
 
     at: float
-    """Where, log2 µs."""
+    """Place, log2 µs."""
     prominence: float
     """Height above the higher of the two saddles, over the highest point of the density."""
     low: float
     high: float
-    """The valleys beside it, log2 µs; infinite at the ends."""
+    """Valleys on both sides, log2 µs; infinite at the ends."""
 
 
 def _log_times(us: F8) -> F8:
-    """log2 of times in µs; 0 is taken for a nanosecond."""
+    """log2 of times in µs; 0 counts as a nanosecond."""
     logs: F8 = np.log2(np.maximum(us, LEAST_US))
     return logs
 
 
 def log_density(us: F8, weight: F8) -> Density | None:
-    """The density of times, µs. O(n log n).
+    """Estimate the density of times, µs. O(n log n).
 
-    us, weight: [n], weights > 0. None where there are fewer than two distinct times: no spread, no density.
+    us, weight: [n], weights > 0. None for fewer than two distinct times: without spread there is no density.
     """
     from KDEpy import FFTKDE
 
@@ -69,7 +70,7 @@ def log_density(us: F8, weight: F8) -> Density | None:
     if not len(x) or x.max() - x.min() < 1e-9:
         return None
     bandwidth, rule = _bandwidth(x, weight)
-    # Not finer than the grid shows.
+    # No finer than the grid's step.
     bandwidth = max(bandwidth, (x.max() - x.min()) / _GRID)
     at = np.linspace(x.min() - _REACH * bandwidth, x.max() + _REACH * bandwidth, _GRID)
     density = FFTKDE(kernel="gaussian", bw=bandwidth).fit(x, weights=weight).evaluate(at)
@@ -81,7 +82,7 @@ def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "r
     try:
         from KDEpy.bw_selection import improved_sheather_jones
 
-        # Of a handful of times its sums may vanish; then it gives none.
+        # For a handful of times its sums may vanish; it then returns no bandwidth.
         with np.errstate(all="ignore"):
             found = float(improved_sheather_jones(x[:, None], weights=weight))
     except ValueError:  # its fixed point was not found
@@ -94,7 +95,7 @@ def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "r
 
 
 def _silverman(x: F8, weight: F8) -> float:
-    """0.9 · min(sd, IQR/1.34) · n^(-1/5), n being what the weights are worth (Kish)."""
+    """Silverman's bandwidth 0.9 · min(sd, IQR/1.34) · n^(-1/5), n the effective sample size (Kish)."""
     w = weight / weight.sum()
     mean = float(w @ x)
     sd = float(np.sqrt(w @ (x - mean) ** 2))
@@ -103,15 +104,15 @@ def _silverman(x: F8, weight: F8) -> float:
 
 
 def _kish(weight: F8) -> float:
-    """How many equally weighted requests tell as much."""
+    """Effective sample size of weights (Kish)."""
     return float(weight.sum()) ** 2 / float(weight @ weight)
 
 
 def _clock_step(x: F8, weight: F8) -> float:
-    """How far apart the times lie that a clock distinguishes.
+    """Resolution of the clock, log2 µs.
 
-    The weighted median, over times, of the distance to the nearest other time: between whole milliseconds
-    there is nothing, which is no valley between modes.
+    The weighted median, over times, of the distance to the nearest other time: the gaps between whole
+    milliseconds are no valleys between modes.
     """
     values, place = np.unique(x, return_inverse=True)
     if len(values) < 2:
@@ -122,7 +123,7 @@ def _clock_step(x: F8, weight: F8) -> float:
 
 
 def weighted_quantile(values: F8, weight: F8, q: float) -> float:
-    """The least value up to which a share q of the weight lies. Raises IndexError without a value."""
+    """Least value up to which a share q of the weight lies. Raises IndexError without a value."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     place = int(np.searchsorted(reached, q * reached[-1] * (1 - 1e-12)))
@@ -130,9 +131,9 @@ def weighted_quantile(values: F8, weight: F8, q: float) -> float:
 
 
 def modes(found: Density, most: int) -> list[Mode]:
-    """Local maxima that rise by at least PROMINENCE, and by more than chance, by place.
+    """Local maxima with at least PROMINENCE, and more prominent than chance, by place.
 
-    Of more than `most` those that hold the most above their saddles (prominence times the width at half of
+    Of more than `most` the ones with the most area above their saddles (prominence times the width at half of
     it): a thin spike is higher than a broad hump of as many requests.
     """
     from scipy.signal import find_peaks, peak_widths
@@ -141,7 +142,7 @@ def modes(found: Density, most: int) -> list[Mode]:
     padded = np.concatenate([[0.0], found.density, [0.0]])  # an end is a valley
     peaks, shape = find_peaks(padded, prominence=PROMINENCE * top)
     saddles = padded[peaks] - shape["prominences"]
-    error = np.sqrt((padded[peaks] + saddles) * _ROUGHNESS / (found.worth * found.bandwidth))
+    error = np.sqrt((padded[peaks] + saddles) * _ROUGHNESS / (found.effective_requests * found.bandwidth))
     sure = shape["prominences"] > _SURE * error
     peaks, prominence = peaks[sure], shape["prominences"][sure] / top
     holds = prominence * peak_widths(padded, peaks, rel_height=0.5)[0]

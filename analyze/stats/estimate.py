@@ -1,10 +1,10 @@
-"""Estimate a change at many places, and answer every question that is asked of one.
+"""Estimate a change at many places, and answer questions about it.
 
-Two constructors cover what is compared: `share_change` for shares of requests or calls, `level_change` for
-logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
-2 and on the blocks of ordinary times. Blocks say how far a value moves by itself and which values are
-ordinary (the envelope). Whoever wants to know whether something changed, how large a change may be, which
-would have been seen, or what more requests would show, makes an `Estimate` and asks it.
+Two constructors cover all comparisons: `share_change` for shares of requests or calls, `level_change` for
+logarithms of times and counts. Their inputs have the same columns: 0 the value before, 1 the value after, 2
+and on the blocks of ordinary times. Blocks show how far a value moves by itself, and which values are
+ordinary (the envelope). An `Estimate` answers if something changed, how large the change may be, which change
+would have been visible, and what more requests would show.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from analyze.stats.noise import (
     SHRINKAGE_WEIGHT,
     SPREAD_WEIGHT,
     LogMedians,
-    enough_errors,
     envelope,
     shrunk_tau2,
+    student_z,
     sum_freedom,
     window_noise,
 )
@@ -31,43 +31,49 @@ from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
-"""Columns of what is compared."""
+"""Columns of the compared values."""
 LEAST_IN_BLOCK = 3
-"""Requests of a block that tell something of its scatter."""
+"""Requests from which on a block counts for the scatter between blocks."""
 LEAST_IN_ENVELOPE = 5
-"""Requests of a block that show how far the system goes: one of fewer is too easily all of a kind."""
+"""Requests from which on a block counts for the envelope: with fewer, all of them are too easily of one
+kind."""
 SURE = 0.95
-"""That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
+"""Confidence of the exact one-sided bound by which a share of few requests must lie outside of the
+envelope."""
 _ORDER = float(np.log(10.0))
 """An order of magnitude, as a logarithm."""
 _MOST_LOG = 700.0
-"""Logarithms over this are no numbers of 64 bits."""
+"""Larger logarithms overflow 64-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenBlocks:
-    """What blocks of ordinary times tell of how far levels move by themselves; arrays are [places]."""
+    """Scatter of levels between blocks of ordinary times; arrays are [places]."""
 
     raw_tau2: F8
-    """Variance between blocks beyond sampling; NaN for too few."""
+    """Variance between blocks beyond sampling; NaN for too few blocks."""
     blocks: I8
-    """How many blocks tell."""
-    least_tau: F8
-    """What is assumed at least,"""
-    told: B1
-    """but where blocks tell enough: there it is a prior, see `shrunk_tau2`."""
+    """Number of blocks with enough requests."""
+    tau_floor: F8
+    """Least standard deviation between blocks that is assumed; only a prior where `tau_estimated`."""
+    tau_estimated: B1
+    """True where the blocks are enough to estimate the scatter: there tau_floor is the prior of
+    `shrunk_tau2`."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """Give (variance of a change, degrees of freedom with its sampling): shrunk to that of all places.
+        """(variance of a change, its degrees of freedom together with sampling), shrunk towards all
+        places.
 
         inner_freedom: degrees of freedom of the sampling variance.
         """
-        shrunk = shrunk_tau2(self.raw_tau2, self.blocks, floor=self.least_tau, told=self.told)
-        # What was seen to scatter is not pulled down to what the others do.
+        shrunk = shrunk_tau2(
+            self.raw_tau2, self.blocks, floor=self.tau_floor, tau_estimated=self.tau_estimated
+        )
+        # A place with a larger scatter than the others keeps it.
         tau2 = np.fmax(shrunk, self.raw_tau2)
         between = tau2 * (1 + 1 / np.maximum(self.blocks, 1))
         freedom = np.where(
-            (tau2 <= self.least_tau**2 * (1 + 1e-9)) & ~self.told,
+            (tau2 <= self.tau_floor**2 * (1 + 1e-9)) & ~self.tau_estimated,
             np.inf,
             SHRINKAGE_WEIGHT + np.maximum(self.blocks - 1.0, 0.0),
         )
@@ -82,65 +88,65 @@ class Estimate:
     before: F8
     after: F8
     sampling: F8
-    """Variance of the change by chance alone."""
+    """Variance of the change from sampling alone."""
     between: F8
-    """Variance of the change by what the system does on its own."""
+    """Variance of the change from the system's ordinary variation between blocks."""
     freedom: F8
-    """Degrees of freedom of the standard error; infinite where it is assumed or known."""
+    """Degrees of freedom of the standard error; infinite if it is assumed or known."""
     p: F8
-    """Two-sided, of no change; of shares with a history as its windows differ (`surprise`), else without the
-    noise between blocks."""
+    """Two-sided p of no change: for shares with a history, given the differences of its windows (`surprise`);
+    else without the noise between blocks."""
     n0: F8
     n1: F8
     """Effective requests before and after."""
     blocks: F8
-    """[places, blocks] values of ordinary times that make the envelope; NaN for none."""
+    """[places, blocks] values of ordinary times in the envelope; NaN for none."""
     low: F8
     high: F8
-    """The envelope: least and largest of the blocks; infinite where there are too few for one."""
+    """Envelope: least and largest of the blocks; infinite if there are too few."""
     new: B1
-    """The share is 0 or 1 on one side."""
-    surely: tuple[F8, F8]
-    """Bounds of the value after by the chance of its own few requests; the value itself where they do not
-    matter."""
+    """True if the share is 0 or 1 on one side."""
+    exact_bounds: tuple[F8, F8]
+    """Exact bounds of the value after, given its few requests; the value itself inside the envelope."""
     margin: F8 | float = 0.0
-    """By how much a value must leave the envelope."""
+    """Least distance outside of the envelope that counts."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the sampling variance alone; None: infinite."""
-    known_of: Callable[[F8], F8] | None = None
-    """Those that the values of so many requests give; None: more requests do not make more of them."""
+    degrees_of_freedom_at: Callable[[F8], F8] | None = None
+    """Function from a number of requests to the degrees of freedom of their sampling variance; None:
+    constant."""
     noise: BetweenBlocks | None = None
-    """Of levels: what `between` and `freedom` were made of."""
+    """Inputs of `between` and `freedom`, for levels."""
     usual_p: F8 | None = None
-    """Two-sided, of the values before being of the blocks; None: not asked."""
+    """Two-sided p of the values before belonging to the blocks; None: not computed."""
     chance_p: F8 | None = None
-    """Two-sided, of no change by chance alone; None: that is `p`."""
+    """Two-sided p of no change by chance alone; None: equal to `p`."""
 
     @property
     def change(self) -> F8:
-        """After less before."""
+        """Value after less value before."""
         return self.after - self.before
 
     @property
     def se(self) -> F8:
-        """Standard error of the change, the noise between blocks included."""
+        """Standard error of the change, noise between blocks included."""
         return np.sqrt(self.sampling + self.between)
 
     @property
     def z(self) -> F8:
-        """The change over its standard error."""
+        """Change over its standard error."""
         return self.change / self.se
 
     @property
     def p_with_noise(self) -> F8:
-        """Two-sided, of no change beyond the noise between blocks (Student's law)."""
+        """Two-sided p of no change beyond the noise between blocks (Student's law)."""
         with np.errstate(invalid="ignore"):
             p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
         return np.where(np.isnan(p), 1.0, p)
 
     def reach(self, level: float = 0.95) -> F8:
         """Half the length of the interval of the change."""
-        return enough_errors(float(ndtri((1 + level) / 2)), self.freedom) * self.se
+        return student_z(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
     def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
         """Give the interval of the change as it may be shown; its upper end is infinite where that says
@@ -160,9 +166,9 @@ class Estimate:
             return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Give the interval of the change; of shares from Wilson's, requests over φ (`newcombe`)."""
+        """Interval of the change; for shares from Wilson's, with requests over φ (`newcombe`)."""
         if self.unit == "share":
-            z = enough_errors(float(ndtri((1 + level) / 2)), self.freedom)
+            z = student_z(float(ndtri((1 + level) / 2)), self.freedom)
             with np.errstate(invalid="ignore"):
                 phi = 1 + self.between / self.sampling
             return newcombe((self.before, self.after), (self.n0 / phi, self.n1 / phi), z)
@@ -170,10 +176,10 @@ class Estimate:
         return self.change - reach, self.change + reach
 
     def clears(self, z: float, floor: F8 | float) -> B1:
-        """Tell which changes are z standard errors (as unlikely as that many of a normal law) and over a
-        floor."""
+        """True for changes of more than z standard errors (in Student's law: of the tail probability of z)
+        and over a floor."""
         size = np.abs(self.change)
-        return np.asarray((size > enough_errors(z, self.freedom) * self.se) & (size > floor))
+        return np.asarray((size > student_z(z, self.freedom) * self.se) & (size > floor))
 
     def stands_alone(self, least: float) -> B1:
         """Tell which changes are so large that ordinary times are no excuse: over `least` and a standard
@@ -182,19 +188,20 @@ class Estimate:
             return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
-        """Tell which values after leave the envelope, by more than their own chance; all where there is none.
+        """True for values after outside of the envelope by more than their own chance; True where there is no
+        envelope.
 
-        Four of four are no more than seven of twelve: the exact bound of the share must lie outside.
+        Four of four do not exceed seven of twelve: the exact bound of the share must lie outside.
         """
-        least, most = self.surely
+        least, most = self.exact_bounds
         none = ~np.isfinite(self.high)
         above = (self.after > self.high + self.margin) & (least > self.high)
         below = (self.after < self.low - self.margin) & (most < self.low)
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """Tell which values before leave the envelope, shares by more than their own chance: a reference that
-        is not normal."""
+        """True for values before outside of the envelope, shares by more than their own chance: a reference
+        that is not normal."""
         least = most = self.before
         if self.unit == "share":
             least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
@@ -203,12 +210,13 @@ class Estimate:
         return np.asarray((above | below) & np.isfinite(self.high))
 
     def largest(self, level: float = 0.95) -> F8:
-        """Give the largest size that the change may have, in either direction."""
+        """Largest size that the change may have, in either direction."""
         low, high = self.interval(level)
         return np.maximum(np.abs(low), np.abs(high))
 
     def largest_ratio(self, level: float = 0.95) -> F8:
-        """Give the same as a part of the value before, nothing falls by more; of shares as it is."""
+        """Largest size as a part of the value before, at most 1 for a fall; for shares the difference
+        itself."""
         if self.unit == "share":
             return self.largest(level)
         low, high = self.interval(level)
@@ -216,36 +224,36 @@ class Estimate:
         return np.where(np.isnan(size), np.inf, size)
 
     def equivalent(self, margin: F8 | float) -> B1:
-        """Tell which changes are within a margin by two one-sided tests at 5 % (TOST)."""
+        """True for changes within a margin by two one-sided tests at 5 % (TOST)."""
         return np.asarray(self.largest(0.90) < margin)
 
     def smallest_visible(self, z: float, power: float = 0.9) -> F8:
-        """Give the change that is found with this power where z standard errors are asked for."""
-        return (enough_errors(z, self.freedom) + float(ndtri(power))) * self.se
+        """Smallest change found with this power if z standard errors are required."""
+        return (student_z(z, self.freedom) + float(ndtri(power))) * self.se
 
     def times(self, factor: float) -> Estimate:
-        """Give what is expected of so many times as many requests like these, before and after: they tell
-        their own spread better, too."""
+        """Estimate expected from `factor` times as many requests before and after, whose spread is known
+        better, too."""
         more = replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
         if self.inner_freedom is None:
             return more
         inner, few = self.inner_freedom, np.minimum(self.n0, self.n1)
         with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
             between = np.maximum(self.se**4 / self.freedom - self.sampling**2 / inner, 0.0)
-            if self.known_of is not None:
-                first, last = (self.known_of(n) + SPREAD_WEIGHT for n in (few, few * factor))
+            if self.degrees_of_freedom_at is not None:
+                first, last = (self.degrees_of_freedom_at(n) + SPREAD_WEIGHT for n in (few, few * factor))
                 inner = inner * last / first
             freedom = more.se**4 / (more.sampling**2 / inner + between)
         freedom = np.where(np.isnan(freedom), self.freedom, freedom)
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """Give the estimate without the noise between blocks: of these periods, not of others like them."""
+        """Estimate without the noise between blocks: for these periods, not for others like them."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
     def take(self, places: I8 | B1) -> Estimate:
-        """Give the estimate of some of the places."""
+        """Estimate of some of the places."""
         return each_column([self], lambda column: column[0][places])
 
 
@@ -260,9 +268,9 @@ def share_change(
 ) -> Estimate:
     """Estimate changes of shares x of n; both [places, columns], in effective requests.
 
-    p is Fisher's (`one_sided`: of no rise), or 1 where it is not `tested`. The variance is quasi-binomial:
-    over-dispersion φ between blocks, the lowest 90 % of them, and `prior_phi` at least, except of what is new
-    or gone, which was never seen to scatter.
+    p is Fisher's (`one_sided`: of no rise), or 1 if not `tested`. The variance is quasi-binomial, with the
+    over-dispersion φ of the lowest 90 % of the blocks, at least `prior_phi`, except for shares that are new
+    or gone, whose scatter was never observed.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -284,7 +292,7 @@ def share_change(
             *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))
         )
         p = np.where(x[:, AFTER] > 0, exact.p_more, 1.0) if one_sided else exact.p
-    with np.errstate(invalid="ignore"):  # where a side has nothing, there is nothing to say
+    with np.errstate(invalid="ignore"):  # a side without requests has no share
         between = sampling * (phi - 1)
     return Estimate(
         "share",
@@ -312,30 +320,30 @@ def level_change(
     blocks: LogMedians,
     blocks_n: F8,
     *,
-    least_tau: F8 | float,
+    tau_floor: F8 | float,
     of_change: bool = False,
-    told: B1 | None = None,
+    tau_estimated: B1 | None = None,
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
 
-    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
-    p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
-    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² but
-    where blocks tell enough (told: [places]; None: nowhere). of_change: blocks are pieces of one stretch, of
-    whose mean they make nothing surer, and `least_tau` is what a change has.
+    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests; p:
+    of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
+    between blocks is robust, less the sampling's, shrunk towards that of all places, and at least
+    `tau_floor`² except where `tau_estimated` ([places]; None: nowhere). of_change: blocks are pieces of one
+    stretch, which make its mean no more certain, and `tau_floor` is that of a change.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     if of_change:
-        least_tau = least_tau / np.sqrt(1 + 1 / np.maximum((~np.isnan(usable)).sum(axis=1), 1))
+        tau_floor = tau_floor / np.sqrt(1 + 1 / np.maximum((~np.isnan(usable)).sum(axis=1), 1))
     noise = window_noise(
-        LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=least_tau
+        LogMedians(usable, np.where(np.isnan(usable), np.nan, blocks.variance)), floor=tau_floor
     )
     sampling, inner_freedom = periods.variance.sum(axis=1), periods.change_freedom()
     scatter = BetweenBlocks(
         noise.raw_tau2,
         noise.windows,
-        np.broadcast_to(least_tau, p.shape),
-        np.zeros(len(p), np.bool_) if told is None else told,
+        np.broadcast_to(tau_floor, p.shape),
+        np.zeros(len(p), np.bool_) if tau_estimated is None else tau_estimated,
     )
     seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
     before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
@@ -353,15 +361,15 @@ def level_change(
         np.zeros(len(p), np.bool_),
         (after, after),
         inner_freedom=inner_freedom,
-        known_of=periods.known_of,
+        degrees_of_freedom_at=periods.degrees_of_freedom_at,
         noise=scatter,
     )
 
 
 def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
-    """Put estimates of one measure at several sets of places together, as if they had been made as one.
+    """Concatenate estimates of one measure at several sets of places, as if made together.
 
-    What noise between blocks is shrunk to is that of all places.
+    The noise between blocks is shrunk again, towards that of all places.
     """
     if len(parts) == 1:
         return parts[0]
@@ -374,7 +382,7 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Give exact bounds of the shares that leave an envelope; of others, where they do not matter, the share
+    """Exact bounds of the shares outside of an envelope; inside, where bounds do not matter, the share
     itself."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
@@ -383,8 +391,8 @@ def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
-    """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that
-    confidence."""
+    """Exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each at confidence
+    SURE."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
         least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)

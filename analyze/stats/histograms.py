@@ -1,11 +1,11 @@
 """Histograms of values by place and column, in bins of equal ratio: medians, quantiles, rank tests of them.
 
-What a profile keeps of requests are such rows, one a (place, column, bin) with the number of requests;
-columns are slots of time at first, then the periods and blocks that slots are put together to. Adding up
-millions of rows is most of what tests cost: `summed_rows`.
+Profiles store requests as such rows, one a (place, column, bin) with the number of requests; columns are
+slots of time at first, then the periods and blocks into which slots are pooled. Adding up millions of rows is
+most of the cost of tests: `summed_rows`.
 
-A bin is 1/32 of an octave, 2.2 % wide; so a quantile read from bins is off by 1 % at most, well under what
-the tests call a change.
+A bin is 1/32 of an octave, 2.2 % wide; so a quantile read from bins is off by 1 % at most, well under any
+change that the tests report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.stats.noise import SPREAD_WEIGHT, LogMedians, known_of_mean
+from analyze.stats.noise import SPREAD_WEIGHT, LogMedians, freedom_of_mean
 from analyze.stats.rank import rank_p_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -26,7 +26,7 @@ from schemas.report.parts import Histogram
 
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE
-"""Values of 64-bit integers fit."""
+"""Number of bins: values of 64-bit integers fit."""
 BIN_LOG: Final = np.log(2) / BINS_PER_OCTAVE
 """Width of a bin in natural logarithm."""
 
@@ -44,7 +44,7 @@ def value_of(bin_place: npt.NDArray[np.generic] | float) -> F8:
 
 
 def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Histogram:
-    """Counts of both samples over bins equal on a log scale, from the least to the largest value.
+    """Count both samples in bins equal on a log scale, from the least to the largest value.
 
     At most `bins` bins; fewer for small samples, 2·√n, at least 8, so that a plot is not a comb.
 
@@ -73,25 +73,25 @@ def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Hi
 
 
 def _counts(values: F8, edges: F8) -> tuple[int, ...]:
-    """Half-open bins, the last one closed; values below the first edge count in the first bin."""
+    """Counts of half-open bins, the last one closed; values below the first edge count in the first bin."""
     place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     return tuple(int(x) for x in np.bincount(place, minlength=len(edges) - 1))
 
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Rows that mostly show whether there is an order."""
+"""Rows checked first for being sorted, as they mostly show it."""
 _CELLS_A_ROW = 8
-"""Cells that the array of `_summed_in_cells` may have, a row: half the time of a sort, half more memory."""
+"""Most cells of the array in `_summed_in_cells`, per row: half the time of a sort, half more memory."""
 _MEDIAN_RANKS = 0.98
-"""Half of 1.96: an interval of 95 % of the median reaches so many times √n ranks to either side."""
+"""Half of 1.96: a 95 % interval of the median reaches so many times √n ranks to either side."""
 _LEAST_SPREAD = 0.02
-"""A sample of equal values is not without error, relative: a bin is 2.2 % wide."""
+"""Least spread of a sample, relative: equal values are not without error, as a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Rows sorted by (place, column, bin), each once; arrays are [rows]."""
+    """Rows sorted by (place, column, bin), without duplicates; arrays are [rows]."""
 
     place: I8
     column: I8
@@ -101,33 +101,33 @@ class Histograms:
 
     @staticmethod
     def of(place: I8, column: I8, bins: I8, n: F8) -> Histograms:
-        """Add up rows that may come more than once, and in any order."""
+        """Add up rows that may be repeated, and in any order."""
         return Histograms(*summed_rows(place, column, bins, n))
 
     def where(self, keep: B1) -> Histograms:
-        """Keep some of the rows."""
+        """Select rows."""
         if keep.all():
             return self
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Put columns together: column[old] is the new one, -1 for none."""
+        """Pool columns: column[old] is the new one, -1 for none."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
     def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
-        """Add values [rows] up by place and column: [places, columns]."""
+        """Add up values [rows] by place and column: [places, columns]."""
         cell = self.place * n_columns + self.column
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
     def log_medians(self, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Give medians, natural logarithm, with the variance of their sampling, and requests.
+        """Medians, natural logarithm, with their sampling variance; and requests.
 
-        What a median may be by chance lies between the values at the ends of its interval by ranks (McKean
-        and Schrader 1984), the quartiles at most: how far it is to the other values does not matter. Where
-        half of the requests are fast and half are slow, it may be either. They are order statistics: their
-        distance over what it is of a normal law on average (Blom 1958) is the spread, and the variance that
-        of a median of an odd number of normal values. All [places, columns]; NaN where there is no request.
+        The sampling error of a median depends on the values at the ends of its interval by ranks (McKean and
+        Schrader 1984), the quartiles at most; other values do not matter. If half of the requests are fast
+        and half are slow, the median may be either. The ends are order statistics: their distance over its
+        expectation in a normal law (Blom 1958) is the spread, and the variance is that of a median of an odd
+        number of normal values. All [places, columns]; NaN without a request.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
@@ -137,36 +137,37 @@ class Histograms:
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = [0.5 - ranks / n, 0.5 + ranks / n]
             low, high = self._quantiles(cell, n, ends)
-            # A hair less, as `_holding` asks: rounding must not make the next value of one.
+            # Less a rounding error, as in `_holding`: rounding must not move the end to the next value.
             places = [np.ceil(end * n - 1e-9) for end in ends]
             first, last = (ndtri((place - 0.375) / (n + 0.25)) for place in places)
             # A single value has no spread of its own.
             spread = np.where(last > first, (high - low) * BIN_LOG / (last - first), 0.0)
-            known = _known_of_distance(places[1] - places[0], n)
+            freedom = _freedom_of_distance(places[1] - places[0], n)
         shape = (n_places, n_columns)
-        spread, n, known = (values.reshape(shape) for values in (spread, n, known))
+        spread, n, freedom = (values.reshape(shape) for values in (spread, n, freedom))
         middle = self._medians(cell, n.ravel()).reshape(shape)
-        variance = np.pi / 2 * _variances(spread, np.where(n > 0, n + np.pi / 2 - 1, 0.0), known)
-        return LogMedians(middle * BIN_LOG, variance, known, _known_of_median), n
+        variance = np.pi / 2 * _variances(spread, np.where(n > 0, n + np.pi / 2 - 1, 0.0), freedom)
+        return LogMedians(middle * BIN_LOG, variance, freedom, _freedom_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Give means of the numbers of rows, natural logarithm, with their sampling variance, and requests.
+        """Means of the rows' numbers, natural logarithm, with their sampling variance; and requests.
 
-        All [places, columns]; NaN where there is no request.
+        All [places, columns]; NaN without a request.
         """
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
-            known = known_of_mean(n)
-            spread = np.sqrt(np.maximum(squares - n * mean**2, 0) / known) / mean
-            return LogMedians(np.log(mean), _variances(spread, n, known), known), n
+            freedom = freedom_of_mean(n)
+            spread = np.sqrt(np.maximum(squares - n * mean**2, 0) / freedom) / mean
+            return LogMedians(np.log(mean), _variances(spread, n, freedom), freedom), n
 
     def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
-        """Give means of logarithms without a part at either end, with their sampling variance, and requests.
+        """Trimmed means of logarithms, a part left out at either end, with their sampling variance; and
+        requests.
 
-        Of a log-normal law it needs two thirds of the requests that a median needs. The variance is that of
-        values that are drawn in to the ends (Tukey and McLaughlin). All [places, columns]; NaN where there
-        is no request.
+        In a log-normal law they need two thirds of the requests that a median needs. The variance is that of
+        the values winsorised at the ends (Tukey and McLaughlin). All [places, columns]; NaN without a
+        request.
         """
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
@@ -180,15 +181,17 @@ class Histograms:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = totals(cell, inside * (self.bin + 0.5), len(n)) / totals(cell, inside, len(n)) * BIN_LOG
             first, second = (totals(cell, self.n * drawn**k, len(n)) / n for k in (1, 2))
-            known = known_of_mean(n * (1 - 2 * trim))
-            square = np.maximum(second - first**2, 0.0) * n / (known * (1 - 2 * trim))
+            freedom = freedom_of_mean(n * (1 - 2 * trim))
+            square = np.maximum(second - first**2, 0.0) * n / (freedom * (1 - 2 * trim))
             spread = np.sqrt(square) * BIN_LOG
-        mean, spread, n, known = (values.reshape(n_places, n_columns) for values in (mean, spread, n, known))
-        return LogMedians(mean, _variances(spread, n, known), known), n
+        mean, spread, n, freedom = (
+            values.reshape(n_places, n_columns) for values in (mean, spread, n, freedom)
+        )
+        return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
-        quantile)."""
+        """Bins of quantiles of rows of one column: (places with a request, for each quantile [those places]
+        bins)."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
@@ -200,8 +203,8 @@ class Histograms:
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """Find the row of each filled cell that holds a quantile, one for all or [cells]: up to it so many
-        requests lie."""
+        """Row of each filled cell at which the cumulative requests reach a quantile (one for all, or
+        [cells])."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -215,7 +218,7 @@ class Histograms:
         return found
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
-        """Give [cells] quantiles, see `_holding`, on the axis of bins, by linear interpolation inside one."""
+        """[cells] quantiles on the axis of bins, by linear interpolation within a bin; see `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -228,7 +231,7 @@ class Histograms:
         return found
 
     def _medians(self, cell: I8, n: F8) -> F8:
-        """Give [cells] medians on the axis of bins: between two values it is the middle of them."""
+        """[cells] medians on the axis of bins; half way if the median lies between two values."""
         (found,) = self._quantiles(cell, n, (0.5,))
         (at,) = self._holding(cell, n, (0.5,))
         filled = np.flatnonzero(n > 0)
@@ -240,47 +243,47 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Give how many ranks the ends of the interval of a median of n requests lie to either side of it: the
-    quartiles at most."""
+    """Ranks from a median of n requests to either end of its interval: at most to the quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 
 
-def _known_of_median(n: F8) -> F8:
-    """Give the degrees of freedom of the spread that the interval of a median of n requests is read from."""
-    return _known_of_distance(2 * _median_ranks(n), n)
+def _freedom_of_median(n: F8) -> F8:
+    """Degrees of freedom of the spread that is read from the interval of a median of n requests."""
+    return _freedom_of_distance(2 * _median_ranks(n), n)
 
 
-def _known_of_distance(ranks: F8, n: F8) -> F8:
-    """Give the degrees of freedom of the distance of two of n values that lie so many ranks apart.
+def _freedom_of_distance(ranks: F8, n: F8) -> F8:
+    """Degrees of freedom of the distance of two of n values that are so many ranks apart.
 
-    As a part of the law it has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of the
-    root of χ² with f degrees of freedom over f, 1 / 2f.
+    The probability between the two has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of
+    the root of χ² with f degrees of freedom over f, 1 / 2f.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.clip(ranks * (n + 2) / (2 * (n + 1 - ranks)), 0.0, known_of_mean(n))
+        found = np.clip(ranks * (n + 2) / (2 * (n + 1 - ranks)), 0.0, freedom_of_mean(n))
     return np.where(n > 0, found, 0.0)
 
 
-def _variances(spread: F8, n: F8, known: F8) -> F8:
-    """Give variances of means of n requests from spreads of `known` degrees of freedom, all [places,
-    columns]; NaN where there is none.
+def _variances(spread: F8, n: F8, freedom: F8) -> F8:
+    """Variances of means of n requests from spreads with given degrees of freedom, all [places, columns]; NaN
+    without requests.
 
-    A spread learnt from few requests is shrunk to that of all columns of its place: four values that happen
-    to be equal are not without error.
+    A spread estimated from few requests is shrunk towards that of all columns of its place: four values that
+    happen to be equal are not without error.
     """
-    square = np.where(known > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
+    square = np.where(freedom > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_place = ((known * square).sum(axis=1) / known.sum(axis=1))[:, None]
-        shrunk = (known * square + SPREAD_WEIGHT * of_place) / (known + SPREAD_WEIGHT)
+        of_place = ((freedom * square).sum(axis=1) / freedom.sum(axis=1))[:, None]
+        shrunk = (freedom * square + SPREAD_WEIGHT * of_place) / (freedom + SPREAD_WEIGHT)
         return np.where(n > 0, shrunk / n, np.nan)
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
-    """Add up n of equal (place, column, bin), in their order: rows sorted by the three, each once.
+    """Add up n of equal (place, column, bin), in their order: rows sorted by the three, without
+    duplicates.
 
-    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) where places ascend and their bins lie
-    close (the usual order), else O(rows log rows).
+    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) if places ascend and the bins of each
+    are close together (the usual order), else O(rows log rows).
     """
     bins = np.clip(bins, 0, _MOST_BINS - 1)
     n_columns = int(column.max(initial=0)) + 1
@@ -298,7 +301,7 @@ def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]
 
 
 def _ascend(place: I8, column: I8, bins: I8) -> bool:
-    """Tell whether rows are sorted by the three, each once."""
+    """True if rows are sorted by the three, without duplicates."""
     key = (place * (int(column.max(initial=0)) + 1) + column) * _MOST_BINS + bins
     return bool((key[1:] > key[:-1]).all())
 
@@ -306,7 +309,7 @@ def _ascend(place: I8, column: I8, bins: I8) -> bool:
 def _summed_in_cells(
     rows: tuple[I8, I8, I8, F8], starts: I8, low: I8, width: I8, n_columns: int
 ) -> tuple[I8, I8, I8, F8]:
-    """Add up in an array over all bins between a place's least and largest; places begin at `starts`."""
+    """Add up in an array of all bins between a place's least and largest; places begin at `starts`."""
     place, column, bins, n = rows
     # Cells by (place, column, bin): where each column of each place begins.
     begin = np.concatenate(([0], np.cumsum(np.repeat(width, n_columns))))

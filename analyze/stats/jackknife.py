@@ -1,7 +1,7 @@
-"""Estimate intervals of statistics of sums by the delete-a-block jackknife (Künsch 1989).
+"""Intervals of statistics of sums by the delete-a-block jackknife (Künsch 1989).
 
-Requests of one moment are alike, so blocks of time are left out, not requests; ordinary dependence inside a
-block is then part of the standard error.
+Requests close in time are similar, so blocks of time are left out, not requests; dependence within a block is
+then part of the standard error.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import F8
 
 LEAST_BLOCKS: Final = 3
-"""Fewer blocks with anything in them give no interval."""
+"""Fewer non-empty blocks give no interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """Statistics of some items; arrays are [items]. NaN where there is none."""
+    """Statistics of some items; arrays are [items]. NaN where undefined."""
 
     value: F8
     se: F8
     df: F8
-    """Blocks with anything in them, less one."""
+    """Number of non-empty blocks, less one."""
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
         """[items] ends of the two-sided t interval."""
@@ -35,7 +35,7 @@ class Jackknifed:
         return self.value - reach, self.value + reach
 
     def minus(self, other: Jackknifed) -> Jackknifed:
-        """The difference from independent statistics; degrees of freedom as Welch and Satterthwaite."""
+        """Difference from independent statistics; degrees of freedom as Welch and Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
         df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)
@@ -53,10 +53,10 @@ class Jackknifed:
 
 
 def jackknife(sums: F8, estimate: Callable[[F8], F8]) -> Jackknifed:
-    """A statistic of sums over blocks, and its standard error.
+    """Statistic of sums over blocks, and its standard error.
 
-    sums: [items, blocks, sums]. estimate: [..., sums] to [...], smooth. A block whose sums are all 0 for an
-    item is not one of its blocks. O(items · blocks · sums).
+    sums: [items, blocks, sums]. estimate: smooth function from [..., sums] to [...]. A block whose sums are
+    all 0 for an item is not one of its blocks. O(items · blocks · sums).
     """
     whole = sums.sum(axis=1)
     there = (sums != 0).any(axis=2)

@@ -2,10 +2,10 @@
 
 A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
 computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
-correction, λ = (√n + 0.12 + 0.11/√n)·D with n = n0·n1/(n0+n1): what MATLAB's `kstest2` does, in which the
-papers' tests were written (NSDI §6). They are not the exact p of small samples: where the exact p
-is below 0.1, the difference stays under 0.03 at n0 = n1 = 11, the smallest the papers test, and under 0.01 at
-100 (measured in tests/unit/test_ks.py).
+correction, λ = (√n + 0.12 + 0.11/√n)·D with n = n0·n1/(n0+n1), as in MATLAB's `kstest2`, which the papers
+used (NSDI §6). They are not the exact p of small samples: where the exact p is below 0.1, the difference
+stays under 0.03 at n0 = n1 = 11, the smallest the papers test, and under 0.01 at 100 (measured in
+tests/unit/test_ks.py).
 
 The test by blocks keeps dependence inside its block (B.3, H.4).
 """
@@ -25,15 +25,15 @@ _LEFT_OUT = np.iinfo(np.int64).max
 _CHUNK_VALUES = 1 << 21
 """Values sorted at once: 16 MB, and about five temporaries of that size."""
 LEAST: Final = 2 * BLOCKS
-"""Values a side; fewer have too few in a block."""
+"""Fewest values a side; with fewer, blocks have too few."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
-"""Values at which the distributions are compared with each other, at most; all where there are no more."""
+"""Most values at which the two distributions are compared; all values if there are no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """Statistics of every column; D is NaN where a period has no value."""
+    """Statistics of every column; D is NaN if a period has no value."""
 
     n0: I8
     n1: I8
@@ -64,9 +64,9 @@ def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
 
 
 def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, I8]:
-    """Per column: n0, n1, and the extremes of n0·n1·(F0 - F1), upper and lower, both >= 0.
+    """n0, n1, and the extremes of n0·n1·(F0 - F1), upper and lower, both >= 0; all [columns].
 
-    The period rides in the lowest bit of the value, so a plain sort does for an argsort.
+    The period is stored in the lowest bit of the value, so a plain sort replaces an argsort.
     """
     packed = np.ascontiguousarray((values << 1 | problem[:, None]).T)
     if include is None:
@@ -82,7 +82,7 @@ def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, 
         gap[packed == _LEFT_OUT] = 0
     np.cumsum(gap, axis=1, out=gap)
     packed >>= 1
-    gap[:, :-1][packed[:, 1:] == packed[:, :-1]] = 0  # inside a tie the step functions are not defined
+    gap[:, :-1][packed[:, 1:] == packed[:, :-1]] = 0  # the step functions are compared after a tie only
     if gap.shape[1] == 0:
         return n0, n1, n0.copy(), n0.copy()
     return n0, n1, np.maximum(gap.max(axis=1), 0), np.maximum(-gap.min(axis=1), 0)
@@ -113,17 +113,17 @@ def _stephens(d: F8, n0: I8, n1: I8) -> F8:
 
 
 class BlockKs(NamedTuple):
-    """The largest difference of the two distributions, and how often chance makes one as large."""
+    """Largest difference of two distributions, and its p by permutation."""
 
     d: float
     p: float
 
 
 def block_ks(first: F8, second: F8, seed: int) -> BlockKs | None:
-    """Hold two series against each other, each in order of time.
+    """Compare two series, each in order of time, by a KS test with permuted blocks.
 
-    Both are cut into BLOCKS blocks of one count; whole blocks are dealt anew. None for fewer than LEAST
-    values a side. O(n log n + PERMUTATIONS · BLOCKS · KNOTS).
+    Each is cut into BLOCKS blocks of equal count; whole blocks are permuted between the two. None for fewer
+    than LEAST values a side. O(n log n + PERMUTATIONS · BLOCKS · KNOTS).
     """
     if min(len(first), len(second)) < LEAST:
         return None
@@ -144,7 +144,7 @@ def block_ks(first: F8, second: F8, seed: int) -> BlockKs | None:
 
 
 def _block_counts(series: F8, knots: F8) -> F8:
-    """[blocks, knots] values of each block up to each knot."""
+    """[blocks, knots] number of values of each block up to each knot."""
     bounds = equal_count_bounds(len(series), BLOCKS)
     return np.stack(
         [

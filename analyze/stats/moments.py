@@ -1,4 +1,4 @@
-"""Sum up response times: count, mean, variance and C² of categories."""
+"""Moments of response times: count, mean, variance and C² of categories."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from schemas.report.variance import C2Curve
 from schemas.windows import NS_PER_US
 
 LARGE = 10
-"""The papers' large categories hold more requests than this; C² is shown for them only."""
+"""Most requests of a category that is not large in the papers' sense; C² is shown for large ones only."""
 HIGH: Final = 1.0
-"""C² above this is high variance (VF §4.2)."""
+"""C² above which variance is high (VF §4.2)."""
 _MOST_POINTS: Final = 256
 
 
 def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
-    """Give C² = σ²/μ² from sums of weights, of weighted values and of their squares; NaN without a mean."""
+    """C² = σ²/μ² from sums of weights, of weighted values and of their squares; NaN without a mean."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = weight * squares / total**2 - 1.0
     return np.where(total > 0, np.maximum(found, 0.0), np.nan)
@@ -30,7 +30,7 @@ def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
-    """[samples, categories] each; NaN where a category is empty."""
+    """Moments of categories; arrays are [samples, categories], NaN for an empty category."""
 
     count: I8
     weighted: F8
@@ -52,13 +52,14 @@ class SampleMoments:
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self) -> F8:
-        """[2, categories] of the first two samples: an empty one's mean is the other's; NaN if both are."""
+        """[2, categories] means of the first two samples: an empty one's is the other's; NaN if both are
+        empty."""
         mean = self.mean_us[:2]
         return np.where(self.count[:2] > 0, mean, mean[::-1])
 
 
 def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMoments:
-    """SampleMoments of every category. O(requests)."""
+    """Compute the moments of every category. O(requests)."""
     shape = (n_samples, len(categories))
     count, weighted = np.zeros(shape, np.int64), np.zeros(shape)
     mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -92,9 +93,9 @@ def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMomen
 
 
 def c2_curve(name: str, c2: F8, requests: I8) -> C2Curve:
-    """The curve of a sample's large categories.
+    """Cumulative C² of a sample's large categories.
 
-    c2: [categories] NaN where the mean is 0, which are left out. requests: [categories] their requests.
+    c2: [categories], NaN where the mean is 0; these are left out. requests: [categories] their requests.
     """
     known = np.isfinite(c2)
     order = np.argsort(c2[known], kind="stable")

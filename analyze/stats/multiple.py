@@ -1,4 +1,4 @@
-"""Many tests at once: false discovery rate.
+"""Correct many tests at once for the false discovery rate.
 
 NaN is a test that was not run: it is not counted and never rejected.
 """

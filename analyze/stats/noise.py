@@ -1,8 +1,8 @@
-"""What the system does on its own: how log-medians differ between ordinary windows.
+"""Ordinary variation of the system: differences of log-medians between ordinary windows.
 
-Per site and window a log-median with its sampling variance; from those the variance between windows beyond
-sampling, robust (history contains faults), shrunk towards the median over sites, with a floor; and the
-envelope, which an ordinary window does not leave. NaN: no median in that window.
+Input: a log-median with its sampling variance for each site and window (NaN: no median in that window).
+Output: the variance between windows beyond sampling, robust (the history contains faults), shrunk towards the
+median over sites, with a floor; and the envelope, the range of ordinary windows.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
-"""Windows that the median over sites is worth: a prior's weight (empirical Bayes), about the windows
-that a history has, so that neither drowns the other. No setting: degrees of freedom are counted by it."""
+"""Weight of the median over sites, in windows (empirical Bayes): about the number of windows of a history, so
+that neither drowns the other. Not a setting: degrees of freedom are counted with it."""
 SPREAD_WEIGHT = 4.0
-"""Requests that the spread of a place's other columns is worth beside that of one column: with fewer of its
-own a column's spread is mostly chance. No setting: a prior's weight, as the one above."""
+"""Weight of the spread of a place's other columns, in requests, beside the spread of one column: a spread of
+fewer requests is mostly chance. Not a setting: a prior's weight, as the one above."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 MAD = 1.4826
-"""Median absolute deviation to standard deviation, normal law."""
+"""Ratio of standard deviation to median absolute deviation in a normal law."""
 ODD = 4.0
 """Robust standard deviations from the median from which a window tells nothing of how the others differ."""
 KEPT_VARIANCE = 0.9989
@@ -31,49 +31,49 @@ KEPT_VARIANCE = 0.9989
 
 
 def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
-    """Give the degrees of freedom of a sum of independent variances, (variance, its own) each: Welch and
-    Satterthwaite; infinite where nothing is estimated."""
+    """Degrees of freedom of a sum of independent variances, each (variance, its degrees of freedom), by Welch
+    and Satterthwaite; infinite if nothing is estimated."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = sum(v for v, _ in parts) ** 2 / sum(v**2 / freedom for v, freedom in parts)
     return np.where(np.isnan(found), np.inf, found)
 
 
-def known_of_mean(n: F8) -> F8:
-    """Give the degrees of freedom of the spread of n requests about their mean."""
+def freedom_of_mean(n: F8) -> F8:
+    """Degrees of freedom of the spread of n requests about their mean."""
     return np.maximum(n - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogMedians:
-    """Log-medians and the variance of their sampling error, one shape; NaN where there was nothing."""
+    """Log-medians and the variance of their sampling error, all of one shape; NaN for none."""
 
     value: F8
     variance: F8
-    known: F8 | float = np.inf
-    """Degrees of freedom that its own values give that variance; infinite where it is no estimate."""
-    known_of: Callable[[F8], F8] = known_of_mean
-    """Those by the number of requests."""
+    freedom: F8 | float = np.inf
+    """Degrees of freedom of that variance from its own values; infinite if it is not estimated."""
+    degrees_of_freedom_at: Callable[[F8], F8] = freedom_of_mean
+    """Function from a number of requests to the degrees of freedom."""
 
     def change_freedom(self) -> F8:
-        """Give the degrees of freedom of the variance of [places, 2] values' difference.
+        """Degrees of freedom of the variance of the difference of [places, 2] values.
 
-        A spread is shrunk to that of its place, which is worth SPREAD_WEIGHT; but what both have in common is
-        no more sure than all their values make it.
+        Each spread is shrunk towards that of its place with weight SPREAD_WEIGHT; but the common part is no
+        more certain than all values of both together.
         """
-        known = np.broadcast_to(self.known, self.variance.shape)
-        both = ((self.variance[:, at], known[:, at] + SPREAD_WEIGHT) for at in (0, 1))
-        freedom: F8 = np.minimum(sum_freedom(*both), known.sum(axis=1))
+        freedom_of_value = np.broadcast_to(self.freedom, self.variance.shape)
+        both = ((self.variance[:, at], freedom_of_value[:, at] + SPREAD_WEIGHT) for at in (0, 1))
+        freedom: F8 = np.minimum(sum_freedom(*both), freedom_of_value.sum(axis=1))
         return freedom
 
 
 @dataclass(frozen=True, slots=True)
 class WindowNoise:
-    """Noise of each site, [sites]."""
+    """Noise of each site; arrays are [sites]."""
 
     tau2: F8
     """Variance of the log-median between windows beyond sampling, shrunk, at least the floor."""
     raw_tau2: F8
-    """Before shrinkage and floor; NaN for fewer than 3 windows."""
+    """Variance before shrinkage and floor; NaN for fewer than 3 windows."""
     centre: F8
     """Median of the windows' log-medians; NaN without windows."""
     low: F8
@@ -82,9 +82,9 @@ class WindowNoise:
     windows: I8
 
     def outside(self, log_median: F8) -> B1:
-        """Which values leave the envelope, [sites]; all where there is none: it has no veto then.
+        """[sites] True for values outside of the envelope; True for all without one: it then has no veto.
 
-        NaN is outside of nothing.
+        NaN is never outside.
         """
         free = self.windows < LEAST_FOR_ENVELOPE
         return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
@@ -96,11 +96,11 @@ def window_noise(
     floor: F8 | float,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
-    """Noise of sites from their windows' log-medians, [sites, windows].
+    """Estimate the noise of sites from their windows' log-medians, [sites, windows].
 
     τ̂² = max(0, `steady_variance` - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows to its
     median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
-    Sites with fewer than 3 windows take what they are shrunk to.
+    Sites with fewer than 3 windows get the value towards which the others are shrunk.
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)
@@ -137,28 +137,28 @@ def steady_variance(value: F8, sampling: F8) -> F8:
 
 
 def shrunk_tau2(
-    raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, told: B1 | None = None
+    raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, tau_estimated: B1 | None = None
 ) -> F8:
     """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
 
-    told: [sites] where the floor is no more than what it is shrunk to at least.
+    tau_estimated: [sites] True where the floor bounds only the value towards which the site is shrunk.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
     if prior is None:
         prior = np.broadcast_to(np.median(raw[known]) if known.any() else floor**2, raw.shape)
-    if told is None:
-        told = np.zeros(len(raw), np.bool_)
-    prior = np.where(told, np.maximum(prior, floor**2), prior)
+    if tau_estimated is None:
+        tau_estimated = np.zeros(len(raw), np.bool_)
+    prior = np.where(tau_estimated, np.maximum(prior, floor**2), prior)
     own = np.where(known, windows - 1.0, 0.0)
     shrunk = (SHRINKAGE_WEIGHT * prior + own * np.where(known, raw, 0.0)) / (SHRINKAGE_WEIGHT + own)
     tau2: F8 = np.maximum(shrunk, floor**2)
-    return np.where(told, shrunk, tau2)
+    return np.where(tau_estimated, shrunk, tau2)
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
-    five."""
+    """([places] least, largest) of values [places, blocks], NaN for none; infinite for fewer than five
+    values."""
     known = ~np.isnan(seen)
     enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
@@ -169,7 +169,7 @@ def envelope(seen: F8) -> tuple[F8, F8]:
 
 
 def row_medians(x: F8) -> F8:
-    """Give [rows] medians of what is there; NaN where nothing is."""
+    """[rows] medians of the values that are not NaN; NaN if all are."""
     if x.shape[1] == 0:
         return np.full(len(x), np.nan)
     ordered, n = np.sort(x, axis=1), (~np.isnan(x)).sum(axis=1)  # NaN go last
@@ -178,9 +178,9 @@ def row_medians(x: F8) -> F8:
     return np.where(n > 0, (low + high) / 2.0, np.nan)
 
 
-def enough_errors(min_z: float, freedom: F8 | float) -> F8:
-    """How many standard errors are as unlikely as `min_z` of a normal law, they being an estimate of so many
-    degrees of freedom (Student's law; infinite: known)."""
+def student_z(min_z: float, freedom: F8 | float) -> F8:
+    """Quantile of Student's law with the tail probability of `min_z` in a normal law, in standard errors
+    (infinite freedom: min_z itself)."""
     from scipy.special import (
         ndtr,
         stdtrit,

@@ -1,9 +1,9 @@
-"""Find when within a period something began, and whether it ended: a segment of a sequence of yes and no.
+"""Find the start and end of a change within a period: a segment of a sequence of hits and misses.
 
-The likelihood of one segment [first, past) with a share of its own, the rest with the share of before: what
-a request adds to it is the logarithm of a ratio, so the best segment is the one of the largest sum (Kadane),
-and a begin is as likely as the best segment from there. The interval is of all begins whose likelihood is
-within `_WITHIN` of the best: of change points more than of smooth parameters (measured: `test_onset.py`).
+Model: one segment [first, past) with its own share of hits, the rest with the share before the change. A
+request adds the logarithm of a likelihood ratio, so the best segment has the largest sum (Kadane), and a
+start is as likely as the best segment from there. The interval contains all starts whose likelihood is within
+`_WITHIN` of the best: for change points that is wider than for smooth parameters (measured: `test_onset.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from schemas.arrays import B1, F8
 
 _WITHIN: Final = 4.0
-"""Logarithm of the ratio of likelihoods at the ends of an interval of 95 %."""
+"""Logarithm of the likelihood ratio at the ends of a 95 % interval."""
 _ROUNDS: Final = 3
-"""Until the segment and its share agree."""
+"""Iterations until the segment and its share agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Positions in a sequence of n; a begin at 0 lies at its start or before, an end at n at its end or
-    after."""
+    """Positions of an affected segment in a sequence of n; a start at 0 lies there or before, an end at n
+    there or after."""
 
     first: int
     first_low: int
@@ -35,15 +35,15 @@ class AffectedRun:
 
     @property
     def from_start(self) -> bool:
-        """Whether it may have been so from the start."""
+        """True if the segment may begin at the start of the sequence, or before."""
         return self.first_low == 0
 
 
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
-    """Find the segment in which another share of requests is hit than usual; None where there is none.
+    """Find the segment whose share of hits differs from the usual one; None if there is none.
 
-    hits, requests [n]: those of a slot of time; None: one request each. usual: the share of before, by which
-    what lies outside of the segment goes. O(n).
+    hits, requests [n]: counts of a slot of time; None: one request each. usual: the share of hits outside of
+    the segment. O(n).
     """
     n = len(hits)
     requests = np.ones(n) if requests is None else requests
@@ -63,7 +63,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     if sums[past] - sums[first] <= _WITHIN:
         return None
-    # Of a begin (an end) the best that can follow (precede) it.
+    # For a start (an end) the best segment that begins (ends) there.
     begins = sums[past] - sums[:past]
     ends = sums[first + 1 :] - sums[first]
     low, high = _within(begins)
@@ -72,7 +72,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
 
 
 def _best(gain: F8) -> tuple[int, int]:
-    """Give the segment [first, past) of the largest sum."""
+    """Segment [first, past) of the largest sum."""
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     past = int(np.argmax(sums - lowest))
@@ -81,6 +81,6 @@ def _best(gain: F8) -> tuple[int, int]:
 
 
 def _within(likelihood: F8) -> tuple[int, int]:
-    """Give the first and the last position that is nearly as likely as the best."""
+    """First and last position whose likelihood is within `_WITHIN` of the best."""
     near = np.flatnonzero(likelihood >= likelihood.max() - _WITHIN)
     return int(near[0]), int(near[-1])

@@ -1,10 +1,12 @@
-"""Two proportions, k0 of n0 against k1 of n1: exact, or with the spread that windows of a history show.
+"""Compare two proportions, k0 of n0 against k1 of n1: exactly, or with the spread between a history's
+windows.
 
-Shares of shapes, error rates, mixes. All functions take arrays of one shape, one test an element.
+Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test an
+element.
 
-Tails of the hypergeometric law are those of `scipy.stats.hypergeom`, bit by bit. To import `scipy.stats`
-takes a second of CPU, a twelfth of a whole comparison, and nothing else of it is used here. What it wraps has
-no public name yet: `tests/unit/test_stats_proportions.py` holds the two together.
+Tails of the hypergeometric law are those of `scipy.stats.hypergeom`, bit by bit. Importing `scipy.stats`
+takes a second of CPU, a twelfth of a whole comparison, and nothing else of it is used here. The functions it
+wraps have no public name yet: `tests/unit/test_stats_proportions.py` checks that the two agree.
 """
 
 from __future__ import annotations
@@ -18,35 +20,35 @@ from schemas.arrays import F8, I8
 
 
 def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X <= k) for X marked ones among `drawn` of `total`; arrays of one shape.
+    """P(X <= k) for X marked items among `drawn` of `total`; arrays of one shape.
 
-    k is one of the numbers that may be drawn: max(0, drawn - (total - marked)) to min(drawn, marked).
+    k must be possible: from max(0, drawn - (total - marked)) to min(drawn, marked).
     """
     p: F8 = _ufuncs._hypergeom_cdf(k, marked, drawn, total)
     return p
 
 
 def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X >= k) of the same."""
+    """P(X >= k) in the law of `at_most`."""
     least = np.maximum(drawn - (total - marked), 0)
     p: F8 = _ufuncs._hypergeom_sf(np.maximum(k - 1, least), marked, drawn, total)
     return np.where(k <= least, 1.0, p)
 
 
 TRIM = 0.1
-"""Windows with the highest X² that are left out: history contains faults."""
+"""Share of windows with the highest X² that is left out: a history contains faults."""
 LEAST_WINDOWS = 3
-"""Fewer say nothing of how shares differ between windows."""
+"""Fewest windows from which the dispersion of shares is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactProportions:
-    """Fisher's test, arrays of the inputs' shape."""
+    """Fisher's test; arrays of the inputs' shape."""
 
     p_more: F8
-    """P(X >= k1) given the margins: no more in the problem."""
+    """P(X >= k1) given the margins: p of no rise in the problem."""
     p_fewer: F8
-    """P(X <= k1)."""
+    """P(X <= k1) given the margins: p of no fall."""
 
     @property
     def p(self) -> F8:
@@ -60,23 +62,24 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     A table with an empty margin has p = 1.
     """
     k, total, marked, drawn = np.broadcast_arrays(k1, n0 + n1, k0 + k1, n1)
-    # One row or column says nothing, and there is no law for it.
-    told = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
-    table = [value[told] for value in (k, total, marked, drawn)]
+    # A table with an empty margin has no law.
+    has_law = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
+    table = [value[has_law] for value in (k, total, marked, drawn)]
     k, total, marked, drawn = table
-    # A tail is a sum of as many terms as it is wide: the smaller one is added up, the other is what is left.
+    # The cost of a tail is its number of terms: the smaller one is summed, the other is its complement.
     above = k * total > marked * drawn
     tail = np.zeros(len(k))
     for side, law in ((above, at_least), (~above, at_most)):
         tail[side] = law(*(value[side] for value in table))
     rest = np.minimum(1.0, 1.0 - tail + _exactly(*table))
-    more, fewer = np.ones(told.shape), np.ones(told.shape)
-    more[told], fewer[told] = np.where(above, tail, rest), np.where(above, rest, tail)
+    more, fewer = np.ones(has_law.shape), np.ones(has_law.shape)
+    more[has_law], fewer[has_law] = np.where(above, tail, rest), np.where(above, rest, tail)
     return ExactProportions(more, fewer)
 
 
 def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X = k) of the same, to 1e-9 of itself: what is left beside the smaller tail is 0.4 or more."""
+    """P(X = k) in the law of `at_most`, to 1e-9 relative: the complement of the smaller tail is 0.4 or
+    more."""
     logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)
     p: F8 = np.exp(logs)
     return p
@@ -93,7 +96,7 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 
 def newcombe(share: tuple[F8, F8], n: tuple[F8, F8], z: F8 | float) -> tuple[F8, F8]:
-    """Give the interval of a difference of shares of n requests from Wilson's (Newcombe 1998, method 10)."""
+    """Interval of a difference of shares of n requests from Wilson's intervals (Newcombe 1998, method 10)."""
     (low0, high0), (low1, high1) = (_wilson(p, size, z) for p, size in zip(share, n, strict=True))
     change = share[1] - share[0]
     return change - np.hypot(share[1] - low1, high0 - share[0]), change + np.hypot(
@@ -111,11 +114,11 @@ def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
 def smallest_new_share(
     n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
 ) -> float:
-    """Give the share that nothing before had and that is found with this power; infinite for none.
+    """Smallest share, of something absent before, that is found with this power; infinite if none is.
 
-    By what is asked of such a change: Fisher's p at most `p` (two-sided), z standard errors, `least` requests
-    and more than the floor. Exact: the fewest requests that pass, and the share that gives as many with that
-    power.
+    Criteria of such a change: Fisher's p at most `p` (two-sided), z standard errors, at least `least`
+    requests, and more than the floor. Exact: the fewest requests that pass, and the share that yields as many
+    with that power.
     """
 
     def passes(k: int) -> bool:
@@ -126,7 +129,7 @@ def smallest_new_share(
     if min(n0, n1) < 1 or not passes(n1):
         return float("inf")
     low, high = 1, n1
-    while low < high:  # whoever passes with k passes with more
+    while low < high:  # if k requests pass, more do
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle + 1, high)
     # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
@@ -134,12 +137,12 @@ def smallest_new_share(
 
 
 def share_dispersion(counts: F8, trials: F8) -> F8:
-    """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
+    """φ: ratio of the variance of shares between windows (or blocks) to that by chance alone; >= 1.
 
-    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - TRIM of
-    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows, over what a χ² law leaves of it (0.62)
-    and over (W-1)/W for the fitted share. 1 where there are fewer than LEAST_WINDOWS windows, or the share
-    is 0 or 1 throughout.
+    counts, trials: [tests, windows]; a window with 0 trials does not count. φ = mean of the lowest 1 - TRIM
+    of X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows, divided by that mean in a χ² law
+    (0.62) and by (W-1)/W for the fitted share. 1 for fewer than LEAST_WINDOWS windows, or if the share is 0
+    or 1 throughout.
     """
     there = trials > 0
     windows = there.sum(axis=1)
@@ -154,7 +157,7 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
     kept = kept_of[windows]
     first = np.arange(x2.shape[1])[None, :] < kept[:, None]
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
-    # By numbers of windows: a quantile costs more than all else here.
+    # Once for each number of windows: a quantile costs more than all else here.
     left = _left_of_chi2(kept_of / np.maximum(many, 1))
     mean = mean / left[windows] * windows / np.maximum(windows - 1, 1)
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
@@ -163,26 +166,26 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
 
 
 MOST_TERMS = 5_000
-"""Numbers of requests that are added up for a tail of Pólya's law; where it is more, it is continuous."""
+"""Most terms that are summed for a tail of Pólya's law; for more, the Beta law is used."""
 _LEAST_HISTORY = 5
-"""Windows of a history from which they tell what a share does by itself."""
+"""Fewest windows of a history from which the correlation within a window is estimated."""
 
 
 def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one_sided: bool) -> F8:
-    """Give p of the share of a period like the windows of a history by what those do, `p` at least, see
-    `correlation`; of p over `q`, which nothing makes significant, p itself.
+    """p of a change of share given the differences between a history's windows, at least `p`; see
+    `correlation`. Where p exceeds `q` already, p itself.
 
-    x, n: [tests, 2] before and after; windows: [tests, windows]. Windows' shares have a Beta law about that
-    before, so a window's requests that of Pólya (beta-binomial); how well the share before is known widens
-    it. A period with more requests than a window is a mean of so many windows, which do not know each other.
+    x, n: [tests, 2] before and after; windows: [tests, windows]. Shares of windows have a Beta law about the
+    share before, so counts of a window have Pólya's (beta-binomial); the uncertainty of the share before
+    widens it. A period with more requests than a window is a mean of so many independent windows.
     """
     found = p.copy()
     rho = correlation(windows_x, windows_n)
     for at in np.flatnonzero((p <= q) & (rho > 0)).tolist():
         (before, after), (n0, n1) = x[at], n[at]
         window = (windows_n[at] ** 2).sum() / windows_n[at].sum()
-        worth = n0 / (1 + max(window - 1, 0.0) * rho[at])
-        share, both = (before + 0.5) / (n0 + 1), rho[at] * min(1.0, window / n1) + 1 / (worth + 1)
+        effective = n0 / (1 + max(window - 1, 0.0) * rho[at])
+        share, both = (before + 0.5) / (n0 + 1), rho[at] * min(1.0, window / n1) + 1 / (effective + 1)
         rises = _polya_tail(after, n1, share, min(both, 0.99))
         falls = 1.0 if one_sided else _polya_tail(n1 - after, n1, 1 - share, min(both, 0.99))
         found[at] = max(p[at], min(rises if one_sided else 2 * min(rises, falls), 1.0))
@@ -190,8 +193,9 @@ def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one
 
 
 def correlation(counts: F8, trials: F8) -> F8:
-    """Give the part of a share's variance that requests of a window have in common, by the method of moments
-    (Kleinman 1973); 0 for fewer than five windows. counts, trials: [tests, windows]."""
+    """Intra-window correlation of requests: the part of a share's variance that requests of a window have in
+    common, by the method of moments (Kleinman 1973); 0 for fewer than five windows. counts, trials: [tests,
+    windows]."""
     total, windows = trials.sum(axis=1), (trials > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = counts.sum(axis=1) / total
@@ -202,7 +206,8 @@ def correlation(counts: F8, trials: F8) -> F8:
 
 
 def _polya_tail(k: float, n: float, share: float, rho: float) -> float:
-    """P(X >= k) of n requests whose share has a Beta law of that mean, its variance rho of the largest."""
+    """P(X >= k) of n requests whose share has a Beta law with this mean, and rho of the largest possible
+    variance."""
     least, most = round(k), round(n)
     if least <= 0:
         return 1.0
@@ -224,7 +229,7 @@ def _polya_at_most(k: int, n: int, a: float, b: float) -> float:
 
 
 def _left_of_chi2(kept: F8) -> F8:
-    """Mean of a χ² of one degree of freedom below its `kept` quantile."""
+    """Mean of a χ² of one degree of freedom, truncated at its `kept` quantile."""
     quantile = chdtri(1, np.maximum(1 - kept, 1e-300))
     left: F8 = np.where(kept < 1, chdtr(3, quantile) / np.maximum(kept, 1e-300), 1.0)
     return left

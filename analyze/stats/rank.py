@@ -1,12 +1,12 @@
-"""Two-sample rank tests of many samples at once: exact where they are small, ties included.
+"""Two-sample rank tests of many samples at once: exact for small samples, ties included.
 
-The Wilcoxon-Mann-Whitney statistic over midranks. Where both the product of the sizes and the smaller size
-are low, p is exact: the distribution of the midrank sum over all ways to pick the smaller sample out of the
-pooled values, ties as they are (a conditional permutation test, by dynamic programming). Above, the normal
-approximation with the variance of ties and a continuity correction of half a rank. One value, one vote;
-votes may be fractions (weights), which have no exact test.
+The statistic is Wilcoxon-Mann-Whitney's over midranks. If both the product of the sizes and the smaller size
+are low, p is exact: the distribution of the midrank sum over all ways to pick the smaller sample from the
+pooled values, with their ties (a conditional permutation test, by dynamic programming). Otherwise the normal
+approximation is used, with the variance of ties and a continuity correction of half a rank. Each value counts
+once, or by a fractional weight; weights have no exact test.
 
-A weighted request that was kept out of four stands for four, and shows as much as one.
+A request sampled with probability 1/4 has weight 4, but is evidence of one request.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 
 
-def in_requests(weight: F8, square: F8) -> F8:
-    """Requests that a unit of weight is worth, by sums of weights and of their squares, of one shape (Kish).
+def requests_per_weight(weight: F8, square: F8) -> F8:
+    """Effective requests per unit of weight, from sums of weights and of their squares, of one shape (Kish).
 
-    n weights of a sum W are worth W²/Σw² equal requests, so each unit Σw/Σw²; 1 where there are none.
+    n weights of a sum W equal W²/Σw² effective requests, so a unit equals Σw/Σw²; 1 without weights.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found
 
 
-def as_requests(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
-    """[n] weights scaled so that those of a group sum to the requests that they are worth; 1 of equal ones.
+def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
+    """[n] weights scaled so that those of a group sum to its effective sample size; equal weights become 1.
 
     weight, group: [n]; group in 0..n_groups-1.
     """
-    worth = in_requests(totals(group, weight, n_groups), totals(group, weight**2, n_groups))
-    scaled: F8 = weight * worth[group]
+    per_weight = requests_per_weight(totals(group, weight, n_groups), totals(group, weight**2, n_groups))
+    scaled: F8 = weight * per_weight[group]
     return scaled
 
 
 EXACT_PRODUCT = 1_500
 EXACT_SMALLER = 10
-"""Exact up to n0·n1 = 1,500 with a smaller sample of 10: at most C(160, 10) = 2e15 ways, which a float64
-counts without rounding (< 2^53), in about 2 ms."""
+"""Limits of the exact test, n0·n1 = 1,500 and a smaller sample of 10: at most C(160, 10) = 2e15 ways, which a
+float64 counts without rounding (< 2^53), in about 2 ms."""
 EXACT_WORK = 1e9
-"""Additions that all exact tests together may take, about a second. Where that is not enough, the tests with
-the smallest approximate p come first: the others decide nothing."""
+"""Most additions of all exact tests together, about a second. If that is exceeded, the tests with the
+smallest approximate p are done exactly: the others decide nothing."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:
-    """[n] rank of each value from 1 on; equal ones share the mean of theirs. O(n log n)."""
+    """[n] rank of each value from 1 on; equal values share their mean rank. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     ranks: F8 = (np.cumsum(size) - (size - 1) / 2)[group]
     return ranks
 
 
 def rank_scores(values: npt.NDArray[np.number]) -> F8:
-    """Rank rows [rows, n], each about its mean and of length 1: products of such rows are Spearman's ρ.
+    """Rank rows [rows, n], centred and scaled to length 1: products of such rows are Spearman's ρ.
 
-    A constant row is 0. O(rows · n log n).
+    A constant row becomes 0. O(rows · n log n).
     """
     found = np.stack([midranks(row) for row in values])
     found -= found.mean(axis=1, keepdims=True)
@@ -70,8 +70,8 @@ def rank_scores(values: npt.NDArray[np.number]) -> F8:
 def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
     """[tests] two-sided p, twice the smaller tail; 1 for tests without values on one side.
 
-    test, c0, c1: groups of equal values in ascending order of (test, value), and how often the reference
-    (c0) and the problem (c1) have the value. O(groups) and the exact tests.
+    test, c0, c1: groups of equal values in ascending order of (test, value), and their numbers in the
+    reference (c0) and in the problem (c1). O(groups), and the exact tests.
     """
     n0, n1, ties = (totals(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
@@ -86,15 +86,15 @@ def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
 
     off = np.abs(twice_u - pairs) / 2.0
     p = np.where(flat, 1.0, np.minimum(1.0, 2 * ndtr((0.5 - off) / np.sqrt(np.where(flat, 1.0, variance)))))
-    exact = _exact_ones(n0, n1, p) & _whole(test, c0, c1, n_tests)
+    exact = _exact_tests(n0, n1, p) & _whole(test, c0, c1, n_tests)
     for i in np.flatnonzero(exact & ~flat).tolist():
         rows = slice(int(begin[i]), int(begin[i + 1]))
         p[i] = _exact(*(np.rint(c[rows]).astype(np.int64) for c in (c0, c1)))
     return p
 
 
-def _exact_ones(n0: F8, n1: F8, p: F8) -> B1:
-    """[tests] those that are small enough, as many as the work allows."""
+def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
+    """[tests] True for tests small enough to be exact, as many as EXACT_WORK allows."""
     smaller, total = np.minimum(n0, n1), n0 + n1
     small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
     order = np.argsort(p, kind="stable")
@@ -105,14 +105,14 @@ def _exact_ones(n0: F8, n1: F8, p: F8) -> B1:
 
 
 def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
-    """[tests] whether all counts are whole numbers."""
+    """[tests] True if all counts are whole numbers."""
     broken = (np.abs(c0 - np.rint(c0)) > 1e-6) | (np.abs(c1 - np.rint(c1)) > 1e-6)
     whole: B1 = np.bincount(test, broken, n_tests) == 0
     return whole
 
 
 def _exact(c0: I8, c1: I8) -> float:
-    """Twice the smaller tail of the rank sum that was seen."""
+    """Twice the smaller tail of the observed rank sum."""
     size = c0 + c1
     small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
@@ -141,7 +141,7 @@ def _law(sizes: tuple[int, ...], picked: int) -> F8:
 
 
 def _largest(sizes: tuple[int, ...], picked: int) -> int:
-    """The largest sum of scores: of the highest values."""
+    """Largest sum of scores: that of the highest values."""
     above, left, total = sum(sizes), picked, 0
     for size in reversed(sizes):
         taken = min(left, size)

@@ -1,10 +1,10 @@
-"""Stretches of a period in which nothing began although its rest, and the other period, let expect much.
+"""Silences: stretches of a period without requests where its rest, and the other period, predict many.
 
-An arrival rate over a whole period cannot show an outage: the empty blocks make the blocks' own spread as
-large as what is missing. Gaps are looked at one by one instead. Nothing is assumed of how arrivals scatter
-but that long gaps fall off like an exponential, of whatever scale: the longest of n then is about ln(n)
-scales, and one four times as long comes with n gaps at a chance of n · n⁻⁴. Measured: 300 quiet pairs each of
-1, 5 and 50 requests a second whose rates wander by e^±2 had none (three times as long: 4).
+An arrival rate over a whole period cannot show an outage: empty blocks make the spread between blocks as
+large as the loss. So gaps are tested one by one. The only assumption on arrivals is that long gaps fall off
+like an exponential, of any scale: the longest of n is then about ln(n) scales, and one four times as long
+occurs among n gaps with probability n · n⁻⁴. Measured: 300 quiet pairs each of 1, 5 and 50 requests a second
+whose rates wander by e^±2 had none (at three times as long: 4).
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from schemas.recorded import Recorded
 from schemas.windows import NS_PER_SECOND
 
 LEAST_EXPECTED: Final = 20.0
-"""Requests that must be expected: e⁻²⁰ at each of up to 10⁵ requests is a chance of 2 in 10,000."""
+"""Fewest expected requests of a silence: e⁻²⁰ at each of up to 10⁵ requests is a chance of 2 in 10,000."""
 LEAST_SHARE: Final = 0.01
-"""Of the time that was watched: one point of requests that were not answered, as of requests that failed."""
+"""Least length of a silence as a share of the observed time: one point of unanswered requests, as of failed
+ones."""
 LONGER: Final = 4.0
-"""Times the longest gap of the other period."""
+"""Least length of a silence, in longest gaps of the other period."""
 LEAST_INSIDE: Final = 0.5
-"""Of a silence at the start or end of a period, the share that lies in it."""
+"""Share of a silence at the start or end of a period that must lie within the period."""
 MOST_ALIKE: Final = 3
-"""Gaps of about one length, it included; of more, requests come in bursts."""
+"""Most gaps of about one length, the silence included; with more, requests come in bursts."""
 
 _Place = Literal["start", "inside", "end"]
 
@@ -40,24 +41,24 @@ class Silence(NamedTuple):
     start_ns: int
     end_ns: int
     expected: float
-    """Requests, weighted."""
+    """Expected requests, weighted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """When requests of a sample began; arrays ascend."""
+    """Arrivals of a sample's requests; arrays ascend."""
 
     first_ns: I8
     last_ns: I8
-    """[stretches] between which requests began: of requests at hand both are their starts."""
+    """[stretches] bounds between which requests began; for loaded requests both are their starts."""
     requests: float
     weight: float
     ranges: tuple[tuple[int, int], ...]
     """Half open."""
     recorded: tuple[tuple[Recorded, ...], ...]
-    """[ranges] see `Sample.recorded`; empty: as far as requests reach."""
+    """[ranges] see `Sample.recorded`; empty: recorded as far as requests reach."""
     left_out: float = 0.0
-    """Requests of the sample that are not among them, at unknown times."""
+    """Requests of the sample that are missing here, at unknown times."""
 
 
 class _Gap(NamedTuple):
@@ -65,27 +66,30 @@ class _Gap(NamedTuple):
     end_ns: int
     place: _Place
     watched: bool
-    """A recording is known to have gone on."""
+    """True if a recording is known to have continued through the gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedTraffic:
-    """How much came in each of two samples, for how long that was watched, and where nothing came."""
+    """Requests, observed time and silences of two samples."""
 
     sides: tuple[Traffic, ...]
     watched_ns: tuple[float, ...]
-    """From the first to the last request of each recording, and the edges at which it is known to go on."""
+    """Time from the first to the last request of each recording, and edges during which it is known to
+    continue, ns."""
     silences: tuple[tuple[Silence, ...], ...]
-    """Of each sample, the longest first."""
+    """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Give how long a sample was watched; of one request alone, or of several at once, how long it is."""
+        """Observed time of a sample, s; for a single request, or simultaneous ones, the length of its
+        ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
     @property
     def load_ratio(self) -> float | None:
-        """Weighted requests a second of the second sample over the first's; None where they are not apart."""
+        """Weighted requests a second of the second sample over the first's; None if a sample has no observed
+        time."""
         if not all(self.watched_ns) or not self.sides[0].weight:
             return None
         before, after = (side.weight / ns for side, ns in zip(self.sides, self.watched_ns, strict=True))
@@ -93,12 +97,12 @@ class ComparedTraffic:
 
 
 def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
-    """Look at the traffic of two samples; none is silent where one has no request. O(requests)."""
+    """Compare the traffic of two samples; without a request in one, neither has silences. O(requests)."""
     gaps = [list(_gaps(side)) for side in sides]
     watched = tuple(_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True))
     if not all(side.requests and side.weight for side in sides):
         return ComparedTraffic(tuple(sides), watched, tuple(() for _ in sides))
-    # A period may be asked for that is far longer than what was recorded: that says nothing of gaps.
+    # A period may be far longer than its recording: the difference is no gap.
     usual = [
         [gap for gap in own if gap.watched or gap.end_ns - gap.start_ns <= time]
         for own, time in zip(gaps, watched, strict=True)
@@ -115,7 +119,7 @@ def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
 def _gaps_of(
     side: Traffic, gaps: Sequence[_Gap], watched: float, others: Sequence[_Gap], other_rate: float
 ) -> tuple[Silence, ...]:
-    """Of one sample. other_rate: of the other, weighted, per ns."""
+    """Silences of one sample. other_rate: weighted requests per ns of the other one."""
     weight = side.weight / side.requests
     usual: dict[_Place, float] = {"start": 0.0, "inside": 0.0, "end": 0.0}
     for gap in others:
@@ -138,13 +142,14 @@ def _gaps_of(
 
 
 def _watched_ns(side: Traffic, gaps: Sequence[_Gap]) -> float:
-    """From the first to the last request of each recording, and the edges at which it is known to go on."""
+    """Time from the first to the last request of each recording, and edges during which it is known to
+    continue, ns."""
     spans = sum(float(last[-1] - first[0]) for first, last, _ in _recordings(side) if len(first))
     return spans + sum(gap.end_ns - gap.start_ns for gap in gaps if gap.watched and gap.place != "inside")
 
 
 def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
-    """(first, last, recording) of each recording of each range, cut to the range."""
+    """Yield (first, last, recording) of each recording of each range, cut to the range."""
     for at, (start, end) in enumerate(side.ranges):
         known = side.recorded[at] if side.recorded else (Recorded(start, end, None, None),)
         for one in known:
@@ -154,11 +159,11 @@ def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
 
 
 def _gaps(side: Traffic) -> Iterator[_Gap]:
-    """Every gap that may matter: between requests, and at the ends of recordings."""
+    """Yield the longest gaps between requests, and gaps at the ends of recordings."""
     for first, last, one in _recordings(side):
         if not len(first):
             continue
-        # Behind a long request nothing is silent before the next begins.
+        # A slot of time may hold several starts: gaps run from the latest end so far to the next begin.
         ends, begins = np.maximum.accumulate(last)[:-1], first[1:]
         for at in np.argsort(ends - begins, kind="stable")[: MOST_ALIKE + 1].tolist():
             yield _Gap(int(ends[at]), int(begins[at]), "inside", True)
@@ -172,15 +177,16 @@ def _gaps(side: Traffic) -> Iterator[_Gap]:
 
 
 def _is_inside(length: int, whole: int | None) -> bool:
-    """Whether a silence at an edge lies in the period mostly: else a recording may have ended near its bound.
+    """True if a silence at an edge lies mostly within the period; else a recording may have ended near its
+    bound.
 
-    whole: how long it is at most, ns; None: it may be endless.
+    whole: its greatest possible length, ns; None: unlimited.
     """
     return whole is not None and length >= LEAST_INSIDE * whole
 
 
 def population_traffic(population: Population, sample: int) -> Traffic:
-    """When the requests of a sample began. O(requests log requests)."""
+    """Arrivals of a population's sample. O(requests log requests)."""
     named = population.samples[sample]
     starts, weight = population.columns(sample, "start_ns", "weight")
     starts.sort()
@@ -196,7 +202,7 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Give those of a sample; of one that is unnamed in time, all that its requests reach."""
+    """Ranges of a sample; without bounds in time, the range that its requests cover."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

@@ -1,4 +1,4 @@
-"""Rows with several integers for a key: those of equal keys added up."""
+"""Sums over rows of equal keys, a key being several integers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def keyed_sums(
 
 
 def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
-    """([rows] number of each row's key, in the order of the keys, [numbers] the first row that has it).
+    """([rows] number of each row's key, in the order of keys; [numbers] first row with the key).
 
-    O(rows) where they are in order already, else O(rows log rows).
+    O(rows) if rows are sorted already, else O(rows log rows).
     """
     key = _packed(keys)
     if (key[1:] >= key[:-1]).all():
@@ -51,7 +51,7 @@ def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tup
 
 
 def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
-    """[rows] one integer for all columns, in their order."""
+    """[rows] one integer for all columns of a key, in the order of keys."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
     bits = 0
     for column in keys:
@@ -71,18 +71,18 @@ def totals_by_side(
     sides: Sequence[B1],
     n: int,
 ) -> F8:
-    """[n, sides] sums of the values of each code; sides: [slots] what slots are of each."""
+    """[n, sides] sums of the values of each code; sides: [slots] True for the slots of each side."""
     return np.stack([totals(code, value * inside[slot], n) for inside in sides], axis=1)
 
 
 def row_totals(value: npt.NDArray[Number], group: I8, n: int) -> npt.NDArray[Number]:
-    """[n, ...] rows of the first axis added up by group."""
+    """[n, ...] sums of rows of the first axis by group."""
     sums = np.zeros((n, *value.shape[1:]), value.dtype)
     np.add.at(sums, group, value)
     return sums
 
 
 def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:
-    """[n] sums of the values of each code, added in their order; float64 whatever the values are."""
+    """[n] sums of the values of each code, added in their order; always float64."""
     sums: F8 = np.bincount(code, np.asarray(value, dtype=np.float64), n).astype(np.float64, copy=False)
     return sums

@@ -1,7 +1,7 @@
-"""Cut periods into blocks of time that stand for themselves, and compare means out of them.
+"""Cut periods into blocks of time that are nearly independent, and compare means with them.
 
-Requests of one second are alike (a cache, a burst, a garbage collection), so n requests are worth
-fewer.
+Requests close in time are similar (a cache, a burst, a garbage collection), so n requests have a smaller
+effective sample size.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ class BlockSums:
     """Sum of squared weights: weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """Give ([places] mean, variance, degrees of freedom, effective requests); NaN for nothing.
+        """([places] mean, variance, degrees of freedom, effective requests); NaN without requests.
 
         The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
-        over the B blocks that hold requests: it contains whatever requests of a block share. Where one block
-        holds
-        all, it is that of independent requests.
+        over the B blocks with requests: it contains the correlation within a block. With a single block it is
+        that of independent requests.
         """
         weight, blocks = self.weight.sum(axis=1), (self.weight > 0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -57,10 +56,10 @@ def mean_change(
     tau_freedom: float = np.inf,
     of_logs: bool = False,
 ) -> Estimate:
-    """Estimate changes of means, as logarithms (`of_logs`: of means that are of logarithms already).
+    """Estimate changes of means, as logarithms (`of_logs`: of means that are logarithms already).
 
-    tau2: variance between two such periods beyond what requests of a block share, of so many degrees of
-    freedom. p is Student's, without it. A single request says nothing: its variance is infinite.
+    tau2: variance between two such periods beyond the correlation within blocks, with `tau_freedom` degrees
+    of freedom. p is Student's, without tau2. A single request has infinite variance.
     """
     sides = [side.mean() for side in (before, after)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -96,7 +95,7 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Put an estimate of logarithms together, without an envelope; the unknown is infinitely uncertain."""
+    """Assemble an estimate of logarithms without an envelope; unknown values get infinite variance."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
     before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)
@@ -119,11 +118,11 @@ def level_estimate(
 
 BLOCKS = 20
 LEAST_BLOCKS = 8
-"""A period; fewer blocks have too few ways to be shuffled."""
+"""Fewest blocks of a period; fewer have too few permutations."""
 _TIMES_AUTOCORRELATION = 3.0
-"""A block must be that many autocorrelation times long to stand for itself."""
+"""Length of a nearly independent block, in autocorrelation times."""
 _SOKAL = 5.0
-"""The sum of autocorrelations ends at the first lag beyond this many times itself (Sokal 1997)."""
+"""Cut-off of the sum of autocorrelations: the first lag beyond this many times the sum (Sokal 1997)."""
 
 
 def equal_time_bounds(start_ns: int, end_ns: int, blocks: int) -> I8:
@@ -138,21 +137,23 @@ def equal_count_bounds(n: int, blocks: int) -> I8:
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """[requests] block of each request in order of time, of one count, ±1; equal times keep their order."""
+    """[requests] block of each request, blocks in order of time and of one count, ±1; equal times keep their
+    order."""
     block = np.empty(len(when), dtype=np.int64)
     counts = np.diff(equal_count_bounds(len(when), blocks))
     block[np.argsort(when, kind="stable")] = np.repeat(np.arange(blocks), counts)
     return block
 
 
-def dealt_blocks(lists: Sequence[I8], blocks: int) -> list[I8]:
-    """Deal several lists of requests to the same blocks of one count, in order of time: block of each."""
+def common_blocks(lists: Sequence[I8], blocks: int) -> list[I8]:
+    """Assign several lists of requests to common blocks of one count, in order of time: block of each
+    request."""
     block = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *lists]), blocks)
     return np.split(block, np.cumsum([len(when) for when in lists]))[: len(lists)]
 
 
 def block_of(when: I8, bounds: I8) -> I8:
-    """Block of each time or position; outside of the bounds it is the first or the last."""
+    """Block of each time or position; outside of the bounds the first or the last."""
     place = np.searchsorted(bounds, when, side="right") - 1
     return np.clip(place, 0, len(bounds) - 2).astype(np.int64)
 
@@ -173,5 +174,5 @@ def autocorrelation_time(values: F8) -> float:
 
 
 def blocks_for(n: int, tau: float) -> int:
-    """Number of blocks of n requests that are long enough, between LEAST_BLOCKS and BLOCKS."""
+    """Number of sufficiently long blocks of n requests, between LEAST_BLOCKS and BLOCKS."""
     return int(min(BLOCKS, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))

@@ -1,4 +1,4 @@
-"""Test many features at once by Welch's t, weighted, with values missing (DIST §3.2).
+"""Test many features at once by Welch's t, weighted, with missing values (DIST §3.2).
 
 `scipy.stats.ttest_ind` has no weights; without weights and gaps this gives its numbers.
 """
@@ -17,22 +17,22 @@ from schemas.arrays import B1, F8
 MOST_T: Final = 1e3
 """|t| of features that are constant in both classes and differ ("deterministic"); the largest reported."""
 _ROWS: Final = 256
-"""Features worked on at once: 256 of 10,000 instances are 20 MB."""
+"""Features processed at a time: 256 of 10,000 instances are 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class WelchTests:
-    """One row a feature; arrays are [features]. NaN: not tested (a class with less than two values)."""
+    """Tests of features; arrays are [features]. NaN: not tested (a class with fewer than two values)."""
 
     t: F8
     """Positive: the problem's mean is larger."""
     p: F8
-    """Two-sided."""
+    """Two-sided p."""
     p_pooled: F8
-    """The same with the spread of both classes together, as if they were one (the null hypothesis).
+    """Two-sided p with the spread of both classes together, as if they were one (the null hypothesis).
 
-    Where values are rare and large, a small class that holds none of them has too small a spread of its own:
-    Welch's p was below 0.05 after Bonferroni in half of 100 random splits of 1,000 into 50 and 950.
+    If values are rare and large, a small class without any has too small a spread: Welch's p was below 0.05
+    after Bonferroni in half of 100 random splits of 1,000 into 50 and 950.
     """
     mean0: F8
     mean1: F8
@@ -81,7 +81,7 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
 def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
     """[features] weighted mean, unbiased variance, effective size, sum of weights.
 
-    Rounding is not taken for spread.
+    A variance within rounding is 0.
     """
     missing = np.isnan(values)
     if missing.any():

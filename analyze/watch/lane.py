@@ -1,9 +1,10 @@
-"""The watch's lane in the lake: commits with all that a restart needs, and the tables that are made of them.
+"""Commits of the watch in the lake, with all the state that a restart needs, and the tables made from them.
 
-A commit is one file under `watch/commits/`, put under the next number if that is free: of several processes
-one gets it, the others read what it decided and go on from there. Rows of tables are in the commit and are
-put beside it afterwards, under names made of number and content, by whoever comes next too: so a process
-may die anywhere. Commits are kept for a while only; the tables stay.
+A commit is one file under `watch/commits/`, put under the next number if that is free: one of several
+processes gets it, the others read its decision and continue from there. Table rows are part of the commit and
+are put as files afterwards, named by number and content, also by whichever process comes next, so a process
+may die anywhere. Old commits are deleted; the tables stay, and each commit names all their files
+(`stitch.lake.watch_files`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from schemas.errors import LakeError
 from schemas.incidents import Incident, IncidentEvent
 from schemas.watch_tables import WATCH_TABLES, ChangePoint, WatchRun
 from stitch.lake.store import Store
-from stitch.lake.watch_files import COMMITS, forget_commits, last_body, put_body, put_rows, read_rows_of
+from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
-"""Decided windows whose rows wait in commits until they are a file: small files are dear."""
+"""Decided windows whose rows are written as one file: until then they wait in commits, as small files are
+costly.
+"""
 
 
 class WatchCommit(Config):
@@ -40,11 +43,11 @@ class WatchCommit(Config):
     events: tuple[IncidentEvent, ...] = ()
     change_points: tuple[ChangePoint, ...] = ()
     runs: tuple[WatchRun, ...] = ()
-    """That wait for a file, and those that go into one with this commit (`runs_out`)."""
+    """Runs waiting for a file, or written to one with this commit (`runs_out`)."""
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """The next commit: what was decided, other values of some fields, and the runs that wait."""
+        """Next commit: a decision, changed values of some fields, and the waiting runs."""
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)
@@ -59,32 +62,41 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """The last commit; None where nobody watched yet. Raises LakeError where it is damaged, OSError."""
-    body = last_body(store)
-    if body is None:
+    """Read the last commit; None before the first.
+
+    Raises LakeError where it is damaged or missing, OSError.
+    """
+    last = head(store)
+    if last is None:
         return None
     try:
-        return WatchCommit.model_validate_json(body)
+        return WatchCommit.model_validate_json(last.body)
     except ValidationError as error:
         raise LakeError(
             f"The watch's last commit is of another version of flowdiff ({error.error_count()} errors).",
-            remedy=f"Remove {COMMITS}: the watch begins anew, its tables stay.",
+            remedy=f"Remove {COMMITS} and {HEAD}: the watch begins anew, its tables stay.",
         ) from error
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Make a commit the next one, then its rows part of the tables. Raises TakenError, OSError."""
-    put_body(store, commit.seq, commit.model_dump_json().encode())
-    publish(store, commit)
-    forget_commits(store)
+    """Store a commit as the next one, then add its rows to the tables. Raises TakenError, LakeError,
+    OSError.
+    """
+    put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Put the rows of a commit into the tables; nothing happens to those that are there."""
-    put_rows(store, "incident_events", commit.seq, [event_row(event) for event in commit.events])
-    put_rows(store, "change_points", commit.seq, [point.model_dump() for point in commit.change_points])
-    if commit.runs_out:
-        put_rows(store, "watch_runs", commit.seq, [run.model_dump() for run in commit.runs])
+    """Add the rows of the last commit to the tables; rows already there are left alone."""
+    put_rows(store, commit.seq, rows_of(commit))
+
+
+def rows_of(commit: WatchCommit) -> Rows:
+    """Rows that a commit adds to each table."""
+    return {
+        "incident_events": [event_row(event) for event in commit.events],
+        "change_points": [point.model_dump() for point in commit.change_points],
+        "watch_runs": [run.model_dump() for run in commit.runs] if commit.runs_out else [],
+    }
 
 
 def event_row(event: IncidentEvent) -> dict[str, Any]:
@@ -110,7 +122,7 @@ _SAME: Final = {name for name in WATCH_TABLES["incident_events"].names if name i
 
 
 def events_of(store: Store) -> list[IncidentEvent]:
-    """All events that the lake knows, oldest first. Raises LakeError, OSError."""
+    """Every event in the lake, oldest first. Raises LakeError, OSError."""
     rows = read_rows_of(store, "incident_events").select(_EVENT).to_pylist()
     found = {
         row["event"]: IncidentEvent(
@@ -132,7 +144,6 @@ _EVENT: Final = ["event", "incident", "event_kind", "at_ns", "document"]
 
 
 def incidents_of(store: Store) -> list[Incident]:
-    """All incidents that the lake knows, those that go on first, then the latest. Raises LakeError,
-    OSError."""
+    """Every incident in the lake, open ones first, then by latest change. Raises LakeError, OSError."""
     found = {event.incident_id: event.incident for event in events_of(store)}.values()
     return sorted(found, key=lambda one: (not one.goes_on, -one.changed_ns, one.id))

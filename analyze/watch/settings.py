@@ -1,4 +1,4 @@
-"""Numbers that decide what is watched for, and how soon it is said."""
+"""Settings of the watch: alarm budget, baselines, comparisons, and the life of incidents."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NS: Final = {
 
 
 _LONGEST: Final = 100 * _NS["year"]
-"""Time, at most, for which one false incident is budgeted."""
+"""Longest time for which one false incident can be budgeted."""
 
 
 class WatchSettings(Config):
-    """How a lake is watched. Ticks are slots of windows, or windows."""
+    """Settings of the watch. Ticks are slots of windows, or windows."""
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A smaller one costs delay: each tenth of it a
@@ -125,6 +125,9 @@ class WatchSettings(Config):
     lease_ns: int = Field(default=60 * NS_PER_SECOND, ge=6 * NS_PER_SECOND)
     """A process whose lake is in a bucket, and that gave no sign of life for so long, is replaced by one that
     stands by."""
+    order_attempts: int = Field(default=32, ge=1)
+    """Attempts at a commit by order of a person (`incidents accept`, `mark`), each upon the last commit: a
+    watch that works off a backlog makes one every few hundredths of a second."""
     daily: bool = True
     """Each day is compared with the same weekday of the weeks before it: small steps and creep."""
     weekly: bool = True
@@ -154,7 +157,7 @@ class WatchSettings(Config):
 
 
 def rate_ns(text: str) -> float:
-    """Nanoseconds for one of `2 a week`. Raises ValueError."""
+    """Nanoseconds per event of a rate such as `2 a week`. Raises ValueError."""
     match = _RATE.match(text.strip())
     if match is not None and float(match[1]) * _LONGEST < _NS[match[2]]:
         raise ValueError("write one in a hundred years at least")

@@ -1,4 +1,4 @@
-"""Reach Kafka from a command: its options, the settings made of them, and what was written."""
+"""Kafka in commands: options, settings, and a summary of written messages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.outcome import say
+from flowdiff.cli.terminal import echo
 
 if TYPE_CHECKING:
     from ingest.kafka.kafka_settings import KafkaSettings
@@ -25,11 +26,11 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Of ProduceSettings."""
+"""Flags of ProduceSettings that differ from the keys."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
-    """Settings of a flag, the environment and a configuration. Warns where nothing is encrypted.
+    """Settings from a flag, the environment and a configuration. Warns if the connection is not encrypted.
 
     Raises ConfigError, InputError.
     """
@@ -44,7 +45,7 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """A line on a terminal with what was written; nothing elsewhere."""
+    """Show a line with the progress of writing on a terminal; nothing elsewhere."""
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress
@@ -64,11 +65,11 @@ def written_progress(what: str) -> Iterator[OnWritten]:
 def print_written(written: Written) -> None:
     """Print what a command wrote, in one line."""
     rate = written.items / max(written.seconds, 1e-9)
-    typer.echo(
+    echo(
         f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "
         f"{written.seconds:.1f} s ({rate:,.0f} a second)"
     )
     if written.unread:
-        typer.echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
+        echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
     if written.refused:
-        typer.echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")
+        echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")

@@ -1,14 +1,15 @@
-"""Say which flowdiff this is, and which process of it."""
+"""Version of flowdiff, and a name for this process."""
 
 from __future__ import annotations
 
 import os
 import uuid
-from importlib import metadata
 
 
 def version() -> str:
     """Version of the installed package; `0+source` when run from a checkout that is not installed."""
+    from importlib import metadata  # takes a command longer than its options
+
     try:
         return metadata.version("flowdiff")
     except metadata.PackageNotFoundError:
@@ -16,5 +17,5 @@ def version() -> str:
 
 
 def owner_name() -> str:
-    """Name a writer of a lake: no two have the same."""
+    """Unique name of a writer of a lake."""
     return f"{os.getpid()}-{uuid.uuid4().hex}"

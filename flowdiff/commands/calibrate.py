@@ -1,4 +1,4 @@
-"""`flowdiff calibrate`: how many findings do ordinary times of this lake give?"""
+"""`flowdiff calibrate`: number of findings in comparisons of ordinary times of a lake."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_opt
 from flowdiff.cli.options import JsonOption, LakeOption, WhereOption, warn_of_pending
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.cli.terminal import echo, echo_json
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
@@ -71,26 +72,24 @@ def command(
             created_by=f"flowdiff {version()}",
         )
     _print(record, as_json=as_json)
-    if save:  # after it is printed: where it cannot be kept, the runs were not for nothing
+    if save:  # after printing: if storing fails, the result is not lost
         kept = keep_record(found[0], record)
         if not as_json:
-            typer.echo(f"Kept: {kept}")
+            echo(f"Kept: {kept}")
 
 
 def _print(record: CalibrationRecord, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(record.model_dump_json(indent=1))
+        echo_json(record.model_dump_json(indent=1))
         return
-    typer.echo(record.sentence)
-    typer.echo(f"Verdicts: {', '.join(f'{n} {name}' for name, n in record.verdicts.items())}.")
+    echo(record.sentence)
+    echo(f"Verdicts: {', '.join(f'{n} {name}' for name, n in record.verdicts.items())}.")
     if record.unsteady:
-        typer.echo(
-            f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows."
-        )
+        echo(f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows.")
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Do what `flowdiff compare` does, without writing."""
+    """Comparison as in `flowdiff compare`, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

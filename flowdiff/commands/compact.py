@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 
 
@@ -28,10 +29,10 @@ def command(
         done = compact(run, least_files=files, dry_run=dry_run)
     if dry_run:
         size = f"{done.files_before:,} files, {done.bytes_before:,} bytes"
-        typer.echo(f"{done.windows:,} windows would be written anew ({size})")
+        echo(f"{done.windows:,} windows would be written anew ({size})")
         return
-    typer.echo(
+    echo(
         f"{done.windows:,} windows written anew: {done.files_before:,} files of {done.bytes_before:,} bytes "
         f"became {done.files_after:,} of {done.bytes_after:,}"
     )
-    typer.echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")
+    echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")

@@ -1,4 +1,4 @@
-"""`flowdiff config`: what settings count for `flowdiff ingest`, and why."""
+"""`flowdiff config`: settings of `flowdiff ingest` in force, and their origins."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import typer
 
 from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Flags, takes_settings
+from flowdiff.cli.terminal import echo_lines
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
 from flowdiff.settings.keys import Key, KeyKind
+from ingest.codecs.otlp.wire.library import native_library
 from schemas.visible import visible
 
 
@@ -28,20 +30,22 @@ def command(
     """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
     TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
+    The first line says which reader of OTLP protobuf runs.
     """
     if defaults:
-        typer.echo(default_toml(), nl=False)
+        echo_lines(default_toml())
         return
-    typer.echo(effective_toml(effective(flags, os.environ, config)), nl=False)
+    echo_lines(f"# OTLP protobuf: {native_library().reader}\n")
+    echo_lines(effective_toml(effective(flags, os.environ, config)))
 
 
 def effective_toml(found: Effective) -> str:
-    """Write every key with its value and where that comes from. Secrets are named and never shown."""
+    """TOML of every key with its value and origin. Secrets are named and never shown."""
     return _document(lambda key: _effective_line(key, found))
 
 
 def default_toml() -> str:
-    """Write every key with what it is, at its default, commented out."""
+    """TOML of every key with its description and default, commented out."""
     return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 

@@ -1,4 +1,4 @@
-"""`flowdiff end-lane`: the lake no longer waits for a lane whose partitions are gone."""
+"""`flowdiff end-lane`: stop waiting for a lane whose partitions are gone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import upkeep
 from schemas.windows import NS_PER_SECOND
 
@@ -37,14 +38,14 @@ def command(
             return
         done = end_lane(run, lane)
     streams = ", ".join(stream.name for stream in done.streams)
-    typer.echo(
+    echo(
         f"lane {lane} ({streams}) ended: {done.flows:,} flows of {done.events:,} open events published "
         f"in {done.windows:,} windows"
     )
 
 
 def _list(store: Store) -> None:
-    """Lanes of partitions, and how far each is."""
+    """Print the lanes of partitions, and how far each has sealed."""
     from flowdiff.cli.listing import Heading, Kind, print_rows
     from stitch.drivers.ending import lanes_of_partitions
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from flowdiff.cli.options import LakeOption, PeriodOption, WhereOption, period_of
+from flowdiff.cli.terminal import echo
 
 if TYPE_CHECKING:
     from analyze.export.flows import Exported
@@ -47,7 +47,7 @@ def command(
     found = period_of(lake, period, where)
     with open_output(output) as out:
         done = writers[format_](found, AskedFlows(category, report, sample), out)
-    print(_summary(done), file=sys.stderr)
+    echo(_summary(done), err=True)
 
 
 def _summary(done: Exported) -> str:

@@ -1,4 +1,4 @@
-"""`flowdiff fsck`: is the lake what its commits say?"""
+"""`flowdiff fsck`: check a lake against its commits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import no_lake
 
 
@@ -21,6 +22,6 @@ def command(
         raise no_lake(lake)
     findings = check(open_store(lake), lake)
     for finding in findings:
-        typer.echo(f"{finding.invariant}: {finding.detail}")
-    typer.echo("1 error" if len(findings) == 1 else f"{len(findings)} errors")
+        echo(f"{finding.invariant}: {finding.detail}")
+    echo("1 error" if len(findings) == 1 else f"{len(findings)} errors")
     raise typer.Exit(1 if findings else 0)

@@ -1,8 +1,7 @@
-"""`flowdiff import`: files and parts of topics into a lake."""
+"""`flowdiff import`: import files and parts of topics into a lake."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
@@ -137,12 +137,12 @@ def command(
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
-    # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
+    # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
     settings = reaching_topics(settings, files, config)
-    member = _job_worker(worker, job, lake, settings)
+    member = _job_worker(worker, job, lake, files, settings)
     if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
         raise ConfigError(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
@@ -152,7 +152,7 @@ def command(
     processes, threads = _shares(workers)
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
-        typer.echo(f"tasks done: {member.work():,}")
+        echo(f"tasks done: {member.work():,}")
         return
     with import_progress() as progress:
         summary = import_into(
@@ -173,8 +173,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """Return how many processes keep so many cores busy (None: all), and how many threads of this one where
-    it works alone."""
+    """(Processes that use the given number of cores (None: all), threads of this process if it works
+    alone).
+    """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -183,7 +184,7 @@ def _shares(workers: int | None) -> tuple[int, int]:
 
 
 def _columns(given: list[str]) -> SpanColumns:
-    """Return the columns of tables. Raises ConfigError."""
+    """Columns of tables of spans. Raises ConfigError."""
     pairs = named_values("--column", given)
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
@@ -198,8 +199,11 @@ def _columns(given: list[str]) -> SpanColumns:
         ) from error
 
 
-def _job_worker(worker: str | None, job: str | None, lake: str, settings: ImportSettings) -> JobWorker | None:
-    """Return the worker of a job that this process is, None where it is none. Raises ConfigError."""
+def _job_worker(
+    worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
+) -> JobWorker | None:
+    """Worker of a job that this process is; None without a job. Raises ConfigError."""
+    from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
     if worker is None:
@@ -217,31 +221,33 @@ def _job_worker(worker: str | None, job: str | None, lake: str, settings: Import
             "--worker needs the name of its job: letters, digits, `-`, `_` and `.`.",
             remedy="Name it: --job NAME, another one for every run.",
         )
-    return JobWorker(lake, job, int(number), int(workers), settings)
+    return JobWorker(lake, job, int(number), int(workers), OwnInputs(tuple(files)), settings)
 
 
 def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
-        typer.echo(summary.model_dump_json(indent=1))
+        echo_json(summary.model_dump_json(indent=1))
         return
     print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
     if summary.commit is None:
-        typer.echo("nothing new: the lake is unchanged")
+        echo("nothing new: the lake is unchanged")
     if summary.changed_settings:
-        typer.echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
+        echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
-        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
+        echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
-        typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
+        echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
     if retired := summary.counters.rejects.get(Reason.RETIRED, 0):
-        typer.echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
+        echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
+    """Rules for parameters, with the key if values are hashed. Raises ConfigError for a short key,
+    InputError.
+    """
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -252,7 +258,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Read the key from the file, else the environment; neither shows in a list of processes."""
+    """Key from the file, else the environment; neither shows in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(
@@ -263,7 +269,7 @@ def _hash_key(file: Path | None) -> bytes:
 
 
 def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
-    """Return the settings with the way to the brokers, if a topic is among the input.
+    """Settings with access to the brokers, if a topic is among the input.
 
     Raises ConfigError, InputError.
     """
@@ -278,11 +284,10 @@ def reaching_topics(settings: ImportSettings, names: list[str], config: Path | N
 def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
     """Files of every glob, in order of name, and parts of topics.
 
-    Raises InputError for one that finds nothing.
+    Raises InputError for a pattern without a match.
     """
     from ingest.source import TOPIC_SCHEME
-    from stitch.drivers.inputs import STDIN, names_in_bucket
-    from stitch.lake.place import is_bucket
+    from stitch.drivers.inputs import files_named
 
     names: list[str] = []
     parts: list[LogPart] = []
@@ -293,11 +298,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
             asked = parse_topic_input(pattern, now_ns=time.time_ns())
             parts += parts_of(asked, settings.kafka, settings.named().format)
             continue
-        if pattern == STDIN or Path(pattern).exists():
-            names.append(pattern)
-            continue
-        there = glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute patterns too
-        found = names_in_bucket(pattern) if is_bucket(pattern) else sorted(there)
+        found = files_named(pattern)
         if not found:
             raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
         names.extend(found)
@@ -308,7 +309,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
 
 
 class _Bar:
-    """Progress on a terminal; a Console that is not one stays silent."""
+    """Progress on a terminal; silent without one."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -330,7 +331,7 @@ class _Bar:
 
 @contextmanager
 def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
-    """A bar on a terminal or in a notebook, if it is to be shown; nothing elsewhere."""
+    """Show a progress bar on a terminal or in a notebook, if `shown`; nothing elsewhere."""
     from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress
@@ -342,7 +343,7 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
 
 
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """Return the counters that are not zero."""
+    """(Name, count) of the counters that are not zero."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),

@@ -1,4 +1,4 @@
-"""`flowdiff incidents`: what the watch of a lake found."""
+"""`flowdiff incidents`: incidents found by the watch of a lake."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.options import JsonOption, LakeOption
+from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from schemas.errors import ConfigError, NotFoundError
-from schemas.visible import visible
 
 if TYPE_CHECKING:
     from schemas.incidents import Incident
@@ -29,7 +29,7 @@ def command(
     note: Annotated[str, typer.Option(help="With accept: why it is the new normal.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List what `flowdiff watch` found, show one, or say what it is.
+    """List incidents, show one, accept one as normal, or mark a deployment.
 
     `list`: open ones first. `show ID`: one of them, with examples and its report. `accept ID`: it is the new
     normal, and what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now; what
@@ -46,11 +46,11 @@ def command(
     who = owner_name(), f"flowdiff {version()}"
     if action == "mark":
         marked(lake, str(what), time.time_ns(), *who)
-        typer.echo(visible(f"marked: {what}"))
+        echo(f"marked: {what}")
         return
     if action == "accept":
         one = accepted(lake, str(what), note, *who)
-        typer.echo(visible(f"accepted: {one.headline}"))
+        echo(f"accepted: {one.headline}")
         return
     found = incidents_of(open_store(lake))
     if action == "show":
@@ -58,18 +58,18 @@ def command(
         if len(found) != 1:
             raise NotFoundError(f"{len(found)} incidents have an id that begins with '{what}'.")
     if as_json:
-        typer.echo(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
+        echo_json(json.dumps([incident.model_dump(mode="json") for incident in found], indent=1))
         return
     for incident in found:
         for text in _lines(incident):
-            typer.echo(visible(text))
+            echo(text)
     if action == "show":
         for text in _details(found[0], lake):
-            typer.echo(visible(text))
+            echo(text)
 
 
 def _lines(incident: Incident) -> list[str]:
-    """Say which one it is, and below that what it is: both fit 80 columns mostly."""
+    """Two lines about an incident, identity and headline; both usually fit 80 columns."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)
@@ -78,7 +78,7 @@ def _lines(incident: Incident) -> list[str]:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """Describe an incident, one line for each fact."""
+    """Description of an incident, one line a fact."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

@@ -1,4 +1,4 @@
-"""`flowdiff publish`: the lake as tables of other engines."""
+"""`flowdiff publish`: expose the lake as tables of other engines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 
@@ -43,7 +44,7 @@ def command(
     manifest = open_manifest(open_store(lake), lake)
     forget_before = datetime.fromtimestamp(time.time(), UTC) - keep
     for table in publish(manifest, location, open_catalog(iceberg), namespace, forget_before=forget_before):
-        typer.echo(
+        echo(
             f"{namespace}.{table.name}: {table.rows:,} rows; {table.added:,} files added, "
             f"{table.removed:,} removed"
         )

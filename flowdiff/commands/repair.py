@@ -1,4 +1,4 @@
-"""`flowdiff repair`: late events become part of the windows they belong to."""
+"""`flowdiff repair`: fold late events into the windows they belong to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import CONFIG_VARIABLE
@@ -58,7 +59,7 @@ def command(
         done = repair(run, finished=finished, dry_run=dry_run)
     would = "would be " if dry_run else ""
     folded = done.events.get(LateOutcome.FOLDED, 0)
-    typer.echo(
+    echo(
         f"{folded:,} late events of {done.requests:,} requests {would}folded in, "
         f"{done.windows:,} windows {would}written anew"
     )
@@ -70,17 +71,15 @@ def command(
         (LateOutcome.RETIRED, f"belong to requests of windows that are retired; {would}dropped with those"),
     ):
         if n := done.events.get(verdict, 0):
-            typer.echo(f"{n:,} {text}")
+            echo(f"{n:,} {text}")
     if done.aged:
-        typer.echo(f"{done.aged:,} {would}dropped: not to be folded in, and past the age of flowdiff retain")
+        echo(f"{done.aged:,} {would}dropped: not to be folded in, and past the age of flowdiff retain")
     if not dry_run:
-        typer.echo(
-            f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago"
-        )
+        echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")
 
 
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
-    """The open events of a lane, from Kafka where their segments are damaged."""
+    """Restore the open events of a lane from Kafka where their segments are damaged."""
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader
@@ -91,9 +90,9 @@ def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool)
             done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)
         finally:
             log.close()
-    typer.echo(
+    echo(
         f"lane {lane}: {done.segments:,} segments read again; "
         f"{done.open_after:,} of {done.open_before:,} open events are there"
     )
     for gone in done.lost:
-        typer.echo(f"Kafka no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")
+        echo(f"Kafka no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")

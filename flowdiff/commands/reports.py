@@ -1,4 +1,4 @@
-"""`flowdiff reports`: the reports that a lake keeps."""
+"""`flowdiff reports`: list the reports stored in a lake."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.options import JsonOption, LakeArgument
+from flowdiff.cli.terminal import echo_json
 from flowdiff.cli.upkeep import no_lake
 
 
@@ -34,7 +35,7 @@ def command(
     pages = [f"{lake.rstrip('/')}/{row.path}" for row in rows]
     if as_json:
         found = [{**row.model_dump(), "page": page} for row, page in zip(rows, pages, strict=True)]
-        typer.echo(json.dumps(found, indent=1))
+        echo_json(json.dumps(found, indent=1))
         return
     columns = [
         Heading("kept (UTC)", Kind.EXACT),

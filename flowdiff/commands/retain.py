@@ -8,6 +8,7 @@ import typer
 
 from flowdiff.cli.named_settings import SetOption, refinement
 from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
 from schemas.errors import LakeError, PeriodError
@@ -79,24 +80,26 @@ def command(
 
 
 def _say(done: Retired, would: str) -> None:
-    """Say what is retired, or would be."""
+    """Print what is retired, or would be."""
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )
     first = f": {done.windows[0].window.name} to {done.windows[-1].window.name}" if done.windows else ""
-    typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
+    echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
     for side in done.sides:
         counted = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
-        typer.echo(f"{counted} {would}taken out, written longer than their age ago")
+        echo(f"{counted} {would}taken out, written longer than their age ago")
     if done.reports:
-        typer.echo(f"{len(done.reports):,} reports {would}removed")
-    typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
+        echo(f"{len(done.reports):,} reports {would}removed")
+    echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
     if done.held_back:
-        typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")
+        echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")
 
 
 def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, *, dry_run: bool) -> None:
-    """Keep statistics by quarter of a day from what is not retired to what is so old, and say of how many."""
+    """Replace window statistics by those of quarters of a day, from the retirement limit to an age; print
+    their number.
+    """
     from analyze.profile.stored import ProfileTally, coarsen
     from analyze.scope import Lakes
     from schemas.periods import Period
@@ -109,7 +112,7 @@ def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, 
         except PeriodError:  # no window is so old
             old = []
         coarse = coarsen(old, refinement(settings), until_ns, tally=tally, dry_run=dry_run)
-    typer.echo(
+    echo(
         f"statistics of {coarse.windows:,} windows {'would be ' if dry_run else ''}kept by quarter of a day "
         f"({coarse.quarters:,} quarters) instead of by window ({coarse.size:,} bytes)"
     )

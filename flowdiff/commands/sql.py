@@ -1,4 +1,4 @@
-"""`flowdiff sql`: DuckDB on a lake, read only."""
+"""`flowdiff sql`: query a lake with DuckDB, read only."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from flowdiff.cli.options import (
     provisional_folder,
     say_notes,
 )
+from flowdiff.cli.terminal import echo, echo_lines
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from analyze.sql.session import Values
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Rows a terminal shows; the rest is counted."""
+"""Rows that a terminal shows; the rest is counted."""
 PLAN: Final = ["explain_key", "explain_value"]
-"""Columns of what EXPLAIN answers: one text, drawn over many lines."""
+"""Columns of EXPLAIN's result: one text, drawn over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -74,18 +73,22 @@ def command(
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
+    from flowdiff.query_comparisons import QueryComparisons, with_spinner
 
     output = None if str(output) == "-" else output
     format_ = _form(format_, output)
-    seconds = _seconds(timeout)
+    seconds, now_ns = _seconds(timeout), time.time_ns()
+    provisional = provisional_folder() if unsealed else None
     started = SessionProcess(
         lake,
         period,
-        now_ns=time.time_ns(),
+        now_ns=now_ns,
         memory=memory,
         seconds=seconds,
-        provisional=provisional_folder() if unsealed else None,
+        provisional=provisional,
         attached={name: Path(file) for name, file in named_values("--attach", attach, filled=True).items()},
+        may_fork=True,
+        comparing=with_spinner(QueryComparisons(lake, now_ns)),
     )
     values = named_values("--param", param)
     with closing(started) as session:
@@ -99,7 +102,7 @@ def command(
 
 
 def _form(given: TableFormat, output: Path | None) -> TableFormat:
-    """The form of the result; a file says its own by its name where none is given. Raises ConfigError."""
+    """Output format; without a given one, by the file's suffix. Raises ConfigError."""
     if given is not TableFormat.TABLE or output is None:
         return given
     form = _SUFFIXES.get(output.suffix.lower())
@@ -112,7 +115,7 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
 
 
 def _seconds(timeout: str) -> float:
-    """Raises ConfigError for what is no duration."""
+    """Seconds of a duration. Raises ConfigError for an invalid one."""
     try:
         return parse_duration_ns(timeout) / NS_PER_SECOND
     except ConfigError as error:
@@ -120,7 +123,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _piped() -> str:
-    """The query on standard input. Raises QueryError where there is none."""
+    """Query on standard input. Raises QueryError where there is none."""
     try:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -144,37 +147,23 @@ def _answer(
 
 
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
-    """The first rows, and how many there are."""
+    """Print the first rows, and the number of all."""
     from analyze.report.wording import count
-    from analyze.sql.values import python_values
 
-    reader = session.stream(query, values)
-    if reader.schema.names == PLAN:
-        for text in reader.read_all()["explain_value"].to_pylist():
+    found = session.first_rows(query, values, SHELL_ROWS)
+    if found.names == PLAN:
+        for _, text in found.rows:
             print_drawing(text)
         return
-    rows: list[list[str]] = []
-    total = 0
-    for batch in reader:
-        total += batch.num_rows
-        shown = [python_values(column) for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
-        rows += [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
-    print_rows([Heading(field.name, _kind(field.type)) for field in reader.schema], rows)
-    rest = f", {count(total - len(rows))} more not shown" if total > len(rows) else ""
-    print_sentence(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}")
-
-
-def _kind(type_: pa.DataType) -> Kind:
-    """Say what may happen to values of a type in a narrow terminal."""
-    import pyarrow as pa
-
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return Kind.NUMBER
-    return Kind.EXACT if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else Kind.TEXT
+    headings = map(Heading, found.names, map(Kind, found.kinds))
+    print_rows([*headings], found.rows)
+    rest = found.total - len(found.rows)
+    more = f", {count(rest)} more not shown" if rest else ""
+    print_sentence(f"{count(found.total)} {'row' if found.total == 1 else 'rows'}{more}")
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
-    """Read queries until the end; an error, or Ctrl-C, costs its query only."""
+    """Read and run queries until the end; an error, or Ctrl-C, ends its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS
@@ -185,11 +174,11 @@ def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
         try:
             line = input("     ...> " if pending else "flowdiff> ")
         except EOFError:
-            print()
+            echo()
             return
         except KeyboardInterrupt:
             pending = ""
-            print()
+            echo()
             continue
         if not pending and line.startswith("."):
             if line.strip() in (".quit", ".exit"):
@@ -218,7 +207,7 @@ def _dot_command(line: str) -> None:
         _print_schema(name)
     elif word == ".help":
         views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
-        print(_HELP.format(views=views))
+        echo_lines(_HELP.format(views=views))
     else:
         print_sentence(f"There is no command {word}; .help lists them.", style="red")
 
@@ -231,6 +220,6 @@ def _print_schema(name: str) -> None:
         print_sentence(f"{request}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
-    print(view.doc)
+    echo_lines(view.doc)
     columns = [Heading("column", Kind.EXACT), Heading("type", Kind.EXACT), Heading("meaning", Kind.PROSE)]
     print_rows(columns, [[column.name, column.type, column.doc] for column in view.columns])

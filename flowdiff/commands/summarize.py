@@ -1,4 +1,4 @@
-"""`flowdiff summarize`: work out a period's window statistics ahead of the comparisons that read them."""
+"""`flowdiff summarize`: compute a period's window statistics ahead of the comparisons that read them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flowdiff.cli.options import JsonOption, LakeOption, WorkersOption, warn_of_
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.settings_options import Together, takes_settings
 from flowdiff.cli.spark_options import SparkOptions
+from flowdiff.cli.terminal import echo, echo_json
 from schemas.errors import LakeError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def command(
 
     del help_all  # it ends the command before
     cluster = spark.cluster(workers)
-    # Executors have folders of their own to work in.
+    # Executors have working folders of their own.
     lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
@@ -73,16 +74,17 @@ def command(
     _refuse("Sums of windows", lake, of_sums)
     if as_json:
         counts = {"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read, "sums": n_sums}
-        typer.echo(json.dumps(counts))
+        echo_json(json.dumps(counts))
         return
     total = counted(tally.read + tally.made, "window")
-    typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")
+    anew = f" ({tally.outdated} of them anew: an earlier version kept them)" if tally.outdated else ""
+    echo(f"{total}: {tally.made} worked out{anew}, {tally.read} there already")
     if sums:
-        typer.echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")
+        echo(f"{counted(n_sums, 'quarter')} of a day with several windows: the sum of each is kept")
 
 
 def _refuse(what: str, lake: str, tally: ProfileTally) -> None:
-    """Raise LakeError where something could not be written."""
+    """Raise LakeError if statistics could not be written."""
     if tally.refusals:
         raise LakeError(
             f"{what} could not be written to '{lake}': {'; '.join(tally.refusals)}.",

@@ -1,4 +1,4 @@
-"""`flowdiff top`: what a running ingest does, in a terminal."""
+"""`flowdiff top`: show a running ingest in a terminal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from flowdiff.cli.terminal import Terminal
+
 if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
 _EVERY_S = 2.0
-"""Between two looks."""
+"""Seconds between two scrapes."""
 _AROUND_ROWS = 14
-"""Lines of the screen that are not rows of its two tables."""
+"""Lines of the screen outside the rows of its two tables."""
 
 
 def command(
@@ -33,7 +35,7 @@ def command(
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 
-    console = Console()
+    console = Terminal()
     page = metrics_url(url)
     now = scrape(page, time.monotonic())
     if once or not console.is_terminal:
@@ -43,7 +45,7 @@ def command(
 
 
 def _follow(console: Console, page: str, now: Scrape) -> None:
-    """Look again and again until Ctrl-C. What does not answer is said, and asked again."""
+    """Refresh until Ctrl-C. A failed scrape is shown, and tried again."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -53,7 +55,7 @@ def _follow(console: Console, page: str, now: Scrape) -> None:
     from schemas.visible import visible
 
     before: Scrape | None = None
-    # A shell that starts it in the background lets it ignore Ctrl-C.
+    # A shell starts background processes with Ctrl-C ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with (
         contextlib.suppress(KeyboardInterrupt),

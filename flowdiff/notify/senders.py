@@ -1,12 +1,14 @@
-"""Send to one receiver from a thread of its own: what one receiver does holds up nobody else."""
+"""Send to one receiver from a thread of its own, so that receivers do not delay each other."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from flowdiff.notify.ledger import Ledger
@@ -17,27 +19,31 @@ from schemas.windows import NS_PER_SECOND
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 300.0
 REFUSALS: Final = 3
-"""Times that an event is sent which the receiver refuses for what it is."""
+"""Attempts at an event that the receiver refuses as invalid."""
 OVER_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Alertmanager hears so long that an incident is over."""
+"""Time for which Alertmanager is told that an incident is over."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of a receiver's messages."""
+    """Counters of a receiver's messages."""
 
     receiver: str
     pending: int = 0
-    """Events that wait; for Alertmanager, alerts that are being sent."""
+    """Waiting events; for Alertmanager, alerts being sent."""
     sent: int = 0
     failed: int = 0
-    """Attempts."""
+    """Failed attempts."""
     refused: int = 0
-    """Events that were given up."""
+    """Dropped events."""
+    restarts: int = 0
+    """Times that sending failed by a bug, and began anew."""
+    is_sending: bool = False
+    """Whether its thread is at work."""
 
 
 class Sender:
-    """A thread that waits until there is something to do, and ends at once where it waits."""
+    """Thread that waits for work, and ends promptly while it waits."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], timeout_s: float) -> None:
         self.counts = Counts(receiver)
@@ -49,11 +55,11 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name=f"notify-{receiver}", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def end(self, patience_s: float) -> None:
-        """End when all is sent, or after so long; what is not sent stays in the outbox."""
+        """End when everything is sent, or after `patience_s`; unsent events stay in the outbox."""
         until = time.monotonic() + patience_s
         with self._changed:
             self._changed.wait_for(self._is_idle, patience_s)
@@ -65,21 +71,45 @@ class Sender:
         raise NotImplementedError
 
     def _turn(self) -> float:
-        """Do what is to be done; seconds until there may be more."""
+        """Send what is due; returns the seconds until more may be."""
         raise NotImplementedError
 
     def _run(self) -> None:
+        self.counts.is_sending = True
+        try:
+            self._turns()
+        finally:
+            self.counts.is_sending = False
+
+    def _turns(self) -> None:
         while True:
-            wait_s = self._turn()
+            try:
+                wait_s = self._turn()
+            except Exception as error:  # noqa: BLE001 - a bug: the thread would end, and nobody hear of it
+                wait_s = self._begun_anew(error)
             with self._changed:
                 self._changed.notify_all()
-                # News do not end the wait for a receiver that failed.
+                # New events do not shorten the pause after a failure.
                 self._changed.wait_for(lambda: self._ended or not (self._failures or self._is_idle()), wait_s)
                 if self._ended:
                     return
 
+    def _begun_anew(self, error: Exception) -> float:
+        """Count and report an error that is none of the receiver's; seconds until the next turn."""
+        self._failures += 1
+        self.counts.failed += 1
+        self.counts.restarts += 1
+        if self._failures == 1:
+            # Its text may hold what is secret.
+            *_, last = traceback.extract_tb(error.__traceback__)
+            where = f"{Path(last.filename).name}:{last.lineno}"
+            self._say(
+                f"{self.counts.receiver}: sending failed ({type(error).__name__} at {where}). Trying again."
+            )
+        return self._wait_s(SendError("failed"))
+
     def _posted(self, message: Message) -> SendError | None:
-        """Post it, and count."""
+        """Post a message and count it; returns the error, if any."""
         try:
             post(message, self._timeout_s)
         except SendError as error:
@@ -100,7 +130,7 @@ class Sender:
 
 
 class EventSender(Sender):
-    """Sends every event once, in order, until it arrives."""
+    """Sends every event until it arrives, in order."""
 
     def __init__(
         self,
@@ -119,7 +149,7 @@ class EventSender(Sender):
         self.counts.pending = len(self._waiting)
 
     def take(self, events: Iterable[IncidentEvent]) -> None:
-        """Add events; those that the receiver had are passed over."""
+        """Add events; delivered ones are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)
@@ -134,7 +164,15 @@ class EventSender(Sender):
                 event = next(iter(self._waiting.values()), None)
             if event is None:
                 return LONGEST_WAIT_S
-            error = self._posted(self._message(event))
+            try:
+                message = self._message(event)
+            except Exception:
+                self._refusals += 1
+                if self._refusals < REFUSALS:
+                    raise
+                self._done(event, refused=True)  # else it would hold up all others
+                continue
+            error = self._posted(message)
             if error is not None:
                 self._refusals += error.is_refused
                 if not error.is_refused or self._refusals < REFUSALS:
@@ -146,7 +184,7 @@ class EventSender(Sender):
         self._failures = self._refusals = 0
         if refused:
             self.counts.refused += 1
-            self._say(f"{self.counts.receiver} refuses event {event.id}: it is given up.")
+            self._say(f"{self.counts.receiver}: event {event.id} is refused: it is given up.")
         try:
             self._ledger.add([event.id], refused=refused)
         except OSError as error:  # kept with the next one; else it is sent again, with its id
@@ -157,7 +195,7 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Repeats every open incident to Alertmanager, and for a while that one is over."""
+    """Repeats every open incident to Alertmanager, and for a while the end of each."""
 
     def __init__(
         self,
@@ -174,12 +212,12 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
-        """Incident, and until when it is sent."""
+        """Incident id -> (incident, time until which its end is sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
     def take(self, events: Iterable[IncidentEvent]) -> None:
-        """Heed what happened."""
+        """Update the open and ended incidents."""
         with self._changed:
             for incident in (event.incident for event in events):
                 self._over.pop(incident.id, None)

@@ -1,4 +1,4 @@
-"""Where incidents are sent. Addresses are checked here; secrets come from the environment or from files."""
+"""Receivers of incidents. Addresses are validated here; secrets come from the environment or from files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from flowdiff.notify.address import address_of
+from flowdiff.notify.signature import signing_key
+from ingest.http.address import address_of
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
 
@@ -19,11 +20,11 @@ def _checked(url: str) -> str:
 
 
 _Url = Annotated[str, AfterValidator(_checked)]
-"""An address, or nothing."""
+"""Address, or empty."""
 
 
 class Receiver(Config):
-    """One receiver; it is notified where it has an address."""
+    """One receiver; it is notified if it has an address."""
 
     url: _Url = ""
     """Its address, https:// or http://; empty: none."""
@@ -45,7 +46,7 @@ class Receiver(Config):
 
     @property
     def is_on(self) -> bool:
-        """Whether it is notified of anything."""
+        """True if it has an address."""
         return bool(self.url) or self.url_file is not None
 
 
@@ -57,9 +58,15 @@ class WebhookReceiver(Receiver):
     secret_file: Path | None = None
     """File with the key."""
 
+    @model_validator(mode="after")
+    def _can_sign(self) -> Self:
+        if self.secret is not None:
+            signing_key(self.secret.get_secret_value().encode())
+        return self
+
 
 class NotifySettings(Config):
-    """Who is notified of incidents, and how."""
+    """Settings of notifications: receivers, links, timing."""
 
     webhook: WebhookReceiver = WebhookReceiver()
     alertmanager: Receiver = Receiver()

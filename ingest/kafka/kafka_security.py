@@ -1,23 +1,27 @@
-"""Give kafka-python its security: TLS, passwords, tokens. Secrets are read here, at the last moment."""
+"""Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read here, as
+late as possible.
+"""
 
 from __future__ import annotations
 
-import http.client
 import json
+import math
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from pydantic import SecretStr
 
+from ingest.http import exchange
+from ingest.http.address import address_of
+from ingest.http.exchange import ExchangeError
 from ingest.kafka.kafka_settings import KafkaSecurity, Mechanism
 from schemas.errors import ConfigError
 
@@ -43,7 +47,7 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Variables of the environment with secrets; files are the other way."""
+"""Environment variables with secrets, by setting; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -60,7 +64,7 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     if security.certificate_file is not None:
         password = secret(security.key_password, security.key_password_file)
         try:
-            # Without a password OpenSSL would ask at the terminal.
+            # Without a password OpenSSL would prompt at the terminal.
             context.load_cert_chain(security.certificate_file, security.key_file, password or (lambda: ""))
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
@@ -75,7 +79,7 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """The secret in a field or its file. Raises ConfigError where there is none."""
+    """Secret from a setting or its file. Raises ConfigError where there is none."""
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -86,7 +90,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file. Raises ConfigError; never says the secret."""
+    """Secret from its setting or its file; None without either. Raises ConfigError, which never contains the
+    secret.
+    """
     if value is not None:
         return value.get_secret_value()
     if file is None:
@@ -100,26 +106,24 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
         ) from error
 
 
-REQUEST_TIMEOUT_S: Final = 5.0
-"""For a token. The client's other work waits meanwhile; heartbeats have several times as long."""
 _EARLY: Final = 0.2
-"""A token is renewed when this share of its life is left."""
+"""Fraction of a token's lifetime that is left when it is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
 class TokenError(RuntimeError):
-    """No token could be had. Says why, and nothing secret."""
+    """No token is available. The message has the reason, and nothing secret."""
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """The token that a file holds at the moment."""
+    """Token read from a file at each use."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self._file = file
 
     def token(self) -> str:
-        """Raises TokenError."""
+        """Current token. Raises TokenError."""
         try:
             return self._file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -127,7 +131,11 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authority (RFC 6749, 4.4), each used until a fifth of its life is left."""
+    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime is left.
+
+    A server that refuses, or does not answer completely in time, is waited for once: until `again_s` later,
+    callers get the token that is still valid, or the same error.
+    """
 
     def __init__(
         self,
@@ -136,23 +144,41 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         read_secret: Callable[[], str],
         scope: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        timeout_s: float,
+        again_s: float,
     ) -> None:
+        """`timeout_s`: for name, connection, TLS, request and answer together."""
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock
+        self._timeout_s, self._again_s = timeout_s, again_s
         self._lock = threading.Lock()
         self._token = ""
-        self._renew_at = 0.0
+        self._ends_at = self._renew_at = self._again_at = -math.inf
+        self._failure = ""
 
     def token(self) -> str:
-        """Raises TokenError where there is no token that still holds and none can be had."""
+        """Valid token, requested if necessary. Raises TokenError."""
         with self._lock:
-            if not self._token or self._clock() >= self._renew_at:
+            now = self._clock()
+            if now < self._renew_at or (now < self._again_at and now < self._ends_at):
+                return self._token
+            if now < self._again_at:
+                raise TokenError(self._failure)
+            try:
                 self._token, life_s = self._ask()
-                self._renew_at = self._clock() + (1 - _EARLY) * life_s
+            except TokenError as error:
+                self._failure, self._again_at = str(error), self._clock() + self._again_s
+                if self._clock() >= self._ends_at:
+                    raise
+            else:
+                now = self._clock()
+                self._ends_at, self._renew_at = now + life_s, now + (1 - _EARLY) * life_s
             return self._token
 
     def _ask(self) -> tuple[str, float]:
+        """Return a token and how long it holds, s. Raises TokenError."""
         form = {
             "grant_type": "client_credentials",
             "client_id": self._client_id,
@@ -160,27 +186,41 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         }
         if self._scope is not None:
             form["scope"] = self._scope
-        data, headers = urllib.parse.urlencode(form).encode(), {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         try:
-            request = urllib.request.Request(self._url, data, headers)
-            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-                grant = json.loads(answer.read(_MAX_ANSWER_BYTES))
+            answer = exchange.post(
+                address_of(self._url),
+                urlencode(form).encode(),
+                headers,
+                self._timeout_s,
+                most_bytes=_MAX_ANSWER_BYTES,
+            )
+            if answer.status != HTTPStatus.OK:
+                raise TokenError(f"{self._url} answers {answer.status}{answer.moved}")
+            grant = json.loads(answer.body)
             return str(grant["access_token"]), float(grant.get("expires_in", 0))
-        except urllib.error.HTTPError as error:
-            raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
-        except http.client.HTTPException as error:
-            # Its text is what came.
-            raise TokenError(f"{self._url} does not answer as HTTP does: {type(error).__name__}") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except ExchangeError as error:
             raise TokenError(f"no token from {self._url}: {error}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            # Its text may be what came.
+            raise TokenError(
+                f"no token from {self._url}: it answered none ({type(error).__name__})"
+            ) from None
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Make the token provider that the settings ask for."""
+    """Token provider as configured."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"
     assert security.client_id is not None, "checked by the settings"
 
     read_secret = partial(needed_secret, security, "client_secret")
-    return ClientCredentials(security.token_url, security.client_id, read_secret, security.token_scope)
+    return ClientCredentials(
+        security.token_url,
+        security.client_id,
+        read_secret,
+        security.token_scope,
+        timeout_s=security.token_timeout_ms / 1000,
+        again_s=security.token_retry_ms / 1000,
+    )

@@ -1,4 +1,4 @@
-"""The report model: one comparison or search, frozen, versioned, bounded in size, free of clocks and NaN.
+"""The report model: one comparison or search; frozen, versioned, bounded in size, without clocks and NaN.
 
 One module a section; `report` holds the whole, `report_tables` names the tables beside it.
 """

@@ -1,4 +1,4 @@
-"""Section `account`: where the change came from, adding up exactly."""
+"""Section `account`: parts of the change by cause and call site, which add up to it exactly."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class AccountRow(Frozen):
     calls: float
     """More or fewer calls on the critical path."""
     structure: float
-    """Calls take other paths below."""
+    """Part from calls that take other paths below."""
     slower: float
-    """The same calls take another time."""
+    """Part from the same calls taking another time."""
     total: float
     finding: int | None
-    """Rank of the finding that it belongs to."""
+    """Rank of the finding that the site belongs to; None: of none."""
 
 
 class MixRow(Frozen):
@@ -42,14 +42,14 @@ class Account(Frozen):
     measure: AccountedMeasure
     unit: Literal["us", "share"]
     threshold_us: float | None
-    """Tail: requests over this response time count."""
+    """Response time over which a request counts as slow; None for other measures than the tail."""
     before: float
     after: float
     low: float | None
     high: float | None
     """95 % interval of after - before, noise between blocks included; None: too few requests for a test."""
     changed: bool
-    """By test: the interval excludes 0 and the change passes the floor."""
+    """True if the interval excludes 0 and the change passes the floor."""
     mix: float
     calls: float
     structure: float
@@ -92,7 +92,7 @@ class AccountSection(Section):
 
 
 class VisibleRow(Frozen):
-    """What size of change the tests would have seen at a root type."""
+    """Smallest size of change that the tests would have seen at a root type."""
 
     root: str
     requests0: int
@@ -104,7 +104,7 @@ class VisibleRow(Frozen):
 
 
 class QualityRow(Frozen):
-    """Something about the data that a reader must know before the results."""
+    """Fact about the data that a reader must know before the results."""
 
     kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew", "asynchrony"]
     severe: bool
@@ -147,22 +147,23 @@ class HiddenChange(Frozen):
 
 
 class VerdictSection(Section):
-    """How sure: data quality, what was and was not tested, the smallest visible change, the A/A record."""
+    """Verdict and its grounds: data quality, sites tested and not tested, smallest visible change, A/A
+    record."""
 
     section: Literal["verdict"] = "verdict"
     outcome: Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
     external: bool
-    """Clients sent less, and not because answers took longer."""
+    """True if clients sent fewer requests, and not because answers took longer."""
     by_load: bool = False
-    """What changed is what more, or fewer, requests make."""
+    """True if the change is what a higher, or lower, load makes."""
     reasons: tuple[str, ...]
-    """Why, one sentence each."""
+    """Grounds of the outcome, one sentence each."""
     quality: tuple[QualityRow, ...]
     visible: tuple[VisibleRow, ...]
     untested_requests: int
     """Problem requests whose root type and sites no test reached."""
     missing_requests: int | None
-    """Cannot tell: how many more requests would have been needed."""
+    """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
     """Changes that ordinary times keep from being findings, the largest first; of many the first."""
     equivalent_share: float | None
@@ -199,15 +200,16 @@ class AccountedRow(NamedTuple):
 
     @staticmethod
     def of_site(measure: str, row: AccountRow) -> AccountedRow:
-        """Make one of a call site's row."""
+        """Make the row of a call site."""
         parts = (row.calls, row.structure, row.slower, 0.0, row.total)
         return AccountedRow(measure, "site", row.root, row.site, *parts, row.finding)
 
     @staticmethod
     def of_mix(measure: str, row: MixRow) -> AccountedRow:
-        """Make one of a root type's part of the mix."""
+        """Make the row of a root type's part of the mix."""
         return AccountedRow(measure, "mix", row.root, None, 0.0, 0.0, 0.0, row.part, row.part, None)
 
 
 ACCOUNT: Final = columns_of(AccountedRow)
-"""One row a site and root type, and a row a root type's share, of each measure; uncut."""
+"""Columns of the table `account`: of each measure one row a site and root type, and one a root type's share;
+uncut."""

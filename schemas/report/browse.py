@@ -1,8 +1,8 @@
 """Sections of `flowdiff browse`: one period to look around in.
 
 Times are µs; shares are of requests, weighted by their sampling. A *range* is a part of the axis of response
-times, cut at the bins of `BrowseRangesSection.edges_us`: what is said of it is exact, and every range of bins
-can be worked out from the sums by bin in the section, as the page's script does.
+times, cut at the bins of `BrowseRangesSection.edges_us`: its sums are exact, and the page's script works out
+every other range from the sums by bin.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
-    """A category by its medoid and by its mean."""
+    """A category, drawn by its medoid and by its mean."""
 
     category: str
     root: str
     requests: int
     leads: tuple[str, ...]
-    """Ranges that it stands for (`mode 2`, `the slowest`): the most frequent category of their most frequent
-    root type."""
+    """Ranges that the category represents (`mode 2`, `the slowest`): it is the most frequent category of the
+    range's most frequent root type."""
     share_of_time: float
-    """Of the summed response time of the sample."""
+    """Share of the sample's summed response time."""
     mean_us: float
     medoid: TrainSchedule
     mean: TrainSchedule
@@ -57,38 +57,39 @@ class BinnedRoot(Frozen):
     requests: int
     mean_us: float
     c2: float | None
-    """Of all its requests; for more than 10."""
+    """Squared coefficient of variation of all its requests' times; None for at most 10 requests."""
     bins: tuple[int, ...]
-    """Bins that it has requests in, ascending; the other lists go with it."""
+    """Bins in which the root type has requests, ascending; `n`, `weight` and `failed` have one value for
+    each."""
     n: tuple[int, ...]
     weight: tuple[float, ...]
     failed: tuple[float, ...]
-    """Weight of its requests that failed."""
+    """[bins] weight of the failed requests."""
 
 
 class BinnedCategory(BinnedRoot):
-    """The same of a category."""
+    """A category, and all its requests by bin of response time."""
 
     category: str
     canonical: str
 
 
 class BinnedSite(Frozen):
-    """A place, and what requests waited there by bin of *their* response time."""
+    """A call site, and the waiting for it by bin of the *waiting requests'* response time."""
 
     label: str
     caller: str | None
     requests: int
-    """That waited for it."""
+    """Requests that waited for the site."""
     c2: float | None
-    """Of the time that those waited there; for more than 10."""
+    """Squared coefficient of variation of their waiting times; None for at most 10 requests."""
     bins: tuple[int, ...]
     weight: tuple[float, ...]
-    """Weight of the requests that waited for it."""
+    """[bins] weight of the requests that waited for the site."""
     us: tuple[float, ...]
-    """Weighted sum of the time that they did."""
+    """[bins] weighted sum of their waiting times."""
     failed: tuple[float, ...]
-    """Weight of the requests in which it failed."""
+    """[bins] weight of the requests in which the site failed."""
 
 
 class KindInRange(Frozen):
@@ -98,11 +99,11 @@ class KindInRange(Frozen):
     """Index into `BrowseRangesSection.roots` or `.categories`."""
     n: int
     share_in: float
-    """Of the requests of the range, weighted."""
+    """Share of the range's requests, weighted."""
     share_out: float
-    """Of all others; 0 where there are none."""
+    """Share of the requests outside of the range; 0 if there are none."""
     lift: float | None
-    """share_in / share_out; None: it is in the range only."""
+    """share_in / share_out; None if it occurs in the range only."""
     failed: float
     """Share of its requests in the range that failed."""
 
@@ -116,13 +117,13 @@ class SiteInRange(Frozen):
     place: int
     """Index into `BrowseRangesSection.sites`."""
     share_in: float
-    """Of the requests of the range: those that waited for it."""
+    """Share of the range's requests that waited for the site."""
     share_out: float
     lift: float | None
     mean_in_us: float
-    """Waited there, a request of the range."""
+    """Waiting time there, per request of the range."""
     mean_out_us: float
-    """The same of all others."""
+    """Waiting time there, per request outside of the range."""
     failed: float
     """Share of the range's requests in which it failed."""
 
@@ -132,14 +133,14 @@ class ResponseRange(Frozen):
 
     kind: Literal["mode", "tail"]
     peak_us: float | None
-    """Of a mode: its highest point."""
+    """Highest point of the density in a mode; None for the slow end."""
     prominence: float | None
     first: int
     past: int
-    """Bins, half open."""
+    """First bin, and the bin after the last one."""
     low_us: float
     high_us: float
-    """Half open."""
+    """Bounds in time, half open."""
     where: str
     """The range as a filter, for `--where`."""
     n: int
@@ -156,12 +157,12 @@ class ResponseRange(Frozen):
 
 
 class BrowseRangesSection(Section):
-    """Density, modes, and what lies in ranges of response times."""
+    """Density, modes, and the content of ranges of response times."""
 
     section: Literal["browse-ranges"] = "browse-ranges"
     sample: str
     curves: tuple[DensityCurve, ...]
-    """One a sample that has two distinct times."""
+    """One curve for each sample that has two distinct times."""
     edges_us: tuple[float, ...]
     """[bins + 1] whole nanoseconds, ascending; a bin is half open."""
     n: tuple[int, ...]
@@ -187,7 +188,7 @@ class RootVariance(Frozen):
     requests: int
     categories: int
     below_one: float
-    """Share of them with C² below 1."""
+    """Share of these categories with C² below 1."""
     largest: float
 
 
@@ -196,9 +197,9 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """One a sample."""
+    """One curve a sample."""
     roots: tuple[RootVariance, ...]
-    """Of the last sample, most requests first."""
+    """Root types of the last sample, most requests first."""
     roots_total: int
 
 
@@ -221,7 +222,7 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests that are not drawn: more than there is room for."""
+    """Requests that are not drawn for want of room."""
 
 
 class EntryTraffic(Frozen):
@@ -230,46 +231,47 @@ class EntryTraffic(Frozen):
     requests: int
     rate_per_s: float
     in_flight: float
-    """Mean number at work."""
+    """Mean number of requests in flight."""
     busy: float
-    """Share of the time in which any was at work."""
+    """Share of the time with a request in flight."""
     gap_us: tuple[float, float, float] | None
-    """Median, 99th percentile and longest of the times in which none was at work; None: there was none."""
+    """Median, 99th percentile and longest time without a request in flight; None if there was no such
+    time."""
 
 
 class EntryBefore(EntryTraffic):
-    """The same entry in the first of two samples, and whether it differs by test."""
+    """The same entry in the first of two samples, with tests for a difference."""
 
     sample: str
     gaps_p: float | None
-    """KS with blocks permuted, of the time from the end of everything before to each start, 0 where requests
-    overlap; None: too few requests."""
+    """p of a KS test with permuted blocks on the idle time before each request's start (0 where requests
+    overlap); None: too few requests."""
     times_p: float | None
-    """The same of response times."""
+    """p of the same test on response times."""
 
 
 class EntryTimeline(EntryTraffic):
-    """Requests that came in at one component, by time. Lists are [times] but for the edges."""
+    """Requests that came in at one component, by time. Lists are [times], `edges_ns` is [times + 1]."""
 
     component: str
     most_in_flight: int
     gaps: int
     edges_ns: tuple[int, ...]
     watched: tuple[bool, ...]
-    """Whether the sample has this time at all."""
+    """True if the sample covers this time."""
     arrivals: tuple[int, ...]
     failed: tuple[int, ...]
     mean_in_flight: tuple[float, ...]
     max_in_flight: tuple[int, ...]
     busy_share: tuple[float, ...]
     longest_gap_us: tuple[float, ...]
-    """That ended in it; 0 without one."""
+    """Longest idle time that ended in it; 0 if none did."""
     median_us: tuple[float | None, ...]
     p99_us: tuple[float | None, ...]
-    """Response times of what arrived in it."""
+    """Median and 99th percentile of the response times of requests that arrived in it."""
     strips: tuple[TimelineStrip, ...]
     before: EntryBefore | None
-    """Of two samples, where the first has this entry."""
+    """The same entry in the first sample; None for one sample, or if that has no such entry."""
 
 
 class BrowseTimelineSection(Section):
@@ -278,7 +280,8 @@ class BrowseTimelineSection(Section):
     section: Literal["browse-timeline"] = "browse-timeline"
     sample: str
     sampled: bool
-    """Whether requests were sampled: gaps and requests in flight are then of those kept."""
+    """True if requests were sampled: idle times and requests in flight are then those of the recorded
+    requests."""
     entries: tuple[EntryTimeline, ...]
     entries_total: int
 
@@ -329,7 +332,7 @@ class SiteRow(Frozen):
 
 
 class BrowsePlacesSection(Section):
-    """Where time is spent and what fails: sites, hosts, errors."""
+    """Places of time and of failures: call sites, hosts, error classes."""
 
     section: Literal["browse-places"] = "browse-places"
     sample: str

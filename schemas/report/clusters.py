@@ -1,4 +1,4 @@
-"""Section `clusters`: requests grouped by K-means, and the groups' calling-context trees laid on each other.
+"""Section `clusters`: requests grouped by K-means, and overlays of the groups' calling-context trees.
 
 Clusters are numbered from 1, by size. A is the first of two sides, B the second. Times are µs.
 """
@@ -14,18 +14,19 @@ OverlayKind = Literal["samples", "origin", "nearest", "alone"]
 
 
 class OverlayNode(Frozen):
-    """A node of two calling-context trees; both have it, or one."""
+    """A node of an overlay of two calling-context trees, present in one or both."""
 
     above: int
-    """Place in `nodes` of the nearest node above that is shown; -1 for a root."""
+    """Place in `nodes` of the nearest ancestor that is shown; -1 for a root."""
     where: str
     """`[host/]component`."""
     what: str
     kind: NodeKindName
     shade: int
-    """0: no difference beyond chance; 1 to 4 by what it adds to the mean request's time."""
+    """0: no difference beyond chance; 1 to 4 by `added_us`."""
     added_us: float
-    """That, B less A: by visits from here on, or by time; 0 where it is not coloured."""
+    """Time that the node adds to a request's mean, B less A: from the number of visits, or from time a visit;
+    0 if not coloured."""
     passing_a: float
     passing_b: float
     """Share of the side's requests that pass the node."""
@@ -34,50 +35,51 @@ class OverlayNode(Frozen):
     """Mean visits of a request of the side."""
     mean_a_us: float | None
     mean_b_us: float | None
-    """Of a visit, without what it calls; None: the side has none."""
+    """Mean time of a visit without the calls below it; None: the side never visits the node."""
     skipped: int
-    """Steps between this node and the one above that are not shown."""
+    """Steps between this node and the ancestor shown that are left out."""
     skipped_a_us: float
     skipped_b_us: float
-    """What they take of a mean request."""
+    """Mean time of the skipped steps, per request of the side."""
     below: int
-    """Nodes below that are not shown."""
+    """Descendants that are not shown."""
 
 
 class TreeOverlayRow(Frozen):
-    """Two trees on each other."""
+    """Overlay of two trees."""
 
     kind: OverlayKind
-    """A cluster's two samples, its suspected origin and it, its nearest and it, or it alone (A is B)."""
+    """A and B: a cluster's two samples; its suspected origin and it; the nearest cluster and it; or it alone
+    (A is B)."""
     cluster: int
     other: int
-    """Cluster that A is of."""
+    """Number of A's cluster."""
     a: str
     b: str
-    """In words."""
+    """Descriptions of A and B."""
     requests_a: int
     requests_b: int
     mean_a_us: float
     mean_b_us: float
     """Mean response times."""
     score_us: float
-    """What the most coloured node adds to the mean response time of all requests."""
+    """Time that the most coloured node adds to the mean response time of all requests."""
     calls: bool
-    """Nodes are calls; else steps between trace points."""
+    """True: nodes are calls; False: steps between trace points."""
     nodes: tuple[OverlayNode, ...]
-    """In order: a node, then what is below it."""
+    """In depth-first order: a node, then its descendants."""
     nodes_total: int
     first: int | None
-    """Place in `nodes` of the most coloured one."""
+    """Place in `nodes` of the most coloured node; None if none is coloured."""
 
 
 class ClusterCategory(Frozen):
     """A category (level L1) of a cluster."""
 
     key: str
-    """Of its largest stored category."""
+    """Key of its largest stored category."""
     requests: tuple[int, ...]
-    """By sample."""
+    """[samples] requests."""
 
 
 class ClusterRow(Frozen):
@@ -87,40 +89,40 @@ class ClusterRow(Frozen):
     root: str
     """Root type of most of its requests."""
     root_part: float
-    """Share of its requests that have it."""
+    """Share of its requests with that root type."""
     roots: int
-    """Root types in it."""
+    """Number of root types in it."""
     has: str
     lacks: str
-    """Node of the call tree that its requests pass and the others of the root type do not, and the other way
-    round; empty where none is telling."""
+    """Call-tree nodes that set the cluster apart from the other requests of its root type: one that its
+    requests pass, one that only the others pass. Empty if none does."""
     requests: tuple[int, ...]
     shares: tuple[float, ...]
-    """Of all requests of a sample."""
+    """[samples] share of all requests."""
     of_root: tuple[float | None, ...]
-    """Of the requests of its root type, by sample; None without any: what the test is of."""
+    """[samples] share of the requests of its root type: the value tested; None without any."""
     mean_us: tuple[float | None, ...]
     z: float | None
     p: float | None
     q: float | None
-    """Two samples only."""
+    """Test of the difference of `of_root` between two samples; None for other numbers of samples."""
     changed: bool
     nearest: int | None
     """Nearest other cluster of the same root type."""
     nearest_distance: float | None
     origin: int | None
-    """Where it grew: nearest cluster of the same root type that shrank."""
+    """Suspected origin of its growth: the nearest cluster of the same root type that shrank."""
     jaccard: float | None
-    """Mean overlap with its likeness when the clustering is done again."""
+    """Mean Jaccard overlap with its best match in refits."""
     categories: tuple[ClusterCategory, ...]
     categories_total: int
     rare: int
-    """Categories of at most 10 requests among them."""
+    """Categories of at most 10 requests in it."""
     rare_requests: int
 
 
 class CurvePoint(Frozen):
-    """One number of clusters that was tried."""
+    """One tried number of clusters."""
 
     k: int
     score: float
@@ -129,7 +131,7 @@ class CurvePoint(Frozen):
 
 
 class ClustersSection(Section):
-    """What groups requests fall into, and how groups and samples differ."""
+    """Groups that requests fall into, and the differences of groups and samples."""
 
     section: Literal["clusters"] = "clusters"
     features: str
@@ -137,27 +139,27 @@ class ClustersSection(Section):
     samples: tuple[str, ...]
     requests: int
     rows: int
-    """Distinct rows of features."""
+    """Distinct rows of the feature matrix."""
     columns: int
     dimensions: int
     explained: float
-    """Part of the sum of squares that the dimensions keep."""
+    """Share of the sum of squares that the reduced dimensions retain."""
     chosen: Literal["asked", "curve"]
     curve: tuple[CurvePoint, ...]
     clusters_total: int
     clusters: tuple[ClusterRow, ...]
-    """By number."""
+    """Ordered by number."""
     apart: tuple[tuple[float, ...], ...]
-    """Distances between the centres of `clusters`."""
+    """[clusters, clusters] distances between the centres of `clusters`."""
     reseeded: tuple[float, ...]
     halved: tuple[float, ...]
-    """Adjusted Rand of refits: other first centres; two halves of the requests."""
+    """Adjusted Rand indices of refits: from other first centres; from two halves of the requests."""
     categories: int
-    """Level L1."""
+    """Categories at level L1."""
     rand_categories: float
-    """Adjusted Rand of clusters and categories."""
+    """Adjusted Rand index of clusters against categories."""
     homogeneity: float
     completeness: float
     overlays: tuple[TreeOverlayRow, ...]
-    """By score."""
+    """Ordered by score."""
     overlays_total: int

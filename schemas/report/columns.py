@@ -1,21 +1,21 @@
-"""A column of a table: how its values read on a page and a terminal, and what it is in Parquet and in SQL.
+"""A column of a table: its look on a page and a terminal, and its type in Parquet and SQL.
 
-A row is defined once, as a class; what of it Parquet and SQL have is said at its fields, and `columns_of`
-the class are its columns:
+A row is defined once, as a class; annotations of its fields describe the columns, and `columns_of` reads them
+off the class:
 
     class HostRow(Frozen):
         host: Annotated[str, column("name", "host", label="Host")]
         p99_us: Annotated[float | None, column("us", "99th percentile")]  # null where it is None
         change: Annotated[Interval | None, Inside("change_")]  # change_low and change_high
 
-`arrow_table` makes the table of such rows, `arrow_columns` the same of arrays, and `rows_of` rows of a table.
-A column with a label is shown, too; one that is shown only, or that no field has, stands in a list:
+`arrow_table` makes a table of such rows, `arrow_columns` of arrays, and `rows_of` turns a table into rows. A
+column with a label is shown, too. Columns that are shown only, or that are no field of the row, are listed:
 
     Column("share", "Of all", "share")
     stored("requests{}", "count", "requests with the call site, {}", label="Requests")
 
-The last is two fields of a row and two stored columns, requests0 and requests1, before and after; shown they
-are one, `29 → 3 174`.
+The last stands for two fields of a row and two stored columns, requests0 and requests1, before and after; it
+is shown as one, `29 → 3 174`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ ColumnUnit = Literal[
     "part",
     "flag",
 ]
-"""`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words that
-stand to the right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its
+"""`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words
+aligned right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its
 sign; `share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation;
-`part`: a share of a whole, what is next to nothing as such; `flag`: yes or no. A pair of values reads
-`before → after`."""
+`part`: a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of values reads `before →
+after`."""
 
 LEFT: Final = ("text", "name", "key", "keys", "bar", "flag")
-"""Units that stand to the left; numbers stand to the right."""
+"""Units aligned left; the others are aligned right."""
 
 _ARROW: Final = {
     "text": pa.string(),
@@ -66,7 +66,7 @@ _ARROW: Final = {
     "place": pa.int32(),
     "flag": pa.bool_(),
 }
-"""Types that are no float64."""
+"""Arrow types of units that are not float64."""
 
 PERIODS: Final = ("reference", "problem")
 
@@ -76,26 +76,27 @@ class Column:
     """A column of a table."""
 
     key: str
-    """Field of a row, and its name where it is stored. `mean{}_us` stands for two: `mean0_us` before and
-    `mean1_us` after."""
+    """Field of a row, and its name in Parquet. `mean{}_us` stands for two: `mean0_us` before and `mean1_us`
+    after."""
     label: str = ""
     """Heading; empty: stored only, or a bar."""
     unit: ColumnUnit = "text"
     value: Callable[[Any], Any] | None = None
-    """The value of a row where it is no field of the key's name; of a pair a pair."""
+    """Function from a row to the value, if that is not the field `key`; for a pair, to a pair."""
     far: int = 0
-    """Columns of the highest number are left out first where there is little room; of 0 none."""
+    """Priority for leaving the column out of a narrow table: the highest goes first, 0 stays."""
     about: str = ""
-    """What it holds, where a word is not enough; `{}` in that of a stored pair is the period."""
+    """Description for references; `{}` in that of a stored pair is the period. Empty: the heading says
+    enough."""
     is_stored: bool = False
-    """Whether Parquet has it."""
+    """True if the column is in Parquet."""
     null: bool = False
-    """Whether it may be null there."""
+    """True if it may be null in Parquet."""
     interval: str = ""
-    """Field with the interval in which the value lies: it is shown below the value."""
+    """Field with the interval of the value, shown below it."""
 
     def of(self, row: Any) -> Any:
-        """The value of a row; of a pair both."""
+        """Value of the column in a row; of a pair both."""
         if self.value is not None:
             return self.value(row)
         if self.is_pair:
@@ -104,21 +105,21 @@ class Column:
 
     @property
     def is_pair(self) -> bool:
-        """Whether it is two, before and after."""
+        """True for a pair of columns, before and after."""
         return "{}" in self.key
 
     @property
     def is_shown(self) -> bool:
-        """Whether a page and a terminal have it."""
+        """True if pages and terminals show the column."""
         return bool(self.label) or not self.is_stored
 
     @property
     def is_left(self) -> bool:
-        """Whether it stands to the left."""
+        """True if it is aligned left."""
         return self.unit in LEFT
 
     def fields(self) -> Iterator[pa.Field]:
-        """What it is in Parquet; none where it is shown only."""
+        """Yield the fields of the column in Parquet; none if it is shown only."""
         for place, period in enumerate(PERIODS if self.is_pair else ("",)):
             if self.is_stored:
                 type_ = _ARROW.get(self.unit, pa.float64())
@@ -137,28 +138,28 @@ def stored(
     null: bool = False,
     interval: str = "",
 ) -> Column:
-    """A column that Parquet and SQL have; with a label it is shown, too."""
+    """Make a column for Parquet and SQL; with a label it is shown, too."""
     return Column(key, label, unit, value, far, about, is_stored=True, null=null, interval=interval)
 
 
 column = partial(stored, "")
-"""A column for the annotation of a field: named like it, null where the field may be None. value: of a row,
-where it is another than the field's."""
+"""Annotation of a field: a column of the field's name, null where the field may be None. value: function from
+a row, if the value is not the field's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """For the annotation of a field that is a row itself, or None: its columns are the outer row's, too."""
+    """Annotation of a field that is a row itself, or None: its columns become columns of the outer row."""
 
     prefix: str = ""
-    """Stands before their names."""
+    """Prefix of the inner columns' names."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """What they hold here, by their own names, where it is more than they say themselves."""
+    """Descriptions that replace those of inner columns, by inner name."""
 
 
 Row = TypeVar("Row")
 RowClass: TypeAlias = Any
-"""A class of rows. Not `type[Any]`: mypy does not take that for something that can be a key of a cache."""
+"""Class of rows. Not `type[Any]`: mypy does not accept that as the key of a cache."""
 
 
 def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
@@ -172,7 +173,7 @@ def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
 
 @cache
 def _columns(row: RowClass) -> Mapping[str, Column]:
-    """All columns of a row's class by name; kept, as sections ask for few of them at a time."""
+    """All columns of a row's class by name; cached, as sections ask for few of them at a time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)
@@ -187,7 +188,7 @@ def _columns(row: RowClass) -> Mapping[str, Column]:
 
 
 def _named(found: Mapping[str, Column], name: str) -> Column:
-    """A column by its name, or a pair."""
+    """Column of a name; for a name with `{}` the pair."""
     before, after = (found[name.format(place)] for place in (0, 1))
     if before is after:
         return before
@@ -196,13 +197,13 @@ def _named(found: Mapping[str, Column], name: str) -> Column:
 
 @cache
 def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
-    """Names and types of the fields that are annotated; kept, as they are asked for row by row."""
+    """Names and types of the annotated fields; cached, as they are asked for row by row."""
     hints = get_type_hints(row, include_extras=True)
     return [(name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
 
 
 def _class_of(type_: Any) -> RowClass:
-    """The class of a field that may be None."""
+    """Class of a field that may be None."""
     return next((one for one in get_args(type_) if one is not NoneType), type_)
 
 
@@ -216,14 +217,14 @@ def _inside(name: str, mark: Inside, inner: Column, null: bool) -> Column:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The schema of what of some columns is stored, each described in its metadata."""
+    """Schema of the stored ones among some columns, descriptions in the fields' metadata."""
     return pa.schema([field for column in columns for field in column.fields()])
 
 
 def arrow_table(columns: Sequence[Column], rows: Iterable[Any], **values: Any) -> pa.Table:
-    """Rows as Parquet has them: O(rows · columns), for tables of some thousands.
+    """Make a Parquet table of rows: O(rows · columns), for tables of some thousands.
 
-    values: whole columns that the rows themselves do not hold, by name.
+    values: whole columns that the rows themselves do not have, by name.
     """
     every = [*rows]
     for one in columns:
@@ -237,9 +238,9 @@ def arrow_table(columns: Sequence[Column], rows: Iterable[Any], **values: Any) -
 
 
 def arrow_columns(columns: Iterable[Column], **values: Any) -> pa.Table:
-    """Whole columns as Parquet has them, by name, for tables of many rows.
+    """Make a Parquet table of whole columns by name, for tables of many rows.
 
-    values: arrays of Arrow or numpy, or sequences; NaN is null where the column may be null.
+    values: arrays of Arrow or numpy, or sequences; NaN becomes null where the column may be null.
     """
     schema = arrow_schema(columns)
     return pa.table([_array(values[field.name], field) for field in schema], schema=schema)
@@ -252,7 +253,8 @@ def _array(given: Any, field: pa.Field) -> pa.Array | pa.ChunkedArray:
 
 
 def rows_of(row: type[Row], table: pa.Table) -> Iterator[Row]:
-    """The rows of a table that has the columns of their class, each field of which is annotated."""
+    """Yield the rows of a table that has the columns of their class; each field of the class must be
+    annotated."""
     for held in table.to_pylist():
         yield _row_of(row, held, "")
 

@@ -1,4 +1,4 @@
-"""What distinguishes affected requests from others: low-level parameters."""
+"""Parameters that distinguish affected requests from others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from schemas.report.parts import Frozen
 
 
 class Contrast(Frozen):
-    """The two classes of requests that were compared with each other."""
+    """Two classes of requests that are compared with each other."""
 
     affected: str
-    """In words: "problem requests that take the new path"."""
+    """Description of the class: "problem requests that take the new path"."""
     others: str
     n_affected: int
     n_others: int
@@ -26,7 +26,7 @@ class LevelShare(Frozen):
 
 
 class AttributeRow(Frozen):
-    """One parameter: how unlike its values are in the two classes."""
+    """One parameter: the distance between its values in the two classes."""
 
     where: str
     """`component/point` of the node, or `request`."""
@@ -40,7 +40,7 @@ class AttributeRow(Frozen):
     """Text: the three levels whose shares differ most."""
     median_affected: float | None
     median_others: float | None
-    """Numbers."""
+    """Medians of a numeric attribute; None for text."""
 
 
 class Rule(Frozen):
@@ -65,11 +65,11 @@ class ChangedIdentifier(Frozen):
 
 
 class Explanation(Frozen):
-    """What distinguishes the affected requests from the others, and whether that can be relied on."""
+    """Description of the difference between affected and other requests, and its reliability."""
 
     contrast: Contrast
     reliable: bool
-    """Cross-validated AUC and stability pass."""
+    """True if cross-validated AUC and stability pass."""
     sentence: str
     """`count <= 4096 tells them apart (AUC 0.99)`, or `no reliable explanation`."""
     auc: float | None
@@ -77,12 +77,12 @@ class Explanation(Frozen):
     """Share of bootstrap trees with the same attribute at the root."""
     rules: tuple[Rule, ...]
     attributes: tuple[AttributeRow, ...]
-    """Most unlike first."""
+    """Largest distance first."""
     attributes_total: int
     identifiers: tuple[ChangedIdentifier, ...]
     competing: tuple[str, ...]
-    """Attributes that come to the root of other bootstrap trees, where stability is low."""
+    """Attributes at the root of other bootstrap trees; empty unless stability is low."""
     excluded: tuple[str, ...]
-    """Attributes left out at the user's wish (`--exclude`)."""
+    """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Why it is not reliable."""
+    """Cause of unreliability; empty if reliable."""

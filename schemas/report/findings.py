@@ -1,4 +1,4 @@
-"""Section `findings`: what changed, each cause once (robust mode).
+"""Section `findings`: the changes of a comparison, one finding for each cause (robust mode).
 
 Effects carry intervals; shares of the change add up by construction.
 """
@@ -15,22 +15,22 @@ from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccou
 
 
 class ChangeKind(StrEnum):
-    """What happened at a site: the family of the test that saw it, and the way it went."""
+    """Kind of change at a site: the family of the test that saw it, and the direction."""
 
     SLOWER = "slower"
     FASTER = "faster"
     TAIL = "tail"
-    """More calls than before take very long."""
+    """Higher share of calls that take very long."""
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Calls take another path below: the shares of a site's call patterns moved."""
+    """Moved shares of a site's call patterns: calls take another path below."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
     FEWER_ERRORS = "fewer-errors"
     SERIAL = "serial"
-    """Children that ran side by side run one after the other."""
+    """Children that used to run side by side run one after the other."""
     PARALLEL = "parallel"
 
 
@@ -49,16 +49,16 @@ class Site(Frozen):
 
     component: Annotated[str, column("name", "component of the call site that changed")]
     operation: Annotated[str, column("name", "operation or trace point of the call site")]
-    """Operation (span name, trace point) of the call; of records the point at which a step ends."""
+    """Operation (span name, trace point) of the call; for activity records the point at which a step ends."""
     caller: Annotated[
         NodeName | None,
         column("name", "who calls; null for the root, or several", attrgetter("called_by")),
     ] = None
-    """Of records: where the step begins."""
+    """For activity records the point at which the step begins."""
     callers: int = 1
     """Number of callers pooled."""
     depth: int = 0
-    """0 for the root."""
+    """Depth in the calling context; 0 for the root."""
 
     @property
     def text(self) -> str:
@@ -72,7 +72,7 @@ class Site(Frozen):
 
 
 class Interval(Frozen):
-    """A 95 % interval that contains what the system does on its own."""
+    """A 95 % interval that includes the system's ordinary variation."""
 
     low: Annotated[float, column("number", "end of its 95 % interval")]
     high: Annotated[float, column("number", "other end")]
@@ -80,7 +80,7 @@ class Interval(Frozen):
 
 OfUnit = Annotated[Unit, column("text", "of before, after, low and high: us, share, calls, ratio")]
 Before = Annotated[float, column("number", "reference: median over requests (times), share or mean")]
-"""One value a request."""
+"""Each request contributes one value."""
 After = Annotated[float, column("number", "the same in the problem period")]
 Change = Annotated[
     Interval,
@@ -94,12 +94,12 @@ Change = Annotated[
 
 
 class Evidence(Frozen):
-    """One thing that changed at one site, as it was tested."""
+    """One significant change at one site, as tested."""
 
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
     what: Annotated[str, column("text", "what a path calls; empty where the kind says all")]
-    """In a few words."""
+    """Description in a few words."""
     unit: OfUnit
     before: Before
     after: After
@@ -117,9 +117,10 @@ class Evidence(Frozen):
     p: Annotated[float, column("p", "p-value of its test")]
     q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
     z: Annotated[float, column("number", "effect over its standard error, noise included")]
-    """Noise between blocks."""
+    """Standard error includes noise between blocks of time."""
     noise_p: float | None = None
-    """p of no change beyond that noise (Student's law); None in reports that were made before it was kept."""
+    """p of the hypothesis that the change is noise between blocks (Student's law); None in reports of older
+    versions."""
     contribution_us: Annotated[
         float,
         column(
@@ -128,7 +129,7 @@ class Evidence(Frozen):
             label="Of the mean",
         ),
     ]
-    """Of the period (exact account)."""
+    """Contribution to the change of the period's mean, from the exact account."""
     consequence_of: Annotated[
         int | None,
         column(
@@ -137,7 +138,7 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index, from 0, of the evidence in the same finding."""
+    """Index, from 0, of its cause among the finding's evidence; None for a cause."""
     relation: Annotated[
         str,
         column(
@@ -145,11 +146,11 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
         ),
     ] = ""
-    """A row of RELATIONS."""
+    """Name of the row in RELATIONS; empty for the leading evidence."""
 
 
 class Factor(Frozen):
-    """A value of an attribute at which the change is, or is not (host, version)."""
+    """Value of an attribute (host, version) at which the change occurs, or does not."""
 
     attribute: str
     value: str
@@ -169,7 +170,7 @@ class Example(Frozen):
     start_ns: int
     response_us: float
     schedule: TrainSchedule | None = None
-    """Drawn, of the first findings."""
+    """Drawing of the request; of the first findings only."""
 
 
 class Member(Frozen):
@@ -182,7 +183,7 @@ class Member(Frozen):
 
 
 class Instant(Frozen):
-    """A time that requests tell, with its 95 % interval; ns since the epoch."""
+    """Point in time estimated from requests, with its 95 % interval; ns since the epoch."""
 
     at_ns: int
     low_ns: int
@@ -190,26 +191,26 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """When within the problem period a finding is so; None where it goes beyond that side."""
+    """Start and end of a finding within the problem period; None where it goes beyond that side."""
 
     began: Instant | None
-    """None: from the start, or too near to it to tell."""
+    """None: present from the start of the period, or too near to it to decide."""
     ended: Instant | None
-    """None: still so at the end."""
+    """None: present at the end of the period."""
 
 
 class FurtherView(Frozen):
-    """Another analysis of the requests of a finding, where it says more."""
+    """Suggestion to analyze a finding's requests by another method."""
 
     method: str
     about: str
-    """What it shows, in a few words."""
+    """Subject of that analysis, in a few words."""
     arguments: tuple[str, ...]
-    """Of `flowdiff`, one by one."""
+    """Arguments of `flowdiff`, one by one."""
     command: str
-    """The same as a line for a shell."""
+    """The arguments as a line for a shell."""
     page: str | None = None
-    """Its page, relative to that of this report, where it was kept beside it."""
+    """Its page, relative to that of this report, if it was saved beside it."""
 
 
 class Finding(Frozen):
@@ -222,81 +223,83 @@ class Finding(Frozen):
     ]
     site: Annotated[Site, Inside()]
     title: Annotated[str, column("text", "what happened, in a sentence")]
-    """Operation and component, what happened, by how much."""
+    """Operation and component, kind of change, size."""
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Calls are cut short after it, …"""
+    """Set, for example, where calls are cut short after it."""
     unit: OfUnit
     before: Before
     after: After
     change: Change
     share_of_change: Interval | None
-    """Part of all that added time (of a mean that fell: that took it away) that it explains, 0 to 1; of all
+    """Share of all added time (of a mean that fell: of all saved time) that it explains, 0 to 1; over all
     findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     share_estimate: float | None = None
-    """That share itself. It is not the middle of its interval, which ends at 0 and 1; None also in reports
-    that were made before it was kept."""
+    """Point estimate of that share. Not the middle of its interval, which is cut at 0 and 1; None also in
+    reports of older versions."""
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
-    """Of the period; over findings and the rest of the account they add up to the change."""
+    """Contribution to the change of the period's mean; findings and the rest of the account add up to the
+    change."""
     is_better: bool = False
-    """It is known to be for the better: the same work in less time, or fewer failures."""
+    """True if it is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
-    """Requests with the changed thing in them."""
+    """Requests that pass the changed site."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
-    """Of affected0 and affected1."""
+    """Weighted shares that go with affected0 and affected1."""
     p: Annotated[float, column("p", "p-value of the leading evidence")]
     q: Annotated[float, column("p", "p corrected for the number of tests")]
     evidence: tuple[Evidence, ...]
-    """The leading one first."""
+    """Leading evidence first."""
     evidence_total: int
     chain: tuple[str, ...]
-    """What follows from it, in order, one sentence each: errors, the retries they cause, the calls below."""
+    """Consequences of the change, in order, one sentence each: errors, the retries they cause, the calls
+    below."""
     factors: tuple[Factor, ...]
     examples: tuple[Example, ...]
     members: tuple[Member, ...]
     members_total: int
     histogram: Histogram | None
-    """Of the site's value a request, before and after."""
+    """Distribution of the site's value per request, before and after."""
     account: StepAccount | None
     """The changed step in its context: a typical path through it, step by step."""
     explanation: Explanation | None
     first_window_ns: int | None
-    """Start of the first window of the problem in which it shows."""
+    """Start of the first window of the problem period in which it is visible."""
     when: When | None = None
-    """None: throughout the problem period, or not known (no request at hand, a report made before this was
-    kept)."""
+    """None: throughout the problem period, or unknown (no request loaded, a report of an older version)."""
     views: tuple[FurtherView, ...] = ()
-    """The most telling first. Not part of the report's content: it names the lake."""
+    """Most telling first. Not part of the report's content: their commands name the lake."""
 
 
 class FindingsSection(Section):
-    """Findings, most important first: of many the first ones, and the one with the largest part of the
-    change."""
+    """Findings, most important first: where they are cut, the first ones and the one with the largest part of
+    the change."""
 
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
     findings_total: int
     better_total: int = 0
-    """How many of all are for the better."""
+    """Number of improvements among all findings."""
     insignificant_mean: Interval | None = None
-    """Interval of the change of the mean response time, µs, where it is not significant: what part of that
-    change a finding is cannot be told. None: it is significant, nothing, or not known."""
+    """Interval of the change of the mean response time, µs, if it is not significant: findings are then no
+    shares of it. None: the change is significant, nothing, or unknown."""
     only: Literal["", "worse"] = ""
-    """What is shown of them. Not part of the report's content: they are here all the same."""
+    """Filter for display; `worse` hides improvements. Not part of the report's content: hidden findings are
+    here all the same."""
 
     def content(self) -> Self:
-        """Without the lake that is named in views, and what is shown."""
+        """The section without the views, which name the lake, and without the display filter."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 
 
 class EvidenceRow(NamedTuple):
-    """A significant test, and where it stands."""
+    """A significant test and its place among the findings."""
 
     rank: Annotated[int, column("place", "finding that it belongs to")]
     place: Annotated[int, column("place", "from 1 in its finding, the leading one first")]
@@ -339,6 +342,6 @@ FINDINGS: Final = (
         lambda f: [example.request_id for example in f.examples if example.sample == "problem"],
     ),
 )
-"""One row a finding."""
+"""Columns of the table `findings`, one row a finding."""
 EVIDENCE: Final = columns_of(EvidenceRow)
-"""One row a significant test, uncut."""
+"""Columns of the table `evidence`, one row a significant test, uncut."""

@@ -1,4 +1,4 @@
-"""Sections of paper mode: root types, categories, ranked mutations, what their contributions add up to."""
+"""Sections of paper mode: root types, categories, ranked mutations, sums of their contributions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RootsSection(Section):
 
 
 class SumsSection(Section):
-    """What the paper's contributions add up to, beside what they should.
+    """Sums of the paper's contributions beside the exact changes that they estimate.
 
     structural_exact_us + response_time_exact_us = total_change_us to rounding.
     """
@@ -56,7 +56,7 @@ class SumsSection(Section):
 
 
 class Role(StrEnum):
-    """What a category is in a comparison; it may be several."""
+    """Role of a category in a comparison; it may have several."""
 
     RESPONSE_TIME = "response-time"
     STRUCTURAL = "structural"
@@ -94,20 +94,20 @@ class CategoriesSection(Section):
 
     section: Literal["categories"] = "categories"
     categories: tuple[CategoryRow, ...]
-    """By |change_us|."""
+    """Ordered by |change_us|."""
     categories_total: int
 
 
 class MutationKind(StrEnum):
-    """What changed about a category."""
+    """Change of a category: of its response time, or of its number of requests."""
 
     RESPONSE_TIME = "response-time"
     STRUCTURAL = "structural"
 
 
 class Direction(StrEnum):
-    """Whether a mutation made requests take longer in sum or shorter; one that did neither goes with the
-    change of the mean."""
+    """Sign of a mutation's effect on the summed response time; without an effect, the sign of the change of
+    the mean."""
 
     INCREASE = "increase"
     DECREASE = "decrease"
@@ -134,29 +134,30 @@ class EdgeRow(Frozen):
             far=1,
         ),
     ]
-    """Weighted (π)."""
+    """Weighted share (π)."""
     criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
     ks: Annotated[KsResult, Inside("ks_")]
-    """On the latencies of requests in which the edge was critical, as published."""
+    """Test of the latencies of requests in which the edge was critical, as published."""
     changed: Annotated[bool, column("flag", "the test rejected")]
     """The papers' red edge."""
     attribution_us: Annotated[
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
     ]
-    """Of the category; over all its edges they sum to it."""
+    """Contribution to the change of the category's mean; the contributions of all its edges add up to
+    that."""
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
-    """From the edge getting slower."""
+    """Part from a changed latency."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
-    """From the edge being critical more often."""
+    """Part from the edge being critical more, or less, often."""
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
 class ListedCategory(CategoryPeriods):
-    """A category with what it was made of."""
+    """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
+    """Keys of the lake's categories merged here, ascending, the first of `stored_total`."""
     stored_total: int
 
 
@@ -166,57 +167,60 @@ class PrecursorRow(ListedCategory):
     edits: int
     """Levenshtein distance of the token sequences."""
     distance: float
-    """The distance of the settings (raw, or divided by the longer sequence): rank key."""
+    """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see
+    settings)."""
     share: float
-    """Weight in the mean the mutation is compared with; the candidates of one mutation sum to 1."""
+    """Weight in the mutation's baseline mean; the candidates of one mutation sum to 1."""
 
 
 class Mutation(ListedCategory):
-    """One ranked result."""
+    """One ranked mutation."""
 
     rank: Annotated[
         int,
         column("place", "from 1: the direction of the change first, then |contribution|", label="#"),
     ]
-    """The direction in which the mean went."""
+    """First the direction in which the mean went."""
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
-    """On response time."""
+    """Test of response times."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
-    """By the ranking of the settings."""
+    """By the formula that the settings choose."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
     contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
     share_of_listed: float
     """|contribution| / sum of |contribution| over all mutations."""
     virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]
-    """Virtual categories."""
+    """A category may be several virtual categories: one as a structural, one as a response-time mutation."""
     no_precursor: bool
-    """Structural: no candidate; compared with the problem-period mean of its root type."""
+    """True for a structural mutation without candidates; its baseline is the problem-period mean of its root
+    type."""
     one_to_n_relaxed: bool
-    """Structural: no single category lost enough requests (1:N), so the precursors are those without that
-    heuristic: several categories that may have given requests together."""
+    """True for a structural mutation for which no single category lost enough requests (1:N): its precursors
+    are those without that heuristic, several categories that may have given requests together."""
     baseline_mean_us: Annotated[
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
     ]
-    """Of the precursors weighted by similarity."""
+    """Mean of the precursors, weighted by similarity."""
     edges: tuple[EdgeRow, ...]
-    """Response time: changed edges first, then by |A_e|; so the first is the reddest."""
+    """Response-time mutations: changed edges first, then by |A_e|; so the first is the reddest."""
     edges_total: int
     edges_changed: Annotated[int, column("place", "edges whose test rejected; 0 for structural mutations")]
     displaced_us: float | None
-    """Response time: sum of A_e over edges that did not change by test ("displaced on the critical path")."""
+    """Response-time mutations: sum of A_e over edges that did not change by test ("displaced on the critical
+    path")."""
     recoverable_us: float | None
-    """Response time, detailed mutations: mean response time the problem period would save if the changed
+    """Detailed response-time mutations: mean response time that the problem period would save if the changed
     edges had their reference latencies (counterfactual)."""
     precursors: tuple[PrecursorRow, ...]
-    """Structural: most likely first."""
+    """Structural mutations: most likely first."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Response time T first, then the reddest edges; detailed mutations only."""
+    """Detailed response-time mutations: of the response time T first, then of the reddest edges."""
     difference: GraphDifference | None
-    """Structural and detailed: against the most likely precursor."""
+    """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
     """Detailed mutations; structural ones against the most likely precursor, by itself if there is none."""
 
@@ -225,27 +229,27 @@ class RankedList(Frozen):
     """Mutations that are read as one list, best first."""
 
     direction: Direction | None
-    """Whose list it is; None: both ways in one list by signed contribution."""
+    """Direction of the mutations in the list; None: both, by signed contribution."""
     ranks: tuple[int, ...]
-    """Of the mutations listed; the list goes on in the table `mutations` where it is cut."""
+    """Ranks of the mutations listed; where the list is cut it goes on in the table `mutations`."""
     total: int
 
 
 class MutationsSection(Section):
-    """All mutations, the graphs of the detailed ones, and the lists they are read in."""
+    """All mutations, the graphs of the detailed ones, and the lists in which they are read."""
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
-    """In the order in which they are read; none is empty."""
+    """In reading order; none is empty."""
     mutations: tuple[Mutation, ...]
     """By rank."""
     mutations_total: int
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Categories over the threshold as precursors, whether or not a mutation points to them."""
+    """Categories that lost enough requests to be precursors, with or without a mutation that names them."""
     graphs: dict[str, GraphView]
-    """By category key; of detailed mutations and their first precursor."""
+    """By category key; graphs of detailed mutations and their first precursors."""
 
 
 _STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")
@@ -318,4 +322,5 @@ PAINTED: Final = (
     stored("ks_p", "p", "its p-value", null=True),
     stored("changed", "flag", "the test rejected: the edge is painted"),
 )
-"""One row an edge of every category; in reports of `variant=released` only."""
+"""Columns of the table `painted`, one row an edge of every category; in reports of `variant=released`
+only."""

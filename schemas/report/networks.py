@@ -1,4 +1,4 @@
-"""Section `distalyze`: what diverges between two classes of instances, and how it hangs on response time.
+"""Section `distalyze`: variables that diverge between two classes, and their dependency on response time.
 
 Values of a variable are in its quantity: `us` microseconds, `share` 0 to 1, `count`, `value` as logged.
 """
@@ -15,7 +15,7 @@ Quantity = Literal["us", "share", "count", "value"]
 
 
 class Distribution(Frozen):
-    """One feature of both classes over the same bins."""
+    """Values of one feature in both classes, counted in the same bins."""
 
     edges: tuple[float, ...]
     """[bins + 1] ascending."""
@@ -25,7 +25,7 @@ class Distribution(Frozen):
     """Instances of the class in which the variable does not occur."""
     absent1: int
     log: bool
-    """Whether the bins are of equal ratio."""
+    """True if bins have equal ratios, False if equal widths."""
 
 
 class NetworkVariable(Frozen):
@@ -39,19 +39,19 @@ class NetworkVariable(Frozen):
     """Welch's t of this feature; None: not tested."""
     p: float | None
     significant: bool
-    """After Bonferroni over all features of the run."""
+    """True if significant after Bonferroni over all features of the run."""
     q_significant: bool
-    """After Benjamini-Hochberg."""
+    """True if significant after Benjamini-Hochberg."""
     divergence: float
     """|t| over the largest of the log, 0 to 1; 0 where it is not significant."""
     before: float | None
     after: float | None
-    """Means of the classes."""
+    """Means of the two classes."""
     distribution: Distribution | None
 
     @property
     def text(self) -> str:
-        """One line."""
+        """Component, name and measure on one line."""
         where = f"{self.component}/{self.what}" if self.component else self.what
         return f"{where} {self.measure}".rstrip()
 
@@ -60,22 +60,23 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Place in `variables`, of a directed edge what happens first."""
+    """Place in `variables`; of a directed edge the earlier variable."""
     dst: int
     weight: float
-    """Largest node that one splits in the other's tree, over the instances, 0 to 1."""
+    """Instances at the largest node that one variable splits in the other's tree, as a share of all, 0 to
+    1."""
     weight_other: float
-    """The same in C0's network; 0: no such dependency there."""
+    """The same weight in C0's network; 0: no such dependency there."""
     directed: bool
-    """One comes before the other in all instances."""
+    """True if one comes before the other in all instances."""
     in_tree: bool
-    """Of the maximum spanning tree that the score is of."""
+    """True if the edge is in the maximum spanning tree that is scored."""
 
 
 class NetworkComponent(Frozen):
     """Variables connected with P in the network of one feature type of one log.
 
-    Of C1's network or of that of both classes together, whichever scores more.
+    The network is C1's or that of both classes together, whichever scores more.
     """
 
     rank: int
@@ -83,27 +84,27 @@ class NetworkComponent(Frozen):
     """Root type; empty: all."""
     log_type: LogType
     feature_types: tuple[str, ...]
-    """Several where their values are the same."""
+    """Several if their values are the same."""
     also: tuple[str, ...] = ()
-    """Feature types whose components begin with the same variable and score less."""
+    """Feature types whose components begin with the same variable and score lower."""
     score: float
-    """Algorithm 1's, times the root type's part of the difference: what ranks."""
+    """Algorithm 1's score times the root type's share of the difference: components are ranked by it."""
     own_score: float
-    """Algorithm 1's."""
+    """Algorithm 1's score."""
     pooled: bool
-    """Learned from both classes together; else from C1."""
+    """True if the network was learned from both classes together, False if from C1."""
     scores: tuple[float, float, float]
-    """Algorithm 1's for the networks of C0, of C1, of both."""
+    """Algorithm 1's scores of the networks of C0, of C1, and of both."""
     variables: tuple[NetworkVariable, ...]
-    """P first, then those of the chain and what counts most."""
+    """P first, then the variables of the chain and the most important others."""
     variables_total: int
     edges: tuple[NetworkEdge, ...]
     chain: tuple[int, ...]
-    """Places in `variables` from P to where it began; empty: nothing stands out."""
+    """Places in `variables` from P to the start of the divergence; empty: nothing stands out."""
     after: str
-    """The last event before the chain's beginning that does not diverge as much; empty: none is known."""
+    """Last event before the chain's start that does not diverge as much; empty if unknown."""
     trivial: tuple[str, ...]
-    """Variables that say what P says: left out of the network."""
+    """Variables equivalent to P, which are left out of the network."""
     trivial_total: int
 
 
@@ -118,9 +119,9 @@ class DivergentVariable(Frozen):
     strength: float
     """Sum of |t| (or |sum of t|) over its significant features."""
     features: int
-    """Significant ones."""
+    """Number of significant features."""
     feature_type: str
-    """The one with the largest |t|."""
+    """Feature type with the largest |t|."""
     quantity: Quantity
     t: float
     before: float | None
@@ -135,22 +136,22 @@ class StudyRow(Frozen):
     instances1: int
     mean0_us: float
     mean1_us: float
-    """Of P."""
+    """Mean of P in each class."""
     share: float
-    """Part of the difference of all root types looked at."""
+    """Share of the summed difference of all root types studied."""
     events: int
     states: int
-    """Variables."""
+    """Numbers of event and state variables."""
     tail_share: float
-    """Instances outside of mean ± 3 sigma of P."""
+    """Share of instances outside of mean ± 3 sigma of P."""
     heavy: bool
     half_us: float
     weighted: bool
-    """Whether instances were weighed by 2^(P/h)."""
+    """True if instances were weighted by 2^(P/h)."""
 
 
 class DistalyzeSection(Section):
-    """What diverges, and what hangs together."""
+    """Divergent variables, and the networks of their dependencies."""
 
     section: Literal["distalyze"] = "distalyze"
     instances: Literal["request", "host", "window"]
@@ -158,11 +159,11 @@ class DistalyzeSection(Section):
     class1: str
     alpha: float
     features: int
-    """Tested in all."""
+    """Features tested."""
     significant: int
-    """After Bonferroni."""
+    """Features significant after Bonferroni."""
     significant_bh: int
-    """After Benjamini-Hochberg."""
+    """Features significant after Benjamini-Hochberg."""
     studies: tuple[StudyRow, ...]
     components: tuple[NetworkComponent, ...]
     components_total: int

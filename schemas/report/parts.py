@@ -1,4 +1,4 @@
-"""Parts that several sections of a report share, and what every section has.
+"""Parts that several sections of a report share, and the base of sections.
 
 Times are float microseconds unless a name says ns; 0 in a name is the reference, 1 the problem. Lists that
 are cut say `shown of total` in a `*_total` field.
@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from schemas.closed import Closed
 from schemas.report.columns import column
 
 
-class Frozen(BaseModel):
-    """Base of the report's parts: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class Frozen(Closed):
+    """Base of the report's parts."""
 
 
 class NodeName(Frozen):
-    """What a node of a request-flow graph is called: fields, and the words made of them."""
+    """Name of a node of a request-flow graph: fields, and the texts made of them."""
 
     component: str
     point: str
@@ -31,7 +30,7 @@ class NodeName(Frozen):
     host: str = ""
     """Host, where the label policy asks for it."""
     side: Literal["", "start", "end"] = ""
-    """Which side of a span; empty for an activity record or span event."""
+    """Side of a span; empty for an activity record or span event."""
 
     @property
     def where(self) -> str:
@@ -45,12 +44,12 @@ class NodeName(Frozen):
 
     @property
     def happens(self) -> str:
-        """What a side of a span does: `starts`, `ends`; empty for a point in time."""
+        """Verb for a side of a span: `starts`, `ends`; empty for a point in time."""
         return f"{self.side}s" if self.side else ""
 
     @property
     def text(self) -> str:
-        """All of it on one line, without the side: `[host/]component/point[/label]`."""
+        """Full name on one line, without the side: `[host/]component/point[/label]`."""
         return f"{self.where}/{self.what}" if self.what else self.where
 
 
@@ -72,7 +71,7 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """It is not run on too few values."""
+    """None where the test was not run because of too few values."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
@@ -116,8 +115,8 @@ class GraphDifference(Frozen):
 class StepRow(Frozen):
     """One step of the reference beside its counterpart of the problem, or a run of `steps` without names.
 
-    A step's time is what the response waited for it, from the step before it on the critical path, as the
-    mean over all requests (0 in those in which it was not on the path).
+    A step's time is the response's waiting for it, from the previous step on the critical path, as the mean
+    over all requests (0 for requests in which it was not on the path).
     """
 
     before: NodeName | None
@@ -127,17 +126,17 @@ class StepRow(Frozen):
     before_us: float
     after_us: float
     tested: bool = False
-    """The test rejected for an edge into it; response-time mutations only."""
+    """True if the test rejected for an edge into it; response-time mutations only."""
     steps: int = 1
 
     @property
     def part_us(self) -> float:
-        """Its part of the change of the mean."""
+        """Contribution to the change of the mean."""
         return self.after_us - self.before_us
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Add several up to one, a run."""
+        """Sum several rows to one, a run."""
         return StepRow(
             before=None,
             after=None,
@@ -148,37 +147,39 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Where the time went, step by step, before and after; adds up to both means exactly (to rounding)."""
+    """Times of each step before and after; they add up to both means exactly (to rounding)."""
 
     category0: str
     category1: str
-    """Structural: precursor and mutation; response time, or no precursor: the same."""
+    """Structural mutations: precursor and mutation; response-time mutations, or no precursor: the same
+    category."""
     requests0: int
     """Requests of `category0` in the reference."""
     requests1: int
     """Requests of `category1` in the problem."""
     mean0_us: float
     mean1_us: float
-    """Sums of the rows: mean response times of these requests."""
+    """Mean response times of these requests: sums of the rows."""
     rows: tuple[StepRow, ...]
-    """In the order of happening. Of large graphs the steps with the smallest parts are runs."""
+    """In order of occurrence. Of large graphs the steps with the smallest contributions are merged to
+    runs."""
 
 
 class Section(Frozen):
     """Base of all sections; a section fixes `section` to a Literal with itself as the default."""
 
     section: str
-    """Which section it is."""
+    """Tag of the section's type."""
     method: str = ""
-    """Name of the method that found it; filled in by the run."""
+    """Name of the method that made it; filled in by the run."""
 
     def content(self) -> Self:
-        """The section without what depends on where it was made: what a report's id is of."""
+        """The section without fields that depend on where the report was made: the input of a report's id."""
         return self
 
 
 class ForeignSection(Section):
-    """A section of a method that is not installed here: its fields as they were read."""
+    """A section of a method that is not installed here, with its fields as read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -190,7 +191,7 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Its own time that the response waited for."""
+    """Self time on the critical path."""
 
 
 class ScheduleLane(Frozen):
@@ -198,9 +199,9 @@ class ScheduleLane(Frozen):
 
     component: str
     hosts: tuple[str, ...]
-    """Where its work was done, of one request."""
+    """Hosts of the work; of a single request only."""
     work_us: float
-    """Its bars, added up where they do not lie over each other."""
+    """Time covered by its bars, overlaps counted once."""
     waited_us: float
     """Time on the critical path; over all lanes and messages the response time."""
     steps: tuple[ScheduleStep, ...]
@@ -214,11 +215,11 @@ class ScheduleBar(Frozen):
     start_us: float
     end_us: float
     waited: bool
-    """On the critical path."""
+    """True if on the critical path."""
 
 
 class ScheduleMessage(Frozen):
-    """A call or a reply between two lanes; upright where its way took no recorded time."""
+    """Call or reply between two lanes; vertical where no recorded time passed between them."""
 
     source: int
     start_us: float
@@ -231,13 +232,13 @@ class TrainSchedule(Frozen):
     """A request as a train schedule: time to the right, a lane a component."""
 
     request_id: str | None
-    """None: the mean of many."""
+    """None for the mean of many requests."""
     response_us: float
     message_us: float
-    """Part of the critical path that is messages."""
+    """Time of the critical path spent in messages, µs."""
     lanes: tuple[ScheduleLane, ...]
-    """In the order in which they are reached."""
+    """In the order in which the request reaches them."""
     bars: tuple[ScheduleBar, ...]
     messages: tuple[ScheduleMessage, ...]
     cut: int
-    """Bars and messages that are left out."""
+    """Bars and messages left out for want of room."""

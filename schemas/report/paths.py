@@ -1,4 +1,4 @@
-"""Section `paths`: which paths requests took before and after. No verdict hangs on it."""
+"""Section `paths`: paths that requests took before and after. No verdict depends on it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class PathAccountRow(Frozen):
     before_us: float
     after_us: float
     mix_us: float
-    """Other root types arrive."""
+    """Part from the mix of root types."""
     structure_us: float
-    """Requests took another path."""
+    """Part from requests that took another path."""
     timing_us: float
-    """The same paths took another time, where that is so by test."""
+    """Part from the times of the same paths, where these changed by test."""
     rest_us: float
-    """What no test attributes: noise, and what is too small to see."""
+    """Part that no test attributes: noise, and changes too small to see."""
 
 
 class PathEnd(Frozen):
@@ -32,14 +32,14 @@ class PathEnd(Frozen):
     requests0: int
     requests1: int
     share0: float
-    """Of its root's requests, weighted."""
+    """Share of its root type's requests, weighted."""
     share1: float
     mean0_us: float | None
     mean1_us: float | None
     p: float
-    """Of its share, against history."""
+    """p of the change of its share, against the history."""
     q: float | None
-    """None: not tested by itself."""
+    """None if not tested by itself."""
 
 
 class PathMoveRow(Frozen):
@@ -49,12 +49,12 @@ class PathMoveRow(Frozen):
     source: PathEnd | None
     """Precursor; None: no path lost as many."""
     target: PathEnd | None
-    """Mutation; None: they are spread over paths that did not change by test."""
+    """Mutation; None: the requests are spread over paths that did not change by test."""
     share: float
-    """Of all requests."""
+    """Share of all requests."""
     contribution_us: float
     confidence: float | None
-    """Share of draws in which at least half of this move is there; None: not drawn."""
+    """Share of resamples in which at least half of this move occurs; None: not resampled."""
 
 
 class DifferenceRow(Frozen):
@@ -65,23 +65,23 @@ class DifferenceRow(Frozen):
     after: NodeName | None
     steps: int
     differing: int
-    """Of a run's steps: how many differ (where the view is cut)."""
+    """Differing steps of a run (where the view is cut)."""
 
 
 class PathGroupRow(Frozen):
-    """Moves that are one change, in however many categories."""
+    """Moves that make the same change, in any number of categories."""
 
     rank: int
     kind: MoveKind
     title: str
-    """One sentence: what is done now, instead of what."""
+    """Sentence: the steps done now, and those they replace."""
     new: bool
-    """No precursor: compared with the usual path of its root."""
+    """True if there is no precursor: compared with the usual path of its root type."""
     lost: bool
     roots: tuple[str, ...]
     roots_total: int
     share: float
-    """Of all requests."""
+    """Share of all requests."""
     contribution_us: float
     anchor: NodeName | None
     """Last common step before the first difference."""
@@ -91,7 +91,7 @@ class PathGroupRow(Frozen):
     moves: tuple[PathMoveRow, ...]
     moves_total: int
     difference: tuple[DifferenceRow, ...]
-    """Of the first move: where its paths differ, in their context."""
+    """Differences of the first move's paths, with the steps around them."""
 
 
 class PathTimeRow(Frozen):
@@ -111,14 +111,14 @@ class PathTimeRow(Frozen):
 
 
 class RepeatsRow(Frozen):
-    """An operation that is done more or less often on otherwise equal paths."""
+    """An operation repeated more or less often on otherwise equal paths."""
 
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
-    """The outermost of the operations that are repeated together."""
+    """Outermost of the operations that repeat together."""
     operations: int
-    """Number of them, the largest of the families of categories in which they are."""
+    """Number of operations; in the family of categories with most."""
     categories: int
     before: float
     """Mean number of times a request."""
@@ -127,43 +127,43 @@ class RepeatsRow(Frozen):
     requests1: int
     p: float
     q: float
-    """Of the family where it is surest; every one of them changed by test."""
+    """From the most significant family; each family of the row changed by test."""
     contribution_us: float
-    """An estimate beside the account, where the same requests are in `structure` or `rest`: share of requests
+    """Estimate beside the account, in which the same requests are in `structure` or `rest`: share of requests
     x change of the number x time of an iteration (slope)."""
 
 
 class RarePathsRow(Frozen):
-    """Rare paths of a root type together, where their share changed by test."""
+    """Rare paths of a root type together, whose joint share changed by test."""
 
     root: str
     expected: float
     seen: float
     new_kinds: int
-    """Distinct paths that only the problem has."""
+    """Distinct paths of the problem period only."""
     p: float
     q: float
 
 
 class PathsSection(Section):
-    """Whole paths, the second resolution: sites find, paths name."""
+    """Whole paths, the second resolution: sites detect changes, paths describe them."""
 
     section: Literal["paths"] = "paths"
     account: PathAccountRow
     groups: tuple[PathGroupRow, ...]
     groups_total: int
     times: tuple[PathTimeRow, ...]
-    """By |contribution|."""
+    """Ordered by |contribution|."""
     times_total: int
     repeats: tuple[RepeatsRow, ...]
     repeats_total: int
     rare: tuple[RarePathsRow, ...]
     moves_not_compared: int
-    """Small moves that were not compared step by step."""
+    """Small moves for which no step-by-step comparison was made."""
     not_compared_us: float
     paths_tested: int
     paths_total: int
     windows: int
-    """Blocks of ordinary times that the noise of shares and times was seen in."""
+    """Blocks of ordinary times from which the noise of shares and times was estimated."""
     no_baseline: bool
-    """Too few windows to see that noise: it is assumed, so confidence is low."""
+    """True if there were too few windows to estimate that noise: it is assumed, so confidence is low."""

@@ -1,6 +1,6 @@
-"""The report: a header and typed sections. What a renderer shows comes from here.
+"""The report: a header and typed sections, the only source of every renderer.
 
-The same input gives the same bytes. Version 2 put what a method found into sections; version 1 was one flat
+The same input gives the same bytes. Version 2 moved methods' results into sections; version 1 was one flat
 model of a paper-mode comparison and is not read.
 """
 
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
 from schemas.report.parts import ForeignSection, Frozen, Section
 
 REPORT_VERSION: Final = 2
-"""Version of the model; a change of it needs a new one."""
+"""Version of the model; every change of the model increments it."""
 
 S = TypeVar("S", bound=Section)
 
@@ -24,7 +24,7 @@ class SampleSummary(Frozen):
     """One sample, over the flows that were tested."""
 
     name: str
-    """`reference`, `problem`, or what else the analysis calls it."""
+    """`reference`, `problem`, or another name given by the analysis."""
     text: str
     """The period as a person would write it (UTC)."""
     start_ns: int
@@ -46,14 +46,14 @@ class SampleSummary(Frozen):
     failed: int
     """Flows whose root did not end `ok`."""
     failed_share: float | None
-    """Their weighted share; None without requests."""
+    """Weighted share of failed flows; None without requests."""
     categories: int
     excluded: dict[str, int]
     """Quality flag -> flows kept out of every test."""
 
 
 class PeriodChange(Frozen):
-    """What happened to the mean response time, and to the load, from the first sample to the second."""
+    """Change of the mean response time, and of the load, from the first sample to the second."""
 
     mean0_us: float | None
     mean1_us: float | None
@@ -74,16 +74,16 @@ class Headline(Frozen):
 
     sentence: str
     change: PeriodChange | None
-    """Where two samples are compared."""
+    """None unless two samples are compared."""
 
 
 class Verdict(Frozen):
-    """What a method came to."""
+    """Conclusion of a method."""
 
     outcome: str
-    """In one word, from the method's own closed list: `mutations`, `no-mutation`."""
+    """Outcome in one word, from the method's own closed list: `mutations`, `no-mutation`."""
     text: str
-    """In one sentence."""
+    """Outcome in one sentence."""
 
 
 class MethodRun(Frozen):
@@ -92,21 +92,21 @@ class MethodRun(Frozen):
     name: str
     title: str
     settings: dict[str, JsonValue]
-    """All of them, as in force: with these and the lake the result can be made again."""
+    """Complete settings in force: with these and the lake the result can be reproduced."""
     verdict: Verdict
 
 
 class Preparation(Frozen):
-    """How the samples were made comparable."""
+    """Preparation of the samples before the comparison."""
 
     level: str
     """L0: every node. L3: component boundaries only."""
     refine: dict[str, str]
-    """The other settings of the refinement, as text."""
+    """Other settings of the refinement, as text."""
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """A section read from JSON as the model of its tag, where the reader knows it."""
+    """Parse a section as the model of its tag if the reader knows the tag, else as `ForeignSection`."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
@@ -117,7 +117,7 @@ AnySection = Annotated[SerializeAsAny[Section], BeforeValidator(_by_tag)]
 
 
 class Report(Frozen):
-    """What one or several methods found in the same samples."""
+    """Results of one or several methods on the same samples."""
 
     schema_version: Literal[2] = REPORT_VERSION
     id: str
@@ -133,21 +133,21 @@ class Report(Frozen):
     """Data quality, one sentence each."""
     headline: Headline
     methods: tuple[MethodRun, ...]
-    """In the order asked for; the first decides a gate."""
+    """In the order requested; a gate takes the first one's verdict."""
     sections: tuple[AnySection, ...]
-    """In the order in which they are read."""
+    """In reading order."""
 
     @property
     def verdict(self) -> Verdict:
-        """Of the first method."""
+        """Verdict of the first method."""
         return self.methods[0].verdict
 
     def sample(self, name: str) -> SampleSummary:
-        """The sample of a name. Raises KeyError."""
+        """Sample of a name. Raises KeyError."""
         return {sample.name: sample for sample in self.samples}[name]
 
     def section(self, model: type[S], method: str | None = None) -> S:
-        """The first section of a type, of any method or of one. Raises KeyError."""
+        """First section of a type, of any method or of one. Raises KeyError."""
         found = next(
             (
                 section
@@ -165,26 +165,26 @@ _NOT_IN_ID: Final = {"id", "source", "trace_url"}
 
 
 def content_id(report: Report) -> str:
-    """The id that belongs to a report's content."""
+    """Id of a report, computed from its content."""
     plain = report.model_copy(update={"sections": tuple(section.content() for section in report.sections)})
     content = plain.model_dump_json(exclude=_NOT_IN_ID)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def with_id(report: Report) -> Report:
-    """The same report with its `id` filled in."""
+    """Copy of the report with its `id` filled in."""
     return report.model_copy(update={"id": content_id(report)})
 
 
 def to_json(report: Report) -> str:
-    """Versioned JSON, one line a level, ending in a newline; byte-identical for equal reports."""
+    """Serialize to versioned JSON, one value a line, newline at the end; byte-identical for equal reports."""
     return report.model_dump_json(indent=1) + "\n"
 
 
 def from_json(text: str | bytes, sections: Iterable[type[Section]]) -> Report:
-    """The report that `to_json` wrote, its sections as the models given; others as `ForeignSection`.
+    """Parse JSON of `to_json`: sections as the models given, others as `ForeignSection`.
 
-    Raises pydantic.ValidationError for another version, or anything that is no report.
+    Raises pydantic.ValidationError for another version, or JSON that is no report.
     """
     known = {model.model_fields["section"].default: model for model in sections}
     return Report.model_validate_json(text, context={"sections": known})

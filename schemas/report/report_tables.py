@@ -1,7 +1,8 @@
-"""The tables beside a report that methods share or that SQL has views of: their schemas by name.
+"""Schemas, by name, of the tables beside a report that methods share or that SQL has views of.
 
-They are complete where the report is cut. Each list of columns lies beside its section's model; Parquet, the
-views over reports and the SQL reference have their columns from it, and sections show those with a label.
+The tables are complete where the report is cut. A table's columns are listed beside its section's model;
+Parquet, the views over reports and the SQL reference take them from there, and sections show those with a
+label.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ REQUESTS: Final = (
     stored("request_id", "text", "request or trace id"),
     stored("kind", "text", "spans or records: what the request was recorded as"),
 )
-"""One row an affected request of every finding (at most 50,000 of each, evenly spaced), or a request of every
-mutation and precursor. A category that is a mutation twice is listed under both ranks; a precursor is listed
-once, `precursors` has all mutations that it may belong to."""
+"""Columns of the table `requests`: one row an affected request of every finding (at most 50,000 of each,
+evenly spaced), or a request of every mutation and precursor. A category that is a mutation twice is listed
+under both ranks; a precursor is listed once, and `precursors` has all mutations that it may belong to."""
 
 METHOD_COLUMN: Final = pa.field(
     "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}
 )
-"""First column of every stored table; filled in by the run, so that methods may share a table."""
+"""First column of every stored table, filled in by the run: several methods may share a table."""
 
 REPORT_TABLES: Final = {
     name: arrow_schema(columns).insert(0, METHOD_COLUMN)

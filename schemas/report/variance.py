@@ -19,11 +19,11 @@ class MarkerKind(StrEnum):
     """The three I's of variance (VF §3)."""
 
     INTENTIONAL = "intentional"
-    """A trade that was made: a cache, a scheduler, a back-off."""
+    """Variance from a deliberate trade: a cache, a scheduler, a back-off."""
     INTRINSIC = "intrinsic"
-    """Of the hardware or the architecture."""
+    """Variance of the hardware or the architecture."""
     INADVERTENT = "inadvertent"
-    """Should be reduced: poor code, contention."""
+    """Variance to be reduced: poor code, contention."""
 
 
 OfMarker = Annotated[
@@ -31,11 +31,11 @@ OfMarker = Annotated[
 ]
 C2_ABOUT = "squared coefficient of variation; more than 10 requests only"
 Ends = Annotated[Interval | None, Inside("c2_")]
-"""Those of a C²."""
+"""Interval of a C²; None without one."""
 
 
 class MarkerRow(Frozen):
-    """What the user said of a source."""
+    """Judgement of the user on a source of variance."""
 
     label: str
     kind: MarkerKind
@@ -44,30 +44,30 @@ class MarkerRow(Frozen):
     expires: str | None
     """ISO date."""
     state: Literal["holds", "expired", "unused"]
-    """unused: no edge and no site is called so."""
+    """unused: no edge and no site has this label."""
 
 
 class VariancePart(Frozen):
-    """One of the parts of the variance of all; they add up to 1."""
+    """One part of the sample's variance; the parts add up to 1."""
 
     kind: Literal["roots", "paths", "within"]
     """Between root types; between paths of a root type; within paths."""
     root: str | None
-    """Root type; None: of all."""
+    """Root type; None: all."""
     share: float
 
 
 class VariableSite(Frozen):
-    """A place in the system, and what it adds to the variance."""
+    """A call site or edge, and its contribution to the variance."""
 
     label: Annotated[str, column("name", "edge between two trace points, or call")]
-    """`a/x -> b/y`, or a call: what a marker names."""
+    """`a/x -> b/y`, or a call: the label that a marker uses."""
     caller: Annotated[str | None, column("name", "who calls")]
     requests: Annotated[int, column("count", "recorded requests", label="Requests", far=2)]
-    """That waited for it."""
+    """Requests that waited for it."""
     mean_us: Annotated[float, column("us", "weighted mean, µs")]
     sd_us: Annotated[float, column("us", "weighted standard deviation, µs")]
-    """Of the time that those waited for it."""
+    """Mean and standard deviation of their waiting times."""
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", far=1, interval="c2_interval")]
     c2_interval: Ends
     within: Annotated[
@@ -77,7 +77,7 @@ class VariableSite(Frozen):
         ),
     ]
     within_interval: Annotated[Interval | None, Inside("within_")]
-    """What the order goes by is within paths."""
+    """Sites are ordered by their part within paths."""
     paths: Annotated[float, column("part", "between paths of a root type", label="Between paths", far=2)]
     roots: Annotated[float, column("part", "between root types", label="Between root types", far=3)]
     total: Annotated[float, column("share", "all three; 1 over all sites")]
@@ -85,7 +85,7 @@ class VariableSite(Frozen):
         float | None,
         column("part", "part of what is left without marked sources", label="Of what is left"),
     ]
-    """Of the variance within paths; None without markers that hold."""
+    """Share of the residual variance within paths; None unless a marker applies."""
     marker: OfMarker
 
 
@@ -93,7 +93,7 @@ class VariableCategory(Frozen):
     """A category, or the rare ones of a root type together."""
 
     category: Annotated[str | None, column("key", "key after refinement; null: rare ones of a root type")]
-    """Rare: of at most 10 requests."""
+    """Rare categories have at most 10 requests."""
     members: Annotated[int, column("count", "categories in it")]
     root: Annotated[str, column("name", "root type", label="Root type")]
     canonical: str
@@ -103,7 +103,7 @@ class VariableCategory(Frozen):
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", interval="c2_interval")]
     c2_interval: Ends
     c2_residual: Annotated[float | None, column("c2", "without marked sources", label="Without markers")]
-    """None without markers that hold."""
+    """C² without the marked sources; None unless a marker applies."""
     impact: Annotated[
         float, column("part", "p·σ²/Var(T): part of the variance, within paths", label="Impact")
     ]
@@ -117,25 +117,25 @@ class C2Curve(Frozen):
     below_one: float | None
     """Share with C² < 1; None without a large category."""
     requests_below_one: float | None
-    """Share of the requests of large categories that lie in those."""
+    """Share of the requests of large categories that lie in categories with C² < 1."""
     largest: float | None
     points: tuple[tuple[float, float], ...]
     """(C², share of the categories up to it), ascending."""
 
 
 class WatchedSource(Frozen):
-    """A source marked inadvertent: on top of the list until its C² has fallen below 1."""
+    """A source marked inadvertent, listed first until its C² has fallen below 1."""
 
     marker: MarkerRow
     site: str
     c2: float | None
     within: float
     resolved: bool
-    """C² below 1: the marker may go."""
+    """True if C² is below 1: the marker may be removed."""
 
 
 class VarianceSection(Section):
-    """Tier 1: the exact split, sites, categories, C² curve."""
+    """Tier 1: exact decomposition, sites, categories, C² curve."""
 
     section: Literal["variance"] = "variance"
     sample: str
@@ -144,19 +144,19 @@ class VarianceSection(Section):
     c2: float
     residual_sd_us: float | None
     residual_within: float | None
-    """Without marked sources: standard deviation; what is within paths, of the variance left."""
+    """Without marked sources: standard deviation of the rest; share of its variance within paths."""
     marked_share: float | None
-    """Part of the variance that goes with marked sources: 1 - Var(T')/Var(T)."""
+    """Share of the variance removed with the marked sources: 1 - Var(T')/Var(T)."""
     parts: tuple[VariancePart, ...]
-    """Of all, then by root type."""
+    """Of the whole sample, then by root type."""
     sites: tuple[VariableSite, ...]
     sites_total: int
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """One a sample."""
+    """One curve a sample."""
     rare_requests: float
-    """Share of the requests that lie in categories of at most 10."""
+    """Share of the requests in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]
     watched: tuple[WatchedSource, ...]
 
@@ -168,7 +168,7 @@ class VariableEdge(Frozen):
     label: Annotated[str, column("name", "edge or site")]
     site: Annotated[str, column("name", "site")]
     mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
-    """0 where it is not on it."""
+    """0 for requests in which it is not on the critical path."""
     sd_us: Annotated[float, column("us", "its standard deviation, µs")]
     critical: Annotated[
         float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
@@ -184,18 +184,18 @@ class VariableEdge(Frozen):
         ),
     ]
     highest: bool
-    """Of the highest variance: what the paper highlights."""
+    """True for the edges of the highest variance, which the paper highlights."""
     inherits: int | None
-    """Number of the edge behind it that it waits for."""
+    """Number of the preceding edge whose variance it inherits by waiting for it."""
     marker: OfMarker
 
 
 class EdgePair(Frozen):
-    """Two parts that vary together."""
+    """Two parts of a category's response time that vary together."""
 
     one: int
     other: int
-    """Their numbers."""
+    """Numbers of the two edges."""
     rho: float
     """Spearman's rank correlation."""
     q: float
@@ -203,23 +203,23 @@ class EdgePair(Frozen):
 
 
 class EdgeAdvice(Frozen):
-    """An edge that merges two behaviours."""
+    """An edge whose times mix two behaviours."""
 
     category: str | None
-    """The one in which it adds most to the variance; None: rare paths of a root type."""
+    """Category in which it adds most to the variance; None: rare paths of a root type."""
     categories: int
-    """In which it does."""
+    """Number of categories in which its times are bimodal."""
     label: str
     worth: float
-    """Part of the variance of all."""
+    """Share of the total variance."""
     delta_bic: float
     low_us: float
     high_us: float
-    """Medians."""
+    """Medians of the two behaviours."""
     high_share: float
     cut_us: float
     explanation: Explanation | None
-    """Whether a parameter distinguishes them; None: not looked for."""
+    """Test for a parameter that distinguishes the two; None: not searched for."""
 
 
 class VarianceDetail(Frozen):
@@ -233,7 +233,7 @@ class VarianceDetail(Frozen):
     by: Literal["edges", "sites"]
     sd_us: float
     kept: float
-    """What is left of the variance when the longest 0.5 % of each part are cut: low for heavy tails."""
+    """Share of the variance left after cutting the longest 0.5 % of each part: low for heavy tails."""
     edges: tuple[VariableEdge, ...]
     edges_total: int
     edges_share: float
@@ -241,11 +241,11 @@ class VarianceDetail(Frozen):
     pairs: tuple[EdgePair, ...]
     pairs_total: int
     histogram: Histogram | None
-    """Times of the part of the largest share."""
+    """Times of the part with the largest share."""
 
 
 class MarkerSuggestion(Frozen):
-    """A marker that the name of a source suggests. Never applied: to be copied by who agrees."""
+    """Marker suggested by the name of a source. Never applied: for the user to copy."""
 
     label: str
     kind: MarkerKind
@@ -270,12 +270,12 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
-    """Of all that it adds, within paths and between them: of all sites it adds up to the change of the
-    variance. What the order goes by."""
+    """Change of its whole contribution, within paths and between them; over all sites it adds up to the
+    change of the variance. Sites are ordered by it."""
     ratio: float
-    """Variance of the time that requests wait for it, after over before: what is tested."""
+    """Variance of the time that requests wait for it, after over before: the quantity tested."""
     interval: Interval
-    """Of the ratio, 95 %."""
+    """95 % interval of the ratio."""
     q: float
     c20: float | None
     c21: float | None
@@ -309,14 +309,14 @@ class VarianceChangeSection(Section):
     """Variance after over before."""
     interval: Interval | None
     between: float | None = None
-    """Part of the change that is between paths and root types, above 1 where the other part went the other
-    way; None where the variance did not change by test (see `interval`)."""
+    """Part of the change that is between paths and root types, above 1 if the part within paths went the
+    other way; None if the variance did not change by test (see `interval`)."""
     sites: tuple[SiteChange, ...]
-    """That changed by test and beyond the floor; more variable ones first."""
+    """Sites that changed by test and beyond the floor; more variable ones first."""
     sites_total: int
     sites_tested: int
     categories: tuple[CategoryChange, ...]
     categories_total: int
     categories_tested: int
     ks_p: float | None
-    """KS between the variances of large categories before and after (NSDI §8.7)."""
+    """p of a KS test between the variances of large categories before and after (NSDI §8.7)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,6 +70,8 @@ class Source:
     """Bytes; 0: of a log, where they are not known before they are read."""
     mtime_ns: int
     """0: of no file of this machine."""
+    spooled: bool = False
+    """Whether the bytes are a copy below `scratch`: what the user named can be read only once."""
 
     def decoded(
         self,
@@ -100,6 +103,7 @@ class Source:
                 pool=pool,
                 ahead=ahead,
                 columns=settings.columns,
+                page_bytes=settings.page_bytes,
             )
 
     @contextmanager
@@ -166,6 +170,18 @@ def names_in_bucket(pattern: str) -> list[str]:
     folder = "/".join(parts[:wild])
     names = (f"{folder}/{name}" for name in open_bucket(folder).below("", lambda _: False))
     return [name for name in names if name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)]
+
+
+def files_named(pattern: str) -> list[str]:
+    """Return the files that an argument means, in order of name: itself, or what a glob finds.
+
+    Empty where it finds nothing. Raises LakeError, ConfigError.
+    """
+    if pattern == STDIN or Path(pattern).exists():
+        return [pattern]
+    if is_bucket(pattern):
+        return names_in_bucket(pattern)
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
 
 
 def sort_out(
@@ -241,4 +257,5 @@ def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
         sha256, status = file_sha256(path), path.stat()
     except OSError as error:
         raise _unreadable(name, error) from error
-    return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns)
+    spooled = path == spool
+    return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns, spooled)

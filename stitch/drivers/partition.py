@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.hashing import mix
@@ -67,7 +68,8 @@ def shared_params(params: pa.Table, share: float) -> pa.Table:
 def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
     """Bytes of the values: a sum over rows, so that what is decided by it does not depend on batch cuts.
 
-    Dictionaries and validity bitmaps are left out.
+    Dictionaries of whole columns and validity bitmaps are left out. A word inside of a list counts as the
+    text that it is: parameters may have as many words as rows.
     """
     if isinstance(array, pa.Table):
         return sum(payload_bytes(column) for column in array.columns)
@@ -79,7 +81,8 @@ def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
     if pa.types.is_struct(kind):
         return sum(payload_bytes(column) for column in array.flatten())
     if pa.types.is_list(kind):
-        return 4 * len(array) + payload_bytes(array.flatten())
+        values = array.flatten()
+        return 4 * len(array) + payload_bytes(values) + _text_bytes(values)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         offsets = np.frombuffer(
             array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=4 * array.offset
@@ -87,3 +90,13 @@ def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
         return 4 * len(array) + int(offsets[-1] - offsets[0])
     width: int = max(8, kind.bit_width) // 8
     return len(array) * width
+
+
+def _text_bytes(values: pa.Array) -> int:
+    """Bytes of the words of a column, and of those inside of it, once for each row that has them."""
+    if pa.types.is_struct(values.type):
+        return sum(_text_bytes(column) for column in values.flatten())
+    if not pa.types.is_dictionary(values.type) or not len(values.dictionary):
+        return 0
+    size = pc.binary_length(values.dictionary).to_numpy(zero_copy_only=False).astype(np.int64)
+    return int(size[values.indices.drop_null().to_numpy()].sum())

@@ -63,6 +63,18 @@ class DaysSeen:
         self._ends: Counter[int] = Counter()
         """Of events that end on another day than they start on."""
 
+    @classmethod
+    def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
+        """Make what `counts` said."""
+        seen = cls()
+        seen._events.update(events)
+        seen._ends.update(ends)
+        return seen
+
+    def counts(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return events by the day they start, and those that end on another day by that day."""
+        return dict(self._events), dict(self._ends)
+
     def add(self, events: pa.Table) -> None:
         """Count a batch; events without a time count nowhere. O(events)."""
         start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))

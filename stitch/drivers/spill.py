@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
 from stitch.columnar.runs import deal, own_words, whole
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
-from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened
+from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened, refused_if_broken
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
@@ -336,8 +336,8 @@ def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
 
 
 def read_stream(path: HandedFile) -> Iterator[pa.Table]:
-    """The batches of an Arrow IPC stream."""
-    with opened(path) as file, pa.ipc.open_stream(file) as stream:
+    """The batches of an Arrow IPC stream. Raises LakeError for anything else, OSError."""
+    with refused_if_broken(path), opened(path) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
             yield pa.Table.from_batches([batch])
 

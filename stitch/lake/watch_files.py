@@ -1,21 +1,28 @@
-"""Keep under `watch/` what `flowdiff watch` decided: its commits, and tables as plain Parquet.
+"""Files of the watch under `watch/`: its chain of commits, and tables as plain Parquet.
 
-A commit is a file under the next number, its first line the SHA-256 of the rest. A file of a table is named
-by the number of its commit and its content (`stitch.lake.kept_files`), so that whoever comes next can put it
-again.
+A commit is a file under the next number: the SHA-256 of the rest in its first line, its link in the second,
+then the watch's state. The link names the previous commit by its hash, and all files of the tables with their
+numbers of rows: the newest ones itself, older ones in a separate listing file. Rows are first in their commit
+and are then put as files, named by its number and their content (`stitch.lake.kept_files`), also by whichever
+process comes next. `watch/head` has the number of the last commit, so that a lost one is noticed; a person
+who removes it declares that the existing files are complete.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
-from schemas.errors import LakeError
+from schemas.config import Config
+from schemas.errors import TRY_AGAIN, LakeError
 from schemas.watch_tables import WATCH_TABLES
 from stitch.lake import kept_files
 from stitch.lake.layout import own_stage
@@ -23,100 +30,339 @@ from stitch.lake.store import Store
 
 WATCH: Final = "watch"
 COMMITS: Final = f"{WATCH}/commits"
+HEAD: Final = f"{WATCH}/head"
+LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
-"""Older ones are removed: what they said is in the tables."""
+"""Commits kept; older ones are deleted, as the tables have their content."""
+LISTED_FROM: Final = 64
+"""Files named in a commit itself, some 90 bytes each; more go into a listing.
+
+A commit adds three at most, so two listings are enough for all commits that are kept.
+"""
+_KEPT_LISTINGS: Final = 2
+Rows = Mapping[str, Sequence[dict[str, Any]]]
+"""Rows of a commit, by table."""
 
 
 class TakenError(LakeError):
-    """Another process committed under the number that this one wanted."""
+    """Another process committed under this number first."""
 
     slug = "commit-taken"
+    exit_code = TRY_AGAIN
 
 
-def last_body(store: Store) -> bytes | None:
-    """Read what the last commit says; None where there is none.
+class WatchFile(Config):
+    """A file of a table. Its content's hash is in its name."""
 
-    Raises LakeError where it is damaged, OSError.
+    name: str
+    rows: int
+
+    @property
+    def table(self) -> str:
+        """Its table."""
+        return self.name.split("/")[1]
+
+    @property
+    def seq(self) -> int:
+        """Number of the commit that its rows are in."""
+        return _seq(self.name.rpartition("/")[2])
+
+
+_FILES: Final = TypeAdapter(tuple[WatchFile, ...])
+
+
+class Link(Config):
+    """A commit's place in the chain, and the files of the tables up to it, in the order of commits."""
+
+    previous: str = ""
+    """SHA-256 of the commit before; empty: there is none, or none in this form."""
+    listing: str = ""
+    """Name of the file that lists files, before `files`; empty: none."""
+    files: tuple[WatchFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last commit of the watch."""
+
+    seq: int
+    sha256: str
+    link: Link | None
+    """None for a commit of an earlier flowdiff, which named no files."""
+    body: bytes
+
+
+def head(store: Store) -> Head | None:
+    """Read the last commit; None before the first.
+
+    Raises LakeError where it is damaged or missing, OSError.
     """
+    committed = _committed(store)  # first: a commit may be made meanwhile
     names = store.names(COMMITS)
+    last = _seq(names[-1]) if names else 0
+    if committed > last:
+        how = f"go on from commit {last}" if last else "begin anew"
+        raise LakeError(
+            f"'{COMMITS}/{committed:012d}.json' is missing: the watch committed it.",
+            remedy=f"Restore it from a backup; to {how}, remove '{HEAD}'.",
+        )
     if not names:
         return None
     name = f"{COMMITS}/{names[-1]}"
-    stored, body = _parts(store.read(name).to_pybytes())
-    if _hash(body) != stored:
+    found = _parsed(store.read(name).to_pybytes(), last)
+    if found is None:
         raise LakeError(
             f"'{name}' is not what was written.",
-            remedy="Remove it: the watch goes on from the commit before.",
+            remedy=f"Restore it from a backup; to go on from the commit before, remove it and '{HEAD}'.",
         )
-    return body
+    return found
 
 
-def put_body(store: Store, seq: int, body: bytes) -> None:
-    """Make something the commit of a number. Raises TakenError, OSError."""
-    name = f"{COMMITS}/{seq:012d}.json"
-    data = _hash(body).encode() + b"\n" + body
-    if store.names(COMMITS, after=f"{seq:012d}.json"):  # ours may be among those that were removed
+def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
+    """Store `body` as the commit of a number, and add its rows to the tables.
+
+    Raises TakenError, LakeError, OSError.
+    """
+    last = head(store)
+    if last is not None and (last.seq, last.body) == (seq, body):  # it was in doubt, and is ours
+        put_rows(store, seq, rows)
+        return
+    if last is not None and last.seq >= seq:
         raise _taken(seq)
+    files = [WatchFile(name=_name(table, seq, data), rows=n) for table, data, n in _encoded(rows)]
+    link = _link(store, seq, last, files)
+    rest = link.model_dump_json(exclude_defaults=True).encode() + b"\n" + body
+    name, data = f"{COMMITS}/{seq:012d}.json", _hash(rest).encode() + b"\n" + rest
     with own_stage(store, WATCH) as stage:
         try:
             store.put_if_absent(name, data, stage)
         except FileExistsError as error:
             if store.read(name).to_pybytes() != data:
                 raise _taken(seq) from error
+    put_rows(store, seq, rows)
+    with own_stage(store, WATCH) as stage:
+        store.replace(HEAD, json.dumps({"seq": seq}).encode(), stage)
+    _forget(store)
 
 
-def forget_commits(store: Store) -> None:
-    """Remove those that nobody needs to go on."""
-    for old in store.names(COMMITS)[:-KEPT_COMMITS]:
-        store.remove(f"{COMMITS}/{old}")
+def put_rows(store: Store, seq: int, rows: Rows) -> None:
+    """Add the rows of the last commit to the tables; existing files are left alone. Raises OSError."""
+    for table, data, _ in _encoded(rows):
+        kept_files.keep(store, f"{WATCH}/{table}/{seq:012d}", data, "parquet")
 
 
-def put_rows(store: Store, table: str, seq: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Put rows of a commit into a table; nothing happens where they are there."""
-    if not rows:
-        return
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist([*rows], WATCH_TABLES[table]), sink, write_page_checksum=True)
-    kept_files.keep(store, f"{WATCH}/{table}/{seq:012d}", bytes(sink.getvalue()), "parquet")
+def read_rows_of(store: Store, table: str) -> pa.Table:
+    """Rows of a table, without those of the last commit that are not put yet.
 
-
-def table_files(store: Store, table: str) -> list[str]:
-    """Names of a table's files, in the order of commits."""
-    return [
-        f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
-    ]
-
-
-def read_rows_of(store: Store, table: str, names: Iterable[str] | None = None) -> pa.Table:
-    """Rows of a table, of all its files or some. Raises LakeError for one that is damaged or
-    missing, OSError.
+    Raises LakeError for a file that is damaged or missing, OSError.
     """
+    last, committed = head(store), _committed(store)
+    if last is None or last.link is None or not committed:
+        return read_files(store, table, table_files(store, table))
+    named = [file for file in _named(store, last.link) if file.table == table]
+    if committed < last.seq:  # its rows are put before its number is noted
+        named = [file for file in named if file.seq < last.seq or store.size(file.name) is not None]
+    return read_files(store, table, [file.name for file in named])
+
+
+def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
+    """Rows of some files of a table. Raises LakeError for one that is damaged or missing, OSError."""
     parts = [WATCH_TABLES[table].empty_table()]
-    for name in table_files(store, table) if names is None else names:
+    for name in names:
         if (data := kept_files.read_whole(store, name)) is None:
-            if store.size(name) is None:
-                raise LakeError(f"'{name}' is missing.", remedy="Read again: it was there a moment ago.")
+            what = "is missing" if store.size(name) is None else "is not what was written"
             raise LakeError(
-                f"'{name}' is not what was written.", remedy="Restore it from a backup, or remove it."
+                f"'{name}' {what}.",
+                remedy=f"Restore it from a backup; to go on without it, remove it and '{HEAD}'.",
             )
         parts.append(pq.read_table(pa.BufferReader(data), schema=WATCH_TABLES[table]))
     return pa.concat_tables(parts)
 
 
-def damaged_watch_files(store: Store) -> Iterator[str]:
-    """Names of files that are not what was written; what is gone by now is passed by. Raises OSError."""
-    for table in WATCH_TABLES:
-        yield from kept_files.damaged(store, table_files(store, table))
-    for name in store.names(COMMITS):
-        with suppress(FileNotFoundError):
-            stored, body = _parts(store.read(f"{COMMITS}/{name}").to_pybytes())
-            if _hash(body) != stored:
-                yield f"{COMMITS}/{name}"
+def table_files(store: Store, table: str) -> list[str]:
+    """Names of the files that are in a table's folder, in the order of their numbers."""
+    return [
+        f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
+    ]
 
 
-def _parts(data: bytes) -> tuple[str, bytes]:
-    stored, _, body = data.partition(b"\n")
-    return stored.decode("ascii", "replace"), body
+def watch_faults(store: Store) -> Iterator[str]:
+    """Find files that are damaged, missing, or in no commit: a sentence each. Reads all files. Raises
+    OSError.
+    """
+    there = {name for table in WATCH_TABLES for name in table_files(store, table)}
+    listings = [f"{LISTINGS}/{name}" for name in store.names(LISTINGS)]
+    harmed = {*kept_files.damaged(store, [*sorted(there), *listings])}
+    yield from (f"'{name}' is not what was written" for name in sorted(harmed))
+    yield from _broken_chain(store)
+    try:
+        last = head(store)
+        named = _named(store, last.link) if last is not None and last.link is not None else None
+    except LakeError as error:
+        yield error.message.removesuffix(".")
+        return
+    if named is None:
+        return
+    if not _committed(store):
+        yield f"'{HEAD}' is missing: the next commit takes the files that are there for all"
+    for file in named:
+        if file.name not in there:
+            yield f"'{file.name}' ({file.rows:,} rows) was committed and is not there"
+        elif file.name not in harmed and _n_rows(store, file.name) != file.rows:
+            yield f"'{file.name}' has other rows than the watch committed"
+    yield from (f"'{name}' is in no commit of the watch" for name in sorted(there - {f.name for f in named}))
+
+
+def _broken_chain(store: Store) -> Iterator[str]:
+    """Check that the kept commits follow each other, each naming the one before."""
+    before: Head | None = None
+    for file in store.names(COMMITS):
+        name = f"{COMMITS}/{file}"
+        try:
+            found = _parsed(store.read(name).to_pybytes(), _seq(file))
+        except FileNotFoundError:  # forgotten meanwhile
+            continue
+        if found is None:
+            yield f"'{name}' is not what was written"
+        elif before is not None:
+            if found.seq != before.seq + 1:
+                yield f"'{COMMITS}/{before.seq + 1:012d}.json' is missing"
+            elif found.link is not None and found.link.previous not in ("", before.sha256):
+                yield f"'{name}' does not follow the commit before it"
+        before = found
+
+
+def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -> Link:
+    """Build the link of a commit with some new files; older files that do not fit go into a listing."""
+    before = Link() if last is None or last.link is None else last.link
+    if last is None or last.link is None or not _committed(store):  # all that is there, whoever wrote it
+        listing, earlier = "", _all_there(store, () if last is None else _known(store, before))
+    else:
+        listing, earlier = before.listing, _as_put(store, before.files, last.seq)
+    mine = {file.name for file in new}
+    earlier = tuple(file for file in earlier if file.name not in mine)
+    if len(earlier) + len(new) > LISTED_FROM:
+        listed = (*_listed(store, listing), *earlier)
+        listing = kept_files.keep(store, f"{LISTINGS}/{seq:012d}", _FILES.dump_json(listed), "json")
+        earlier = ()
+    return Link(previous="" if last is None else last.sha256, listing=listing, files=(*earlier, *new))
+
+
+def highest(store: Store) -> int:
+    """Highest number of a table's file; 0 without any.
+
+    A watch that begins anew continues after it, so that no two files have the same number.
+    """
+    return max(
+        (_seq(n.rpartition("/")[2]) for table in WATCH_TABLES for n in table_files(store, table)), default=0
+    )
+
+
+def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
+    """Files that a link names, as far as they can be read."""
+    try:
+        return _named(store, link)
+    except LakeError:
+        return link.files
+
+
+def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
+    """Files in the tables' folders: the named ones first and in their order."""
+    there = [name for table in WATCH_TABLES for name in table_files(store, table)]
+    known = {file.name: file for file in named}
+    others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)
+    return (*(file for file in named if file.name in {*there}), *others)
+
+
+def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
+    """Files under the names that those of the last commit really have.
+
+    A process with another version of Arrow writes other bytes, and so puts the rows under another name.
+    """
+    if all(file.seq < seq or store.size(file.name) is not None for file in files):
+        return files
+    found = []
+    for file in files:
+        name = file.name
+        if file.seq == seq and store.size(name) is None:
+            same = (each for each in table_files(store, file.table) if _seq(each.rpartition("/")[2]) == seq)
+            name = next((each for each in same if _n_rows(store, each) == file.rows), name)
+        found.append(WatchFile(name=name, rows=file.rows))
+    return tuple(found)
+
+
+def _named(store: Store, link: Link) -> tuple[WatchFile, ...]:
+    """All files that a link names. Raises LakeError."""
+    return (*_listed(store, link.listing), *link.files)
+
+
+def _listed(store: Store, name: str) -> tuple[WatchFile, ...]:
+    if not name:
+        return ()
+    if (data := kept_files.read_whole(store, name)) is None:
+        what = "is missing" if store.size(name) is None else "is not what was written"
+        raise LakeError(
+            f"'{name}', the list of the watch's files, {what}.",
+            remedy=f"Restore it from a backup; to go on with the files that are there, remove '{HEAD}'.",
+        )
+    return _FILES.validate_json(data.to_pybytes())
+
+
+def _n_rows(store: Store, name: str) -> int:
+    """Count the rows of a file; 0 where it cannot be read."""
+    if (data := kept_files.read_whole(store, name)) is None:
+        return 0
+    n: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
+    return n
+
+
+def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
+    """Yield table, bytes and number of rows of each file of a commit."""
+    for table, some in rows.items():
+        if some:
+            sink = pa.BufferOutputStream()
+            columns = pa.Table.from_pylist([*some], WATCH_TABLES[table])
+            pq.write_table(columns, sink, write_page_checksum=True)
+            yield table, bytes(sink.getvalue()), len(some)
+
+
+def _forget(store: Store) -> None:
+    """Remove commits and listings that are no longer needed to continue."""
+    for folder, kept in ((COMMITS, KEPT_COMMITS), (LISTINGS, _KEPT_LISTINGS)):
+        for old in store.names(folder)[:-kept]:
+            store.remove(f"{folder}/{old}")
+
+
+def _committed(store: Store) -> int:
+    """Number of the last commit that was noted; 0: none."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        return int(json.loads(store.read(HEAD).to_pybytes())["seq"])
+    return 0
+
+
+def _parsed(data: bytes, seq: int) -> Head | None:
+    """Parse a commit; None if it is damaged."""
+    stored, _, rest = data.partition(b"\n")
+    sha256 = _hash(rest)
+    if stored.decode("ascii", "replace") != sha256:
+        return None
+    first, line_end, body = rest.partition(b"\n")
+    if not line_end:
+        return Head(seq, sha256, None, rest)
+    try:
+        return Head(seq, sha256, Link.model_validate_json(first), body)
+    except ValidationError:
+        return None
+
+
+def _seq(file: str) -> int:
+    """Number in the name of a commit or of a table's file (its last part); 0 for another name."""
+    digits = file[:12]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _name(table: str, seq: int, data: bytes) -> str:
+    return kept_files.name_of(f"{WATCH}/{table}/{seq:012d}", data, "parquet")
 
 
 def _hash(data: bytes) -> str:
@@ -124,4 +370,4 @@ def _hash(data: bytes) -> str:
 
 
 def _taken(seq: int) -> TakenError:
-    return TakenError(f"Another watch took commit {seq}.", remedy="It goes on.")
+    return TakenError(f"Another watch took commit {seq}.", remedy="Run the command again.")

@@ -1,4 +1,4 @@
-"""Cut what the kernel made into windows of event time, and merge the files of one window."""
+"""Cut the kernel's output into windows of event time, and merge the files of one window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8
 from schemas.windows import Window
 from stitch.columnar.hashing import hash_rows
-from stitch.columnar.runs import count_values, deal
+from stitch.columnar.runs import count_values, deal, run_starts, whole
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 
@@ -37,7 +37,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
-    """Parameters of several files, in the order of `flows`, then by position; then as they were."""
+    """Parameters of several files, in the order of `flows`, then by position, then in the given order."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
@@ -45,7 +45,7 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """Whether a table has the rows of others, each as often (`distinct`: each once), in any order.
+    """True if a table has the rows of others, each equally often (`distinct`: each once), in any order.
 
     By a 64-bit hash of every row over all columns.
     """
@@ -55,8 +55,8 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] the name of each row's flow: kind and id in one, and the lane where it distinguishes flows."""
-    parts = [rows["kind"].cast(pa.string()), rows["request_id"]]
+    """[rows] name of each row's flow: kind and id joined, with the lane where it distinguishes flows."""
+    parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
     return pc.binary_join_element_wise(*parts, " ").combine_chunks()
@@ -78,12 +78,12 @@ class WindowPart:
 
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
-    """Starts of the windows that hold some times, ascending; nulls lie in none."""
+    """Starts of the windows that contain some times, ascending; nulls are ignored."""
     return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
 
 
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
-    """Cut into one part a window, by the start of the flow, in order of time; order of rows is kept.
+    """Parts of flows, structures and parameters by window of the flow's start, in order of time and rows.
 
     O(rows), and O(structures) a window.
     """
@@ -103,14 +103,11 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row of its flow. Params of a flow are a run, so only the first of each is looked up."""
+    """[params] row of its flow. Params of a flow are consecutive, so only the first of each is looked up."""
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)
-    ids, kinds = params["request_id"].combine_chunks(), params["kind"].combine_chunks().indices
-    changes = pc.or_(
-        pc.not_equal(ids.slice(1), ids.slice(0, n - 1)), pc.not_equal(kinds.slice(1), kinds.slice(0, n - 1))
-    ).to_numpy(zero_copy_only=False)
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(changes) + 1))
+    named = (whole(params[name].unify_dictionaries()).indices.to_numpy() for name in ("request_id", "kind"))
+    first = np.flatnonzero(run_starts(*named))
     found = pc.index_in(flow_names(params.take(pa.array(first))), value_set=flow_names(flows))
     return np.repeat(found.to_numpy().astype(np.int64), np.diff(np.append(first, n)))

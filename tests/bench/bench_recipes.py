@@ -21,6 +21,7 @@ from fixtures.recipes_lake import DAYS, fill
 import flowdiff
 from analyze.scope import resolve
 from analyze.sql.session import open_session
+from flowdiff.query_comparisons import QueryComparisons
 from schemas.periods import parse_period
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -42,7 +43,8 @@ def main(lake: Path) -> None:
         QUERIES, (REPOSITORY / "docs/recipes.md").read_text(), re.MULTILINE | re.DOTALL
     ):
         cpu, wall = time.process_time(), time.perf_counter()
-        with open_session(found, attached={"deployments": deployments}) as session:
+        comparing = QueryComparisons(str(lake), 0)
+        with open_session(found, attached={"deployments": deployments}, comparing=comparing) as session:
             rows = session.query(text, {"component": "nfs"} if ":component" in text else ()).num_rows
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         print(f"{number:>2} {title:55} {cpu:5.2f} s CPU {wall:6.2f} s {rows:,} rows", flush=True)

@@ -38,10 +38,12 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def test_a_test_cannot_open_what_lies_beside_the_clone(repository: Path, tmp_path: Path) -> None:
     """Wherever this clone lies: in one with the same `conftest.py` and a neighbour."""
     clone = tmp_path / "clone"
-    (clone / "tests").mkdir(parents=True)
-    (clone / "tmp").mkdir()
+    (clone / "tmp").mkdir(parents=True)
     (tmp_path / "neighbour.json").write_text("{}")
-    shutil.copy(repository / "tests" / "conftest.py", clone / "tests")
+    for name in ("tests/fixtures", "tests/oracles"):
+        shutil.copytree(repository / name, clone / name)
+    for name in ("tests/conftest.py", "pyproject.toml"):
+        shutil.copy(repository / name, clone / name)
     (clone / "tests" / "test_beside.py").write_text(GUARDED)
     pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert "1 passed" in run(*pytest_, cwd=clone, TMPDIR=str(clone / "tmp"))
@@ -85,3 +87,11 @@ def test_no_path_outside_the_clone_is_opened(repository: Path, tmp_path: Path) -
         }
     assert outside.pop("beside") == {tmp_path / "neighbour.json"}  # so that the test can fail
     assert not any(outside.values()), outside
+
+
+def test_a_clone_beside_the_program_does_not_stand_for_the_package(repository: Path, tmp_path: Path) -> None:
+    """From the folder above a clone called `flowdiff`, which holds a folder of that name and is none."""
+    (tmp_path / "flowdiff").symlink_to(repository)
+    assert (
+        run(sys.executable, "-c", "import flowdiff; print(flowdiff.open.__name__)", cwd=tmp_path) == "open\n"
+    )

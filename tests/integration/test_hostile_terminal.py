@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import flowdiff
 from flowdiff.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("forked_sessions")
@@ -78,6 +81,33 @@ def test_a_name_is_shown_whole(
     monkeypatch.setenv("COLUMNS", "300")
     run("categories", "--lake", str(lake))
     assert f"{SHOWN}/{SHOWN}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda lake: lake.requests(),
+        lambda lake: lake.sql('SELECT root AS "x\x1b[2J\u202e" FROM requests'),
+        lambda lake: lake.flow("r"),
+        lambda lake: lake.flow("r").nodes,
+        lambda lake: lake.browse(),
+    ],
+)
+def test_python_steers_no_terminal(lake: Path, shown: Callable[[flowdiff.Lake], object]) -> None:
+    """What a prompt shows of an object, and a notebook of a table; values stay what they are."""
+    found = shown(flowdiff.open(lake))
+    tables = isinstance(found, flowdiff.Table | flowdiff.Flow)
+    for text in (repr(found), *([found._repr_html_()] if tables else [])):
+        assert not set(text) & STEERING
+        assert SHOWN[:3] in text
+
+
+def test_what_python_raises_steers_no_terminal(lake: Path) -> None:
+    with pytest.raises(flowdiff.FlowdiffError) as caught:
+        flowdiff.open(lake).flow(EVIL)
+    told = "".join(traceback.format_exception(caught.value))
+    assert not set(told.replace("\n", "")) & STEERING
+    assert EVIL in caught.value.message
 
 
 @pytest.mark.parametrize("command", [("flow", EVIL), ("export", "--format", "dot", "--category", EVIL)])

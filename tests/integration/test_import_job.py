@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -25,12 +24,15 @@ from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
 from flowdiff.__main__ import main
-from schemas.errors import TRY_AGAIN, ConfigError, LakeError
+from schemas.errors import TRY_AGAIN, ConfigError
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.drivers.sharded import tasks, work_queue
 from stitch.drivers.sharded.engines import Cluster
-from stitch.drivers.sharded.work_queue import JobWorker, _Leader, _Queue, _Reader
+from stitch.drivers.sharded.exchange import SharedFolder
+from stitch.drivers.sharded.own_inputs import OwnInputs
+from stitch.drivers.sharded.tasks import Job
+from stitch.drivers.sharded.work_queue import JobWorker, QueueWorker, _Leader, _Queue
 from stitch.lake.fsck import check
 from stitch.lake.layout import WINDOW_TABLES, stage_folder
 from stitch.lake.manifest import open_manifest
@@ -55,6 +57,18 @@ def put(lake: Path | str, files: list[Path], workers: int | Cluster) -> ImportSu
     )
     assert check(open_store(str(lake))) == []
     return summary
+
+
+def of_job(
+    lake: Path | str,
+    files: list[Path],
+    number: int,
+    job: str = "a",
+    settings: ImportSettings = MEMORY,
+    poll_s: float = 0.05,
+) -> JobWorker:
+    """One of two workers of a job."""
+    return JobWorker(str(lake), job, number, 2, OwnInputs(tuple(map(str, files))), settings, poll_s=poll_s)
 
 
 def files_of(lake: Path | str) -> list[Any]:
@@ -116,7 +130,7 @@ def test_a_worker_that_dies_at_every_step_of_every_task(
         )
     # What the leader waits for is asked once a task, of a server that takes longer than a folder.
     asks_s = {"folder": 0.05, "bucket": 0.5}[where]
-    leader, worker = (JobWorker(lake, "a-1", n, 2, MEMORY, poll_s=s) for n, s in ((0, asks_s), (1, 0.05)))
+    leader, worker = (of_job(lake, files, n, "a-1", poll_s=s) for n, s in ((0, asks_s), (1, 0.05)))
     with ThreadPoolExecutor(1) as pool:
         leading = pool.submit(put, lake, files, leader)
         leading.add_done_callback(lambda _: leader.end())
@@ -176,22 +190,35 @@ def test_a_task_that_is_forgotten_while_another_worker_looks_at_it(
     number: int, claimed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the claim of it is made, or read; by another worker, or by worker 0 beside what it waits for."""
-    monkeypatch.setitem(work_queue._TASKS, "deal_file", lambda n: n)
-    store, folder = open_store(str(tmp_path)), "stage/lane=0/000000000001-ab-job-a"
-    swift = _Queue(store, folder, 1, MEMORY)
-    slow = _Queue(Late(store, swift, claimed=claimed), folder, number, MEMORY)
+    done: list[tuple[int, ...]] = []
+    monkeypatch.setitem(
+        work_queue._TASKS, "write_window_files", lambda job, _: (done.append(job.absurd_days), ())[1]
+    )
+    store, stage = open_store(str(tmp_path)), "stage/lane=0/000000000001-0123456789abcdef-"
+    folder = f"{stage}job-a"
+    exchange = SharedFolder(tmp_path / "stage" / "scratch" / "0123456789abcdef")
+
+    def queue(store: Store, number: int) -> _Queue:
+        return _Queue(store, folder, QueueWorker(str(tmp_path), number, OwnInputs(()), MEMORY))
+
+    def a_job(day: int) -> Job:
+        return Job(str(tmp_path), 0, 1, stage, exchange, MEMORY, (day,))
+
+    swift = queue(store, 1)
+    slow = queue(Late(store, swift, claimed=claimed), number)
     if number:
         monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
-    of_leader = _Queue(store, folder, 0, MEMORY) if number else slow
+    of_leader = queue(store, 0) if number else slow
     with _Leader(of_leader, 2, 0.01) as leader:
-        first = leader.submit(tasks.deal_file, 1)
+        first = leader.submit(tasks.write_window_files, a_job(1), [])
         while number and not first.done():
             assert not slow.do_next()
-        assert first.result(PATIENCE_S) == 1
-        second = leader.submit(tasks.deal_file, 2)
+        assert first.result(PATIENCE_S) == ()
+        second = leader.submit(tasks.write_window_files, a_job(2), [])
         if number:
             wait_until(slow.do_next)
-        assert second.result(PATIENCE_S) == 2
+        assert second.result(PATIENCE_S) == ()
+    assert done == [(1,), (2,)]
     assert store.names(folder) == ["drafts"]
 
 
@@ -222,7 +249,7 @@ def test_worker_0_that_another_import_fences_off_ends_and_is_started_again(
     assert "Another writer took commit 1 of lane 0. Run the command again." in capsys.readouterr().err
     monkeypatch.setattr(_Leader, "_work", lambda leader: leader._over.wait())
     with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(JobWorker(lake, "a", 1, 2, MEMORY, poll_s=0.05).work)
+        working = pool.submit(of_job(lake, [mine], 1).work)
         with pytest.raises(SystemExit) as ended:
             main([*words, "0/2"])
         assert ended.value.code == 0
@@ -305,8 +332,8 @@ def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:
     write_native(file, 30, seed=1, seconds=900)
     lake = str(tmp_path / "lake")
     other = MEMORY.model_copy(update={"params_share": 0.5})
-    leader = JobWorker(lake, "a", 0, 2, MEMORY, poll_s=0.01)
-    worker = JobWorker(lake, "a", 1, 2, other, poll_s=0.01)
+    leader = of_job(lake, [file], 0, poll_s=0.01)
+    worker = of_job(lake, [file], 1, settings=other, poll_s=0.01)
     with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Leader, "_work", lambda leader: leader._over.wait())
         leading = pool.submit(put, lake, [file], leader)
@@ -315,7 +342,7 @@ def test_workers_with_other_options_are_refused(tmp_path: Path) -> None:
         patched.undo()
         ended = threading.Event()
         leading.add_done_callback(lambda _: (leader.end(), ended.set()))
-        assert JobWorker(lake, "a", 1, 2, MEMORY, poll_s=0.01).work()
+        assert of_job(lake, [file], 1, poll_s=0.01).work()
         assert ended.is_set()
         assert leading.result().counters.flows
 
@@ -348,37 +375,15 @@ def test_what_fails_is_said_and_ends_the_worker(
     write_native(file, 30, seed=1, seconds=900)
     put(lake, [file], 1)
     if number:  # a folder where a task should be, and a file where a folder should be
-        (lake / "stage" / "lane=0" / "000000000002-ab-job-a" / "task-000000").mkdir(parents=True)
+        (lake / "stage" / "lane=0" / "000000000002-0123456789abcdef-job-a" / "task-000000").mkdir(
+            parents=True
+        )
     else:
         (lake / "stage" / "ended-jobs").touch()
     with pytest.raises(SystemExit) as ended:
         main(["import", str(file), "--lake", str(lake), "--worker", f"{number}/2", "--job", "a"])
     assert ended.value.code == TRY_AGAIN, "another machine may do it: the Job goes on"
     assert "A worker of the import into" in capsys.readouterr().err
-
-
-class Harm:
-    """Pickled as a call."""
-
-    def __init__(self, call: Callable[..., object], *arguments: object) -> None:
-        self._call = call, arguments
-
-    def __reduce__(self) -> Any:
-        return self._call
-
-
-@pytest.mark.parametrize(
-    "harm", [Harm(os.system, "true"), Harm(open_store, "x"), Harm(subprocess.Popen, "x")]
-)
-def test_what_is_written_into_a_queue_does_nothing(harm: Harm) -> None:
-    with pytest.raises(LakeError, match="which no task does"):
-        _Reader(pickle.dumps(("deal_file", (harm,), {})), MEMORY).load()
-
-
-def test_a_class_that_a_module_of_ours_imports_is_none_of_ours() -> None:
-    harm = b"cstitch.processes\nThreadPoolExecutor\n(tR."
-    with pytest.raises(LakeError, match="which no task does"):
-        _Reader(harm, MEMORY).load()
 
 
 @pytest.mark.parametrize(

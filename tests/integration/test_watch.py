@@ -8,8 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,10 +26,12 @@ from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
 from analyze.watch.decide import CHANGED, Comparer, Range
-from analyze.watch.lane import incidents_of, last_commit
+from analyze.watch.lane import WatchCommit, incidents_of, last_commit, put_commit
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watching import LakeWatch, accepted
+from analyze.watch.watcher import Decided
+from analyze.watch.watching import LakeWatch, accepted, marked
 from flowdiff.commands.watch import SILENT, _Shown
+from schemas.errors import TRY_AGAIN
 from schemas.incidents import IncidentEvent
 from schemas.periods import parse_period
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
@@ -36,7 +41,7 @@ from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.fsck import check
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
-from stitch.lake.watch_files import KEPT_COMMITS, TakenError, damaged_watch_files, read_rows_of
+from stitch.lake.watch_files import KEPT_COMMITS, TakenError, read_rows_of, watch_faults
 
 SETTINGS = WatchSettings(slot_ns=15 * NS_PER_SECOND, versions="")
 FAULT = range(39, 43)
@@ -125,10 +130,84 @@ def test_its_tables_say_the_same(whole: tuple[Path, list[IncidentEvent]]) -> Non
     points = read_rows_of(store, "change_points").to_pylist()
     assert {point["incident"] for point in points if point["incident"]} == {told[0].incident_id}
     assert len(store.names("watch/commits")) == KEPT_COMMITS
-    assert [*damaged_watch_files(store)] == []
+    assert [*watch_faults(store)] == []
     query = ("-c", "SELECT incident, state FROM incidents")
     rows = command("sql", "--lake", str(lake), "--format", "json", *query)
     assert json.loads(rows.out) == [{"incident": told[0].incident_id, "state": "resolved"}]
+
+
+@pytest.mark.parametrize(
+    "gone", ["watch/incident_events", "watch/change_points", "watch/watch_runs", "watch/commits/last"]
+)
+def test_what_the_watch_wrote_and_is_gone_is_said(
+    whole: tuple[Path, list[IncidentEvent]], tmp_path: Path, gone: str
+) -> None:
+    lake = tmp_path / "lake"
+    shutil.copytree(whole[0], lake)
+    path = lake / gone
+    if path.name == "last":
+        path = max(path.parent.iterdir())
+        path.unlink()
+    else:
+        shutil.rmtree(path)
+    checked = command("fsck", str(lake))
+    assert checked.code == 1
+    assert f"watch: '{path.relative_to(lake)}" in checked.out
+    assert "is missing" in checked.out or "is not there" in checked.out
+    view = {"watch/change_points": "change_points", "watch/watch_runs": "watch_runs"}.get(gone, "incidents")
+    asked = command("sql", "--lake", str(lake), "-c", f"SELECT * FROM {view}")
+    assert asked.code == 2
+    assert "is missing" in asked.err
+    if view == "incidents":
+        listed = command("incidents", "--lake", str(lake))
+        assert (listed.code, listed.out) == (2, "")
+        assert "is missing" in listed.err
+
+
+def test_marks_of_a_person_are_made_beside_a_watch_that_commits_all_the_time(
+    whole: tuple[Path, list[IncidentEvent]], tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    shutil.copytree(whole[0], lake)
+    store, over = LocalStore.at(lake), threading.Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            last = last_commit(store)
+            assert last is not None
+            with suppress(TakenError):
+                put_commit(store, last.followed_by(Decided.nothing(), owner="busy"))
+            time.sleep(0.005)
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(busy) for _ in range(2)]
+        try:
+            for number in range(12):
+                marked(str(lake), f"v{number}", START_NS, "person", "test")
+        finally:
+            over.set()
+        for other in others:
+            other.result()
+    last = last_commit(store)
+    assert last is not None
+    texts = [rollout.version for rollout in last.versions.rollouts]
+    assert [text for text in texts if text.startswith("v")] == [f"v{number}" for number in range(12)]
+    assert [*watch_faults(store)] == []
+
+
+def test_a_mark_that_others_are_always_ahead_of_is_to_be_tried_again(
+    whole: tuple[Path, list[IncidentEvent]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    shutil.copytree(whole[0], lake)
+
+    def ahead(_store: object, commit: WatchCommit) -> None:
+        raise TakenError(f"Another watch took commit {commit.seq}.", remedy="Run the command again.")
+
+    monkeypatch.setattr("analyze.watch.watching.put_commit", ahead)
+    done = command("incidents", "--lake", str(lake), "mark", "v2")
+    assert done.code == TRY_AGAIN
+    assert "Another watch took commit" in done.err
 
 
 def test_a_history_that_is_gone_from_the_lake_is_none(begun: Path) -> None:

@@ -11,11 +11,9 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
-from ptars import HandlerPool
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ingest.codecs.values.protobuf import overflow_sign
-from ingest.codecs.zipkin.zipkin_proto import ListOfSpans, SpanBodies
+from ingest.codecs.zipkin.zipkin_proto import SpanBodies
 
 _LARGE: Final = 2**20
 """Of what is larger, or dense, whole parts may be refused."""
@@ -38,25 +36,6 @@ def least_items(format_: str, payload: bytes) -> int:
     except _JSON_ERRORS:
         return _of_lines(format_, text)
     return _OF_DOCUMENTS[format_](document)
-
-
-def is_read_otherwise(format_: str, payload: bytes) -> bool:
-    """A message that protobuf refuses and ptars reads: one with a field number that there cannot be, or a
-    number in more bytes than it needs. It may say nothing, and then it is no item.
-    """
-    if format_ not in _HANDLERS or overflow_sign(payload) in payload:
-        return False
-    try:
-        _OF_MESSAGES[format_](payload)
-    except DecodeError:
-        try:
-            _HANDLERS[format_].list_to_record_batch([payload])
-        except BaseException as error:
-            if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
-                raise
-        else:
-            return True
-    return False
 
 
 def _of_lines(format_: str, text: bytes) -> int:
@@ -133,8 +112,4 @@ _OF_DOCUMENTS: Final[dict[str, Callable[[Any], int]]] = {
     "jaeger-json": _list,
     "jaeger-ui": _of_jaeger_ui,
     "xtrace": _of_xtrace,
-}
-_HANDLERS: Final[dict[str, Any]] = {
-    "otlp-proto": HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR),
-    "zipkin-proto": HandlerPool([ListOfSpans.DESCRIPTOR.file]).get_for_message(ListOfSpans.DESCRIPTOR),
 }

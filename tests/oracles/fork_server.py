@@ -50,7 +50,7 @@ from typing import Any, Final, NoReturn
 from unittest.mock import patch
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
-_ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
+_ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
 _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
 """What starts a program, and what few programs need and takes long to import."""
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"
@@ -253,6 +253,12 @@ def _server() -> _Server:
         if os.getpid() not in _SERVERS:
             _SERVERS[os.getpid()] = _Server()
         return _SERVERS[os.getpid()]
+
+
+def server_of_this() -> tuple[int, ...]:
+    """Process of the server that forks for this one, number of the socket to it; () while there is none."""
+    server = _SERVERS.get(os.getpid())
+    return () if server is None else (server.process.pid, server._socket.fileno())
 
 
 def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:

@@ -15,8 +15,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from ingest.codecs.otlp.nested_values import value_of
 from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR
-from ingest.codecs.otlp.otlp_proto import parse_request, value_of
+from ingest.codecs.otlp.otlp_proto import parse_request
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import events_of_spans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from io import StringIO
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from oracles.populations import category, graph, population
 from oracles.refined import Call
 from oracles.refined import population as refined
+from rich.console import Console
 
 from analyze.compare import compare
 from analyze.methods.browse.method import METHOD, analyse
@@ -21,6 +23,7 @@ from analyze.population import Category, Population, Sample
 from analyze.profile.samples import samples_of
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
+from analyze.report.terminal import print_report
 from analyze.stats.density import log_density, modes
 from schemas.events import EventKind
 from schemas.report.browse import (
@@ -240,3 +243,25 @@ def test_two_samples_show_the_first_beside_the_last() -> None:
     assert [curve.sample for curve in ranges.curves] == ["reference", "problem"]
     assert sum(ranges.n) == 100
     assert ranges.sample == "problem"
+
+
+def test_a_typical_request_is_separated_from_the_mean_and_lifts_are_words() -> None:
+    """The terminal once read `1.06 ms on average 1.01 ms: a 1.01 ms` and `lift ×2`."""
+    rng = np.random.default_rng(4)
+    parts = [
+        np.stack([np.zeros(100), rng.lognormal(0, 0.1, 100) * us * 1e3], axis=1).astype(np.int64)
+        for us in (1_000, 30_000)
+    ]
+    made = [
+        category(graph(("a/x", point)), times, np.zeros(100, np.int64))
+        for point, times in zip(("a/y", "a/z"), parts, strict=True)
+    ]
+    outcome = compare(one_period(*made), [Chosen(METHOD, BrowseSettings())])
+    out = StringIO()
+    print_report(outcome.report, outcome.views, Console(file=out, width=300, color_system=None))
+    printed = out.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(r"on average(; stands for [^\n]*)?; this one [\d.]+ m?s: a ", printed)
+    assert "lift" not in printed
+    assert "only here" in printed or "× as often as elsewhere" in printed
+    assert "bandwidth" not in printed
+    assert "peaks at" in printed

@@ -3,60 +3,105 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from oracles.codec_contract import CONFIG, assert_same
 from oracles.fuzz_rounds import Rounds
 
+from ingest.codecs.otlp import otlp_proto
+from ingest.codecs.otlp.otlp_proto import OtlpProtoCodec
+from ingest.codecs.otlp.wire.library import Found
 from ingest.codecs.privacy import privacy_of
-from ingest.codecs.values import protobuf
+from ingest.codecs.values.protobuf import GROUP_BYTES, batches_of
 from schemas.config import ParamRules
 from schemas.rejects import Reason
 
 MANY = 400
-TAKEN = b"\xfa\x80\x80\x80\x7f\x00"
-"""A field with a number that there cannot be: protobuf refuses it, ptars skips it."""
-BY_PTARS = ["otlp-proto"]
+REFUSED = b"\xfa\x80\x80\x80\x7f\x00"
+"""A field with a number that there cannot be: protobuf refuses it, other parsers skip it."""
+MERGED = b"\x0a\x02\x1a\x00"
+"""A resource with an empty schema, as no exporter writes it: protobuf reads it."""
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many messages each call of ptars was given."""
-    sizes: list[int] = []
-    batch_of = protobuf._batch_of
-
-    def counted(handler: object, messages: list[bytes]) -> object:
-        sizes.append(len(messages))
-        return batch_of(handler, messages)
-
-    monkeypatch.setattr(protobuf, "_batch_of", counted)
-    return sizes
+@pytest.fixture(params=[True, False], ids=["installed reader", "portable reader"])
+def codec(request: pytest.FixtureRequest) -> OtlpProtoCodec:
+    return OtlpProtoCodec() if request.param else OtlpProtoCodec(Found(None))
 
 
-@pytest.mark.parametrize("format_", BY_PTARS)
-def test_a_call_of_ptars_for_each_malformed_message_and_two_for_all_others(
-    format_: str, shared_data: Path, calls: list[int]
+def test_malformed_messages_cost_themselves(
+    shared_data: Path, codec: OtlpProtoCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds = Rounds(format_, shared_data)
+    rounds = Rounds("otlp-proto", shared_data)
     sound = [one.payload for one in rounds.sound[1:]]
     payloads = [sound[i % len(sound)] for i in range(MANY)]
     broken = random.Random(3).sample(range(MANY), MANY // 10)
     for index in broken:
         payloads[index] = payloads[index][:-1]
-    calls.clear()
-    decoded = rounds.codec.decode(payloads, CONFIG)
+    calls: list[int] = []
+
+    def counted(handler: object, messages: list[bytes], *more: int) -> Iterator[object]:
+        calls.append(len(messages))
+        yield from batches_of(handler, messages, *more)
+
+    monkeypatch.setattr(otlp_proto, "batches_of", counted)
+    decoded = codec.decode(payloads, CONFIG)
     assert {reject.payload for reject in decoded.rejects} == set(broken)
-    assert len(calls) <= 2 + len(broken)
+    assert len(calls) <= 1 + sum(map(len, payloads)) // GROUP_BYTES
+    rest = [payload for index, payload in enumerate(payloads) if index not in broken]
+    assert_same(decoded.events, [codec.decode(rest, CONFIG).events])
 
 
-@pytest.mark.parametrize("format_", BY_PTARS)
-def test_what_only_protobuf_refuses_keeps_its_place(format_: str, shared_data: Path) -> None:
-    rounds = Rounds(format_, shared_data)
+def test_protobuf_decides_what_is_accepted(shared_data: Path, codec: OtlpProtoCodec) -> None:
+    rounds = Rounds("otlp-proto", shared_data)
     first, odd, last = (one.payload for one in rounds.sound[1:4])
-    decoded = rounds.codec.decode([first, odd + TAKEN, first[:-1], last], CONFIG)
+    decoded = codec.decode([first, odd + REFUSED, odd + MERGED, first[:-1], last], CONFIG)
     assert_same(decoded.events, [one.events for one in rounds.sound[1:4]])
-    assert [reject.payload for reject in decoded.rejects] == [2]
+    assert [reject.payload for reject in decoded.rejects] == [1, 3]
+
+
+def test_bytes_in_a_nested_value_are_protobufs_too(codec: OtlpProtoCodec) -> None:
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(trace_id=bytes(range(16)), span_id=bytes(range(8)), name="a")
+    )
+    span.attributes.add(key="k").value.array_value.values.add(string_value="xyz")
+    sound = request.SerializeToString()
+    decoded = codec.decode([sound, sound.replace(b"xyz", b"x\xffz"), sound], CONFIG)
+    assert [reject.payload for reject in decoded.rejects] == [1]
+    assert decoded.events["params"].to_pylist() == 2 * [[{"key": "k", "num": None, "text": '["xyz"]'}]]
+
+
+def test_of_a_value_that_was_written_twice_the_last_counts(codec: OtlpProtoCodec) -> None:
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(trace_id=bytes(range(16)), span_id=bytes(range(8)), name="a")
+    )
+    span.attributes.add(key="k").value.string_value = "text"
+    message = request.SerializeToString()
+    twice = message.replace(b"\x0a\x04text", b"\x0a\x02te\x18\x07")
+    assert len(twice) == len(message)
+    (params,) = codec.decode([twice], CONFIG).events["params"].to_pylist()
+    assert params == [{"key": "k", "num": 7.0, "text": None}]
+
+
+def test_a_refused_span_counts_as_nothing_else(codec: OtlpProtoCodec) -> None:
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    spans.add(trace_id=bytes(range(16)), span_id=b"abc", name="a\0b").events.add(name="e")
+    spans.add(trace_id=bytes(range(16)), span_id=bytes(range(8)), name="c", start_time_unix_nano=10**18)
+    both = request.SerializeToString()
+    decoded = codec.decode([both], CONFIG)
+    assert (decoded.events.num_rows, len(decoded.rejects)) == (1, 1)
+    assert decoded.oddities == {}
+    del spans[1]
+    assert codec.decode([both, request.SerializeToString()], CONFIG).oddities == {}
 
 
 FOREIGN = {

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import norm, t
 
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_bounds, share_change
-from analyze.stats.noise import LogMedians, enough_errors
-from analyze.stats.rank import in_requests
+from analyze.stats.noise import LogMedians, student_z
+from analyze.stats.rank import requests_per_weight
 from schemas.arrays import B1, F8
 
 N_SITES, BLOCKS = 4_000, 9
@@ -22,7 +22,9 @@ def levels(periods: F8, blocks: F8, se: float, told: bool = False) -> Estimate:
     every = [LogMedians(value, np.full(value.shape, se**2)) for value in (periods, blocks)]
     n = [np.full(value.shape, 50.0) for value in (periods, blocks)]
     p = np.zeros(len(periods))
-    return level_change(every[0], n[0], p, every[1], n[1], least_tau=TAU, told=np.full(len(periods), told))
+    return level_change(
+        every[0], n[0], p, every[1], n[1], tau_floor=TAU, tau_estimated=np.full(len(periods), told)
+    )
 
 
 def counts_as_changed(tau: F8, rng: np.random.Generator, min_z: float = 3.0) -> B1:
@@ -36,7 +38,7 @@ def counts_as_changed(tau: F8, rng: np.random.Generator, min_z: float = 3.0) -> 
 
 def test_as_many_errors_as_are_as_unlikely() -> None:
     freedom = np.array([1.0, 3, 8, 15, 1e6, np.inf])
-    found = enough_errors(3.0, freedom)
+    found = student_z(3.0, freedom)
     assert t.sf(found[:-1], freedom[:-1]) == pytest.approx(norm.sf(3.0), rel=1e-6)
     assert found[-1] == pytest.approx(3.0)
     assert (np.diff(found) < 0).all()
@@ -85,7 +87,7 @@ def test_what_few_requests_tell_of_their_own_scatter_is_not_sure(n: int) -> None
         np.ones(N_SITES),
         blocks,
         np.zeros((N_SITES, 0)),
-        least_tau=1e-6,
+        tau_floor=1e-6,
     )
     assert (np.abs(found.change) > found.reach(0.99)).mean() == pytest.approx(0.01, abs=0.006)
 
@@ -122,7 +124,7 @@ def test_pieces_of_one_stretch_make_an_assumed_change_no_surer(pieces: int) -> N
     value = LogMedians(np.zeros((50, 2)), np.zeros((50, 2)))
     blocks, n = LogMedians(np.zeros((50, pieces)), np.zeros((50, pieces))), np.full((50, 2), 50.0)
     found = level_change(
-        value, n, np.ones(50), blocks, np.full((50, pieces), 50.0), least_tau=0.2, of_change=True
+        value, n, np.ones(50), blocks, np.full((50, pieces), 50.0), tau_floor=0.2, of_change=True
     )
     assert found.se == pytest.approx(0.2)
     assert np.isinf(found.freedom).all()
@@ -222,6 +224,8 @@ def test_four_of_four_are_no_more_than_seven_of_twelve() -> None:
 
 def test_weights_are_worth_requests() -> None:
     weight = np.array([1.0, 4, 4, 8])
-    worth = in_requests(np.array([weight.sum(), 12.0, 0.0]), np.array([(weight**2).sum(), 3 * 16.0, 0.0]))
+    worth = requests_per_weight(
+        np.array([weight.sum(), 12.0, 0.0]), np.array([(weight**2).sum(), 3 * 16.0, 0.0])
+    )
     assert worth[0] * weight.sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
     assert worth[1:].tolist() == [0.25, 1.0]

@@ -8,7 +8,7 @@ from oracles.attribute_tables import noise, numbers, table, words
 
 from analyze.explain.columns import REQUEST, AttributeColumn, text_column
 from analyze.explain.explanation import explain
-from analyze.explain.rules import round_threshold, said
+from analyze.explain.rules import number_text, round_threshold
 from analyze.report.wording import NBSP
 
 N = 60
@@ -214,4 +214,4 @@ def test_thresholds_part_what_they_should() -> None:
 
 
 def test_numbers_are_said_without_needless_digits() -> None:
-    assert [said(x) for x in (4096.0, 0.25, 1e300, -3.0)] == ["4096", "0.25", "1e+300", "-3"]
+    assert [number_text(x) for x in (4096.0, 0.25, 1e300, -3.0)] == ["4096", "0.25", "1e+300", "-3"]

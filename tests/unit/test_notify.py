@@ -7,9 +7,9 @@ import hashlib
 import hmac
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,16 +20,18 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from oracles.command_line import command
 from oracles.examples import examples
 from oracles.incidents import Receiver, event, incident, receiver, wait_until
 from pydantic import ValidationError
 
 from flowdiff.notify import messages, senders
-from flowdiff.notify.address import address_of
 from flowdiff.notify.ledger import FOLDER, Ledger
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.post import Message, SendError, post
 from flowdiff.notify.settings import NotifySettings
+from flowdiff.notify.signature import signed, signing_key
+from ingest.http.address import address_of
 from schemas.errors import ConfigError
 from schemas.incidents import Incident, IncidentEvent
 from stitch.drivers.live.steady_clock import SteadyClock
@@ -117,13 +119,69 @@ def test_a_webhook_gets_signed_cloud_events_in_order(hook: Receiver, tmp_path: P
 
 def test_the_signature_is_that_of_standard_webhooks() -> None:
     """The example of its specification's library."""
-    headers = messages.signed(
+    headers = signed(
         b'{"test": 2432232314}',
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         1614265330,
-        b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        signing_key(b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     )
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize(
+    "secret", ["whsec_a", "whsec_", "whsec_ab-_ab-_", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "whsec_ä"]
+)
+def test_a_secret_that_cannot_sign_is_refused_at_the_start_and_not_repeated(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the environment, by the command; from a file."""
+    monkeypatch.setenv("FLOWDIFF_NOTIFY_WEBHOOK_URL", "https://receiver.example/")
+    monkeypatch.setenv("FLOWDIFF_NOTIFY_WEBHOOK_SECRET", secret)
+    said = command("watch", str(tmp_path))
+    assert said.code == 2
+    assert "base64" in said.err or "empty" in said.err
+    (tmp_path / "secret").write_text(secret)
+    told = {"webhook": {"url": "https://receiver.example/", "secret_file": str(tmp_path / "secret")}}
+    with pytest.raises(ConfigError, match=r"base64|empty|printable") as refused:
+        Notifier(NotifySettings.model_validate(told), "lake", LocalStore.at(tmp_path), list, print)
+    for text in (said.err, str(refused.value)):
+        assert secret not in text.replace("'whsec_'", "")
+
+
+def test_a_sender_that_fails_by_a_bug_says_so_and_goes_on(
+    hook: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event of which no message can be made is given up; a post that fails otherwise is made again."""
+    watched = Watched(tmp_path, to(hook))
+    bad, good, last = (event("opened", incident(f"{n:016x}"), n) for n in range(3))
+    made, posted = messages.cloud_event, senders.post
+    failures = [OverflowError("SECRET-PATH")] * 2
+
+    def cloud_event(one: IncidentEvent, *given: Any) -> bytes:
+        if one.id == bad.id:
+            raise KeyError("SECRET-PATH")
+        return made(one, *given)
+
+    def post_or_fail(*given: Any) -> None:
+        if failures:
+            raise failures.pop()
+        posted(*given)
+
+    monkeypatch.setattr(messages, "cloud_event", cloud_event)
+    monkeypatch.setattr(senders, "post", post_or_fail)
+    with watched.running() as notifier:
+        (counts,) = notifier.counts
+        wait_until(lambda: counts.is_sending)
+        watched.happens(notifier, bad, good)
+        wait_until(lambda: len(hook.requests) == 1)
+        watched.happens(notifier, last)
+        wait_until(lambda: counts.sent == 2)
+        assert counts.is_sending
+        assert (counts.sent, counts.refused, counts.restarts) == (2, 1, senders.REFUSALS - 1 + 2)
+    wait_until(lambda: not counts.is_sending)
+    assert ids(hook) == [good.id, last.id]
+    assert any("sending failed (KeyError at test_notify.py:" in line for line in watched.said)
+    assert "SECRET-PATH" not in "".join(watched.said)
 
 
 def test_a_receiver_that_is_away_gets_everything_later_once(hook: Receiver, tmp_path: Path) -> None:
@@ -286,6 +344,25 @@ def test_an_alert_lasts_minutes_however_the_clock_jumps(hook: Receiver, jump_s: 
     assert 60 <= (ends_ns(alert) - clock.true_ns) / 1e9 <= 241
 
 
+@pytest.mark.usefixtures("patient")
+def test_a_webhook_that_answers_500_for_ten_minutes_gets_every_event_once_and_soon(
+    hook: Receiver, tmp_path: Path
+) -> None:
+    clock, sender = SimulatedClock(), event_sender(hook, tmp_path)
+    happened = [event("opened", incident(f"{n:016x}"), n) for n in range(20)]
+    hook.answers = [500] * 10_000
+    for number, one in enumerate(happened):
+        pass_time(sender, clock, 30 * number)
+        sender.take([one])
+    pass_time(sender, clock, 600)
+    assert 8 <= len(hook.requests) <= 20
+    assert {*ids(hook)} == {happened[0].id}
+    hook.answers, hook.requests = [], []
+    pass_time(sender, clock, 900)  # the longest wait
+    assert ids(hook) == [one.id for one in happened]
+    assert (sender.counts.refused, sender.counts.restarts, sender.counts.pending) == (0, 0, 0)
+
+
 def test_an_event_that_is_refused_holds_up_no_other(hook: Receiver, tmp_path: Path) -> None:
     watched = Watched(tmp_path, to(hook))
     bad, good = (event("opened", incident(f"{n:016x}"), n) for n in range(2))
@@ -315,7 +392,7 @@ def test_a_redirect_is_not_followed(hook: Receiver, tmp_path: Path) -> None:
 @contextmanager
 def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
     """A server that answers with pieces, a pause between, without end; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as threads:
 
         def serve() -> None:
             while True:
@@ -323,7 +400,7 @@ def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                threading.Thread(target=drip, args=[connection], daemon=True).start()
+                threads.submit(drip, connection)
 
         def drip(connection: socket.socket) -> None:
             try:
@@ -336,8 +413,11 @@ def hostile(answer: Sequence[bytes], pause_s: float) -> Iterator[int]:
             except OSError:
                 pass
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
+        threads.submit(serve)
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # to close it would not wake who waits for a connection
 
 
 @pytest.mark.parametrize(
@@ -386,6 +466,21 @@ def test_a_hostile_receiver_holds_up_no_other_and_not_the_watch(hook: Receiver, 
         "https://host/\r\nX: y",
         "https://host:99999/",
         "http://169.254.169.254/latest",
+        "http://2852039166/",
+        "http://0xa9fea9fe/",
+        "http://0251.0376.0251.0376/",
+        "http://169.16689662/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[::ffff:a9fe:a9fe]/",
+        "http://[64:ff9b::169.254.169.254]/",
+        "http://[2002:a9fe:a9fe::]/",
+        "http://[::169.254.169.254]/",
+        "http://[fe80::1]/",
+        "http://[fd00:ec2::254]/",
+        "http://100.100.100.200/",
+        "http://[::]/",
+        "http://0/",
+        "http://255.255.255.255/",
         "http://0.0.0.0/",
         "https://[::1/",
         "https://hôst/",

@@ -16,7 +16,14 @@ from oracles.shop import shop_outcome
 
 from analyze.report import index
 from analyze.report.gate import Outcome
-from analyze.report.index import INDEX_PAGE, INDEX_ROWS, KeptReport, index_page, kept_reports
+from analyze.report.index import (
+    INDEX_PAGE,
+    INDEX_ROWS,
+    KeptReport,
+    index_page,
+    kept_reports,
+    outcome_words,
+)
 from analyze.report.store import put_same
 from schemas.report.accounts import AccountSection
 from stitch.lake.fsck import check
@@ -194,6 +201,11 @@ def test_a_date_stays_on_its_line() -> None:
     whole = '<span class="whole">2026-11-18T{}:00Z</span>'
     assert f"{whole.format('09')}/<wbr>{whole.format('10')}" in page
     assert "not explained" in page
+
+
+@pytest.mark.parametrize(("outcome", "words"), [("shown", "overview"), ("mutations", "changed (paper)")])
+def test_outcomes_of_other_methods_are_words_beside_changed(outcome: str, words: str) -> None:
+    assert outcome_words(listed("a", outcome, "")) == words
 
 
 def test_a_title_from_outside_is_text() -> None:

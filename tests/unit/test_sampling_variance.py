@@ -65,7 +65,7 @@ def test_medians_that_differ_by_chance_differ_by_no_more_than_they_say(
     found = Histograms.of(place, column, bin_of(times.ravel()), np.ones(times.size))
     nothing = LogMedians(np.zeros((SAMPLES, 0)), np.zeros((SAMPLES, 0)))
     medians, n = found.log_medians(SAMPLES, 2)
-    estimate = level_change(medians, n, np.ones(SAMPLES), nothing, np.zeros((SAMPLES, 0)), least_tau=1e-6)
+    estimate = level_change(medians, n, np.ones(SAMPLES), nothing, np.zeros((SAMPLES, 0)), tau_floor=1e-6)
     assert estimate.clears(3.0, 0.0).mean() < most
     if slow < 0.5:
         assert np.sqrt((estimate.se**2).mean()) == pytest.approx(estimate.change.std(), rel=0.15)
@@ -82,7 +82,7 @@ def test_medians_of_few_requests_are_no_surer_than_they_are(few: int, sigma: flo
     found = Histograms.of(place, column, bin_of(times.ravel()), np.ones(times.size))
     nothing = LogMedians(np.zeros((samples, 0)), np.zeros((samples, 0)))
     medians, n = found.log_medians(samples, 2)
-    estimate = level_change(medians, n, np.ones(samples), nothing, np.zeros((samples, 0)), least_tau=1e-6)
+    estimate = level_change(medians, n, np.ones(samples), nothing, np.zeros((samples, 0)), tau_floor=1e-6)
     assert estimate.clears(3.0, 0.0).mean() < 0.003
     assert np.sqrt((estimate.se**2).mean()) == pytest.approx(estimate.change.std(), rel=0.25)
 
@@ -107,7 +107,7 @@ def p_of_one_law(law: str, many: int, few: int, samples: int) -> tuple[F8, F8]:
     found = Histograms.of(place, column, bin_of(1e6 * np.exp(logs).ravel()), np.ones(logs.size))
     means, n = found.trimmed_log_means(samples, 2, 0.0)
     nothing = LogMedians(n[:, :0], n[:, :0])
-    estimate = level_change(means, n, np.ones(samples), nothing, n[:, :0], least_tau=1e-9)
+    estimate = level_change(means, n, np.ones(samples), nothing, n[:, :0], tau_floor=1e-9)
     return estimate.p_with_noise, ttest_ind(logs[:, :many], logs[:, many:], axis=1).pvalue
 
 
@@ -154,7 +154,7 @@ def test_more_requests_tell_their_spread_better_too(few: int, factor: int) -> No
         ).log_medians(SAMPLES, 2)
         nothing = LogMedians(np.zeros((SAMPLES, 0)), np.zeros((SAMPLES, 0)))
         ones = np.ones(SAMPLES)
-        found.append(level_change(medians, counts, ones, nothing, np.zeros((SAMPLES, 0)), least_tau=1e-6))
+        found.append(level_change(medians, counts, ones, nothing, np.zeros((SAMPLES, 0)), tau_floor=1e-6))
     expected = found[0].times(factor)
     assert np.sqrt((expected.reach() ** 2).mean()) == pytest.approx(
         np.sqrt((found[1].reach() ** 2).mean()), rel=0.06

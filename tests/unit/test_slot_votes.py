@@ -1,18 +1,15 @@
 """Votes of a slot that lie in files, and whose places get new numbers."""
 
-import errno
-import resource
-import tempfile
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import fork_server
 
 from analyze.profile import slot_votes
 from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Votes, summed_votes
-from stitch.scratch import Scratch
 
 BINS = ((10, 11), (11,), (10, 12))
 """Of three places."""
@@ -78,25 +75,35 @@ def test_votes_in_a_file_are_as_small_as_those_in_memory(
     assert filed.sums[0].tolist() == [3, 1, 2, 4, 5]
 
 
-@pytest.fixture
-def little_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder for temporary files in which none may be longer than 4,000 bytes."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(slot_votes, "MOST_HELD", 0)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
-    yield tmp_path
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+FULL = """
+import errno, resource, sys, tempfile
+import numpy as np
+from pathlib import Path
+from analyze.profile import slot_votes
+from analyze.profile.votes import Votes
+from stitch.scratch import Scratch
+
+tempfile.tempdir, n = sys.argv[1], int(sys.argv[2])
+slot_votes.MOST_HELD = 0
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+key = np.zeros(1, dtype=np.int64)
+many = Votes((key,) * 4, np.array([n]), np.arange(n), (np.ones(n),))
+scratch = Scratch()
+try:
+    slot_votes.OneSlotVotes.of(many, key, lambda: scratch.folder)
+except OSError as error:
+    assert error.errno == errno.EFBIG, error
+    assert error.filename == str(scratch.folder), error
+    assert scratch.folder.parent == Path(sys.argv[1])
+    print(error.strerror)
+"""
+"""A process whose files may not be longer than 4,000 bytes."""
 
 
 @pytest.mark.parametrize("n", [1500, 100_000])
-def test_a_full_disk_is_an_error_that_names_the_folder(little_space: Path, n: int) -> None:
+def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path: Path, n: int) -> None:
     """A tail that fits into the buffer of a file is lost no more than what is written at once."""
-    key = np.zeros(1, dtype=np.int64)
-    many = Votes((key,) * 4, np.array([n]), np.arange(n), (np.ones(n),))
-    scratch = Scratch()
-    with pytest.raises(OSError, match="too large") as caught:
-        OneSlotVotes.of(many, key, lambda: scratch.folder)
-    assert caught.value.errno == errno.EFBIG
-    assert caught.value.filename == str(scratch.folder)
-    assert scratch.folder.parent == little_space
+    done = fork_server.run(
+        [sys.executable, "-c", FULL, str(tmp_path), str(n)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "File too large\n", "")

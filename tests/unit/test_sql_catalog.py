@@ -31,7 +31,7 @@ def test_the_reference_in_docs_is_what_the_catalog_generates(repository: Path) -
 @pytest.mark.parametrize("table", LISTED.values(), ids=[*LISTED])
 def test_an_empty_table_has_the_columns_that_duckdb_reads(table: StoredTable) -> None:
     with duckdb.connect(":memory:") as connection:
-        connection.register("read", table.schema.empty_table())
+        connection.register("read", table.schema().empty_table())
         read = connection.sql("DESCRIBE read").fetchall()
         connection.execute(table.columns)
         made = connection.sql(f"DESCRIBE _schema_{table.name}").fetchall()

@@ -8,7 +8,6 @@ import pytest
 from oracles.memory_disk import MemoryDisk
 from oracles.object_store import ObjectStore
 
-from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.kept_files import damaged
 from stitch.lake.stats_files import (
@@ -22,14 +21,6 @@ from stitch.lake.stats_files import (
     sweep,
 )
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.watch_files import (
-    COMMITS,
-    damaged_watch_files,
-    put_body,
-    put_rows,
-    read_rows_of,
-    table_files,
-)
 
 WINDOW = Window(1_793_491_200 * 10**9, 300 * 10**9)
 OLD = StatsKey(WINDOW, source_of([("flows", "a" * 64)]), settings_of("one"))
@@ -100,29 +91,6 @@ def test_what_is_damaged_is_not_read_and_gives_way(store: Store) -> None:
 def test_what_is_gone_by_now_is_not_damaged(store: Store) -> None:
     put_stats(store, OLD, b"old")
     assert [*damaged(store, [*stats_files(store), f"{stats_folder(OLD)}/gone-0.parquet"])] == []
-
-
-def test_of_watch_files_one_that_is_gone_is_missing_and_not_damaged(store: Store) -> None:
-    for event in "ab":
-        put_rows(store, "incident_events", ord(event), [{"event": event}])
-    gone, harmed = table_files(store, "incident_events")
-    store.remove(gone)
-    with pytest.raises(LakeError, match=f"'{gone}' is missing"):
-        read_rows_of(store, "incident_events", [gone])
-    store.replace(harmed, b"x", "stage/x")
-    with pytest.raises(LakeError, match=f"'{harmed}' is not what was written"):
-        read_rows_of(store, "incident_events", [harmed])
-    put_body(store, 1, b"{}")
-    listed = store.names
-
-    def forgotten(folder: str, after: str = "") -> list[str]:
-        names = listed(folder, after)
-        if folder == COMMITS:
-            store.remove(f"{COMMITS}/{names[0]}")
-        return names
-
-    store.names = forgotten  # type: ignore[method-assign]
-    assert [*damaged_watch_files(store)] == [harmed]
 
 
 def test_what_a_dead_writer_left_is_swept(store: Store) -> None:

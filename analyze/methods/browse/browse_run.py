@@ -1,4 +1,4 @@
-"""Run browsing: densities and modes of the response times, and what is counted by bin of them."""
+"""Run browsing: densities and modes of response times, and counts by bin of response time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class BrowseRun:
-    """What was found. All is about the last sample, but for densities and moments."""
+    """Results of browsing, all of the last sample except for densities and moments."""
 
     population: Population
     times: AllPathTimes
@@ -32,22 +32,22 @@ class BrowseRun:
     """[samples]"""
     bins: ResponseBins
     ranges: tuple[BinRange, ...]
-    """Those that are shown."""
+    """Ranges to show."""
     settings: BrowseSettings
 
     @property
     def sample(self) -> int:
-        """Index of the sample that is browsed."""
+        """Index of the browsed sample."""
         return len(self.population.samples) - 1
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the browsed sample."""
         return self.population.samples[-1].name
 
 
 def browse_run(population: Population, settings: BrowseSettings) -> BrowseRun:
-    """Estimate the densities of all samples and count the last one by bin, and choose ranges."""
+    """Estimate the densities of all samples, count the last one by bin, and choose ranges."""
     times = path_times(population)
     densities, response = [], np.zeros(0, np.int64)
     for sample in range(len(population.samples)):

@@ -1,4 +1,4 @@
-"""Browse a period, `flowdiff browse`: one sample in, what can be looked at out."""
+"""Browse a period, `flowdiff browse`: one sample in, sections to explore out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from schemas.report.browse import (
 from schemas.report.report import Verdict
 
 _NAMED: Final = 3
-"""Modes that the first sentence names."""
+"""Most modes named in the first sentence."""
 
 
 def analyse(
@@ -38,8 +38,8 @@ def analyse(
     settings: BrowseSettings,
     limits: ReportLimits,
 ) -> Result:
-    """What a period looks like: response times, typical requests, time, places. Of two samples the second,
-    with the first's curves beside it."""
+    """Describe a period: response times, typical requests, time, places. With two samples, the second, with
+    the first one's curves beside it."""
     population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)
@@ -66,14 +66,14 @@ def _verdict(ranges: BrowseRangesSection, places: BrowsePlacesSection) -> Verdic
     if not peaks:
         text = f"All requests take {wording.duration(ranges.ranges[0].mean_us)}."
     elif len(peaks) == 1:
-        text = f"Response times have one hump, at {wording.duration(peaks[0].peak_us)}."
+        text = f"Response times have one peak, at {wording.duration(peaks[0].peak_us)}."
     else:
         largest = sorted(peaks, key=lambda one: -one.share)[:_NAMED]
         listed = ", ".join(
             f"{wording.duration(one.peak_us)} ({wording.percent(one.share)})" for one in largest
         )
         which = "" if len(largest) == len(peaks) else ", the largest"
-        text = f"Response times have {len(peaks)} humps{which} at {listed}."
+        text = f"Response times have {len(peaks)} peaks{which} at {listed}."
     if places.sites:
         top = places.sites[0]
         text += f" Most time is spent at {top.label}, {wording.percent(top.share_of_time)}."

@@ -1,4 +1,4 @@
-"""Fill the section `browse-places`: call sites and hosts by time; what failed where, how often, when."""
+"""Make the section `browse-places`: call sites and hosts by time; failures by place, number and time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_HOSTS: Final = 60
 _MOST_ERRORS: Final = 40
 _MOST_COMPONENTS: Final = 6
 _TIMES: Final = 48
-"""Parts of the period by which errors are counted."""
+"""Parts of the period in which errors are counted."""
 _MOST_ERROR_HOSTS: Final = 3
 
 
 def places_of(run: BrowseRun) -> tuple[BrowsePlacesSection, dict[str, pa.Table]]:
-    """Fill the section, and make complete tables of what it lists."""
+    """Make the section, and complete tables of its lists."""
     population = run.population
     sites, (hosts, no_host) = _sites(run), _hosts(run)
     edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
@@ -100,14 +100,14 @@ def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """One sample; arrays are [hosts + 1], the last one for what has no host."""
+    """Times by host in one sample; arrays are [hosts + 1], the last one for unknown hosts."""
 
     n: I8
     """Requests with a node there."""
     weight: F8
-    """The same, weighted."""
+    """Weight of these requests."""
     us: F8
-    """Weighted critical time of what a host did itself; over all the weighted sum of the response times."""
+    """Weighted critical self time at a host; over all hosts the weighted sum of the response times."""
     failed: I8
     """Requests in which a node failed there."""
     components: tuple[tuple[str, ...], ...]
@@ -115,7 +115,7 @@ class HostTimes:
 
 
 def host_times(population: Population, times: AllPathTimes, sample: int) -> HostTimes:
-    """Times by host. O(requests · (nodes + edges))."""
+    """Compute times by host. O(requests · (nodes + edges))."""
     n_hosts = len(population.hosts) + 1
     n, failed = np.zeros(n_hosts, dtype=np.int64), np.zeros(n_hosts, dtype=np.int64)
     weight, us = np.zeros(n_hosts), np.zeros(n_hosts)
@@ -128,7 +128,7 @@ def host_times(population: Population, times: AllPathTimes, sample: int) -> Host
         w = category.weight[rows]
         for edge, position in enumerate(_edge_positions(mine.graph, category).tolist()):
             us += totals(host[position], w * mine.us[edge, rows], n_hosts)
-        # A host several of whose nodes a request has counts once.
+        # A request with several nodes at a host counts once.
         seen = np.unique(host * len(w) + np.arange(len(w)))
         n += np.bincount(seen // len(w), minlength=n_hosts)
         weight += totals(seen // len(w), w[seen % len(w)], n_hosts)
@@ -143,7 +143,7 @@ def host_times(population: Population, times: AllPathTimes, sample: int) -> Host
 
 
 def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
-    """[nodes, requests] host of each node, `unknown` where it is not known."""
+    """[nodes, requests] host of each node, or `unknown`."""
     if category.host is None:
         return np.full((category.graph.n_nodes, rows.stop - rows.start), unknown, dtype=np.int64)
     codes = category.host[:, rows].astype(np.int64)
@@ -151,9 +151,9 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 
 
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
-    """[edges] the node whose host an edge's time is spent on.
+    """[edges] node on whose host an edge's time is spent.
 
-    Of spans the start of the span whose own time it is, of records where the edge ends.
+    For spans the start of the span whose self time it is, for records the end of the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]
@@ -166,7 +166,7 @@ def _error_rows(
 ) -> tuple[list[ErrorRow], float]:
     """Rows by error class and place, most requests first; and the share of requests in which anything failed.
 
-    edges_ns: [times + 1] of the counts by time. O(failures log failures).
+    edges_ns: [times + 1] bounds of the counts by time. O(failures log failures).
     """
     none = np.zeros(0, np.int64)
     parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, none, np.zeros(0), none > 0, none)]

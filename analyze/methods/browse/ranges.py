@@ -1,6 +1,6 @@
-"""Fill the section `browse-ranges`: densities, bins, and what lies in a range of response times.
+"""Make the section `browse-ranges`: densities, bins, and the content of ranges of response times.
 
-What is counted, and which ranges are looked into, is in `response_bins`.
+The counts, and the choice of ranges, are in `response_bins`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from analyze.methods.browse.response_bins import (
     kinds_in,
     leading_kinds,
     leading_sites,
-    parted,
     sites_in,
+    split_sums,
 )
 from analyze.profile.names import caller_name, site_name
 from analyze.profile.times import AllPathTimes
@@ -46,16 +46,16 @@ from schemas.windows import NS_PER_US
 _MOST_ROOTS: Final = 60
 _MOST_CATEGORIES: Final = 200
 _MOST_SITES: Final = 120
-"""Root types, categories and places that carry their bins, so that any range can be described by them: those
-of most requests, and of most time, and all that a range lists."""
+"""Most root types, categories and places whose bins are in the section, to describe any range: those of most
+requests, or of most time, and all that a listed range names."""
 _DIGITS: Final = 9
-"""Significant digits of sums in the section: half of the page would be digits that nobody sees."""
+"""Significant digits of sums in the section: more would be half of the page, unseen."""
 _CANONICAL: Final = 600
-"""Characters of a category's canonical text: two hundred of them would make a page of their own."""
+"""Characters of a category's canonical text: two hundred whole texts would fill a page of their own."""
 
 
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
-    """Fill the section."""
+    """Make the section: density curves, bins, and the ranges with their leading entries."""
     bins, samples = run.bins, run.population.samples
     inside = [_leading(bins, one.first, one.past) for one in run.ranges]
     sizes = (
@@ -108,7 +108,7 @@ def _curve(name: str, requests: int, density: Density) -> DensityCurve:
 
 
 def _listed(size: npt.NDArray[np.number], most: int, needed: Sequence[int]) -> list[int]:
-    """Numbers of the largest, and of those that are needed, largest first."""
+    """Numbers of the largest, and of the needed ones, largest first."""
     order = np.argsort(-size, kind="stable").tolist()
     kept = {number for number in order[:most] if size[number] > 0} | set(needed)
     return [number for number in order if number in kept]
@@ -133,7 +133,7 @@ def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
 
 
 def _bins_of(kinds: KindBins, row: int) -> dict[str, Any]:
-    """Bins in which a kind has requests, and how many."""
+    """Bins in which a kind has requests, and their number."""
     used = np.flatnonzero(kinds.n[row])
     return {
         "bins": tuple(used.tolist()),
@@ -155,7 +155,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
 
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:
-    """A place, and who calls where it is a call."""
+    """Name of a place, and its caller if it is a call."""
     return site_name(site, times.names).text, caller_name(site, times.names)
 
 
@@ -180,7 +180,7 @@ _Leading = dict[int, dict[str, Any]]
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
-    """Find what leads in a range: root types, categories, call sites."""
+    """Leading root types, categories and call sites of a range."""
     roots, categories = (
         _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
         for kinds in (bins.roots, bins.categories)
@@ -189,7 +189,7 @@ def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Lead
 
 
 def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
-    """Give what is known of some, and their lift: how much more often each is in the range than out of it."""
+    """Fields of some rows, with their lift: frequency in the range over frequency outside."""
     rows = {}
     for number in numbers:
         one = {name: column[number].item() for name, column in found._asdict().items()}
@@ -203,10 +203,11 @@ def _range_row(
     leading: tuple[_Leading, _Leading, _Leading],
     places: Sequence[dict[int, int]],
 ) -> ResponseRange:
-    """A range with what leads in it; places: of each kind number -> index into the section's list."""
+    """Row of a range with its leading entries; places: for each kind number -> index into the section's
+    list."""
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
-        [float(part) for part in parted(values, first, past)]
+        [float(part) for part in split_sums(values, first, past)]
         for values in (bins.weight, bins.us, bins.failed)
     )
     low, high = int(bins.edges_ns[first]), int(bins.edges_ns[past])
@@ -233,7 +234,8 @@ def _range_row(
 
 
 def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
-    """`duration >= 120us and duration < 3ms`; an open end is left out, and all is empty."""
+    """Filter of a range: `duration >= 120us and duration < 3ms`; open ends are left out, everything is
+    empty."""
     parts = []
     if first > 0:
         parts.append(f"duration >= {_duration(int(bins.edges_ns[first]))}")
@@ -243,7 +245,7 @@ def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
 
 
 def _duration(ns: int) -> str:
-    """A whole number of the largest unit that it is a whole number of."""
+    """Duration as a whole number of the largest possible unit."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns and ns % size == 0:
             return f"{ns // size}{unit}"

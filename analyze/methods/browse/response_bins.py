@@ -1,7 +1,7 @@
 """Count requests, categories and call sites by bin of response time; compare a range with the rest.
 
-A range that one chooses is a range of bins; some are chosen here, around the modes of the density and in the
-tail.
+A range chosen by the user is a range of bins; ranges around the modes of the density and in the tail are
+chosen here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
 _TAIL: Final = 0.01
-"""The slowest share of the requests is always looked into."""
+"""Share of the slowest requests that is always a range."""
 _SHOWN: Final = 8
-"""Categories and places listed a range."""
+"""Categories and places listed in a range."""
 _MOST_DIGITS: Final = 19
-"""Of a whole number of ns."""
+"""Most digits of a whole number of ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class KindBins:
     n: I8
     weight: F8
     failed: F8
-    """Weight of those whose root did not end `ok`."""
+    """Weight of requests whose root did not end `ok`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +46,33 @@ class SiteBins:
 
     weight: F8
     us: F8
-    """Weighted time that they waited there."""
+    """Weighted waiting time at the site."""
     failed: F8
-    """Weight of the requests in which the place failed, whether they waited there or not."""
+    """Weight of the requests in which the site failed, on the critical path or not."""
     n: I8
     """[sites] requests that waited there."""
     failed_n: I8
     """[sites] requests in which it failed."""
     squares: F8
-    """[sites] weighted squares of the time waited there."""
+    """[sites] weighted squares of the waiting time."""
 
     def c2(self, site: int) -> float | None:
-        """C² of the time that requests waited at a place; for more than LARGE of them."""
+        """C² of the waiting time at a site; None for at most LARGE requests."""
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """One sample. Sums are weighted, times µs."""
+    """Counts by bin of one sample. Sums are weighted, times µs."""
 
     edges_ns: I8
     """[bins + 1] ascending; a bin is half open."""
     us: F8
-    """[bins] response times."""
+    """[bins] summed response times."""
     categories: KindBins
     roots: KindBins
-    """All categories of each root type."""
+    """Sums over the categories of each root type."""
     sites: SiteBins
     root_names: tuple[str, ...]
     root_of: I8
@@ -90,20 +90,20 @@ class ResponseBins:
 
     @property
     def weight(self) -> F8:
-        """[bins] the same, weighted."""
+        """[bins] weight of the requests."""
         return np.asarray(self.roots.weight.sum(axis=0))
 
     @property
     def failed(self) -> F8:
-        """[bins] weight of those whose root did not end `ok`."""
+        """[bins] weight of the requests whose root did not end `ok`."""
         return np.asarray(self.roots.failed.sum(axis=0))
 
 
 def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
     """Cut response times into bins, [bins + 1] edges, ns.
 
-    They are equal on a log scale from the least to past the longest time, with the valleys between modes, and
-    have as few digits as keep them apart: people read them. Of no request: one bin.
+    Bins are equal on a log scale from the least to past the longest time, with the valleys between modes as
+    edges; edges have as few digits as keep them distinct, for readability. One bin without requests.
     """
     if not len(response_ns):
         return np.array([0, 1], dtype=np.int64)
@@ -113,7 +113,7 @@ def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
     least = LEAST_US * NS_PER_US
     plain = np.geomspace(max(low, least), high, bins + 1)[1:-1]
     valleys = np.array([2.0**mode.low * NS_PER_US for mode in modes if np.isfinite(mode.low)])
-    # A valley stands for the edges beside it, so that no bin is a sliver.
+    # A valley replaces the edges beside it, so that no bin is very narrow.
     step = (high / max(low, least)) ** (0.5 / bins)
     far = [x for x in plain.tolist() if not any(x / step < v < x * step for v in valleys.tolist())]
     inner = np.sort(np.concatenate([far, valleys]))
@@ -130,7 +130,7 @@ def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
 
 
 def _rounded(ns: float, digits: int, towards: int = 0) -> int:
-    """A time of `digits` digits: the nearest, or the next in a direction."""
+    """Round a time to `digits` digits: to the nearest, or in a direction."""
     whole = round(ns)
     if whole <= 0:
         return 0
@@ -143,7 +143,7 @@ def _rounded(ns: float, digits: int, towards: int = 0) -> int:
 
 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
-    """Add up by bin. O(requests · edges)."""
+    """Sum a sample by bin. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
     us = np.zeros(n_bins)
     shape = len(population.categories), n_bins
@@ -173,7 +173,7 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
 
 
 def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: SiteBins) -> None:
-    """Add one category's requests, whose bins are given."""
+    """Add the requests of one category, with given bins, to the sums by site."""
     weight = category.weight[rows]
     here = at_sites(mine, rows)
     if len(here.codes):
@@ -187,7 +187,7 @@ def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: 
         to.squares[here.codes] += (weighted * here.us[:, order]).sum(axis=1)
     failures = category.failures.of_rows(rows)
     if len(failures.row):
-        # Once a request and place, however often it failed there.
+        # Count a request once a site, however often it failed there.
         at = mine.graph.site_at(failures.position)
         site, row = np.unique(np.stack([at, failures.row.astype(np.int64)]), axis=1)
         np.add.at(to.failed, (site, place[row]), weight[row])
@@ -196,25 +196,25 @@ def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: 
 
 @dataclass(frozen=True, slots=True)
 class BinRange:
-    """Bins `first` to `past`, half open, and why."""
+    """Bins `first` to `past`, half open, of a mode or the slow end."""
 
     first: int
     past: int
     mode: Mode | None = None
-    """None: the slow end."""
+    """None for the slow end."""
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
     """Find the bins of each mode, from valley to valley, and of the slowest requests.
 
-    Those without a request are left out. Of one distinct time there is no mode, and one range: all.
+    Ranges without a request are left out. A single distinct time has no mode, and one range: all.
     """
     inner = bins.edges_ns[1:-1]
 
     def bin_at(log_us: float) -> int:
         if not math.isfinite(log_us):
             return 0 if log_us < 0 else bins.n_bins
-        # The edge that was made of the valley is the nearest one.
+        # The edge at the valley is the nearest one.
         if not len(inner):
             return bins.n_bins
         return int(np.argmin(np.abs(np.log2(np.maximum(inner, 1) / NS_PER_US) - log_us))) + 1
@@ -227,24 +227,24 @@ def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
 
 
 def tail_bin(bins: ResponseBins) -> int:
-    """Find the first bin of the slow end: as many requests as TAIL of them, at least one."""
+    """First bin of the slow end: at least TAIL of the requests, and at least one, are in it or above."""
     behind = np.cumsum(bins.weight[::-1])[::-1]
     enough = np.flatnonzero(behind >= _TAIL * bins.weight.sum())
     return int(enough[-1]) if len(enough) else 0
 
 
 class KindsInRange(NamedTuple):
-    """All root types, or categories, against a range; arrays are [kinds]."""
+    """All root types, or categories, in a range and outside; arrays are [kinds]."""
 
     n: I8
     share_in: F8
     share_out: F8
     failed: F8
-    """Share of its requests in the range."""
+    """Failed share of its requests in the range."""
 
 
 class SitesInRange(NamedTuple):
-    """All places against a range; arrays are [sites]."""
+    """All places in a range and outside; arrays are [sites]."""
 
     share_in: F8
     share_out: F8
@@ -253,14 +253,14 @@ class SitesInRange(NamedTuple):
     failed: F8
 
 
-def parted(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
-    """Add up [..., bins] inside the bins `first` to `past`, and outside of them."""
+def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
+    """Sums of [..., bins] inside the bins `first` to `past`, and outside of them."""
     inside = values[..., first:past].sum(axis=-1)
     return np.asarray(inside), np.asarray(values[..., :first].sum(axis=-1) + values[..., past:].sum(axis=-1))
 
 
 def over(part: F8, whole: F8 | float) -> F8:
-    """Divide; 0 where there is nothing to divide by."""
+    """Divide; 0 where the divisor is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = np.where(np.asarray(whole) > 0, part / whole, 0.0)
     return found
@@ -268,8 +268,8 @@ def over(part: F8, whole: F8 | float) -> F8:
 
 def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
     """Compare kinds in the bins `first` to `past` with the others. O(kinds · bins)."""
-    inside, outside = parted(kinds.weight, first, past)
-    failed, _ = parted(kinds.failed, first, past)
+    inside, outside = split_sums(kinds.weight, first, past)
+    failed, _ = split_sums(kinds.failed, first, past)
     return KindsInRange(
         kinds.n[:, first:past].sum(axis=1),
         over(inside, inside.sum()),
@@ -280,10 +280,10 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
     """Compare places in the bins `first` to `past` with the others. O(sites · bins)."""
-    inside, outside = (float(part) for part in parted(bins.weight, first, past))
-    waiting, waiting_else = parted(bins.sites.weight, first, past)
-    us, us_else = parted(bins.sites.us, first, past)
-    failed, _ = parted(bins.sites.failed, first, past)
+    inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
+    waiting, waiting_else = split_sums(bins.sites.weight, first, past)
+    us, us_else = split_sums(bins.sites.us, first, past)
+    failed, _ = split_sums(bins.sites.failed, first, past)
     return SitesInRange(
         over(waiting, inside),
         over(waiting_else, outside),
@@ -294,25 +294,26 @@ def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
 
 
 def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
-    """List root types or categories of a range, most requests first."""
+    """Leading root types or categories of a range, most requests first."""
     n = kinds.n[:, first:past].sum(axis=1)
     order = np.lexsort((np.arange(len(n)), -n))[:_SHOWN]
     return [int(number) for number in order if n[number] > 0]
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """List places of a range: what makes the range's requests longer than the others, or shorter."""
+    """Leading places of a range: those that most lengthen, or shorten, its requests compared with the
+    others."""
     found = sites_in(bins, first, past)
-    # A range that is all is compared with nothing: then by time.
+    # A range of everything has no others: it is ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
     order = np.lexsort((np.arange(len(size)), -size))[:_SHOWN]
     return [int(site) for site in order if size[site] > 0]
 
 
 def leading_category(bins: ResponseBins, first: int, past: int) -> int:
-    """Find the category of most requests among those of the root type of most requests.
+    """Category with most requests among those of the root type with most requests.
 
-    One kind of work scatters over many categories, and the largest may be of another kind.
+    One kind of work is spread over many categories, and the largest category may be of another kind.
     """
     root = leading_kinds(bins.roots, first, past)[0]
     n = np.where(bins.root_of == root, bins.categories.n[:, first:past].sum(axis=1), -1)

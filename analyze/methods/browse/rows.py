@@ -1,4 +1,4 @@
-"""Put what browsing found into tables, and fill the section `browse-variance`.
+"""Convert results of browsing to tables, and make the section `browse-variance`.
 
 The other sections have files of their own: `ranges`, `schedules`, `timeline`, `places`.
 """
@@ -25,7 +25,7 @@ _MOST_ROOTS: Final = 40
 
 
 def c2_section(run: BrowseRun) -> BrowseVarianceSection:
-    """Fill the section."""
+    """Make the section of C² curves and large categories by root type."""
     population, moments, c2 = run.population, run.moments, run.moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1
@@ -65,7 +65,7 @@ _CATEGORY_COLUMNS: Final = (
 
 
 def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
-    """Give a value of an entry's part of the period, or of the one `after`."""
+    """Getter of an entry's value in a part of the period, or in the `after`-th part behind it."""
     return lambda part: getattr(part[0], name)[part[1] + after]
 
 
@@ -85,7 +85,8 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def browse_tables(run: BrowseRun, timeline: BrowseTimelineSection) -> dict[str, pa.Table]:
-    """Categories by bin, and what happened by time; the tables of places are made beside their section."""
+    """Make tables of categories by bin, and of the timeline; tables of places are made beside their
+    section."""
     return {"browse_categories": _category_bins(run), "browse_timeline": _timeline(timeline)}
 
 
@@ -106,7 +107,7 @@ def _category_bins(run: BrowseRun) -> pa.Table:
 
 
 def _timeline(section: BrowseTimelineSection) -> pa.Table:
-    """A row a watched part of the period, of each component at which requests come in."""
+    """One row for each component at which requests arrive and each observed part of the period."""
     parts = [
         (entry, place)
         for entry in section.entries

@@ -1,6 +1,6 @@
-"""Fill the section `browse-schedules`: typical requests as train schedules (TR Figure 7).
+"""Make the section `browse-schedules`: typical requests as train schedules (TR Figure 7).
 
-Typical is the medoid of a category that matters, beside it stands the mean of all.
+A typical request is the medoid of an important category, shown beside the mean of all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from schemas.windows import NS_PER_US
 
 
 def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
-    """Fill the section: the category of the most time, then the first of each mode, then others by time."""
+    """Make the section: the category with most time, then the leading one of each mode, then others by
+    time."""
     spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
     by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
     leading = [leading_category(run.bins, one.first, one.past) for one in run.ranges]
@@ -66,10 +67,10 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
 
 
 def medoid(category: Category, rows: slice) -> int:
-    """Find the request, of some rows, with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
+    """Row, among some, with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
 
-    The logarithm is of one microsecond more: what takes next to nothing does not decide. Medians are weighted
-    ones (the lower). Raises ValueError without a request. O(edges · requests log requests).
+    One microsecond is added inside the logarithm, so that negligible times do not decide. Medians are
+    weighted (the lower). Raises ValueError without a request. O(edges · requests log requests).
     """
     if rows.start >= rows.stop:
         raise ValueError("a category without a request has no typical one")
@@ -86,8 +87,8 @@ def medoid(category: Category, rows: slice) -> int:
 def mean_times(category: Category, rows: slice) -> F8:
     """[nodes] weighted mean time of every node since the request's start, ns.
 
-    In every request dst >= src along an edge, so it is in the means; along every path the means of edges add
-    up to the mean time of the node at its end.
+    As dst >= src along every edge in every request, it is so in the means; along every path the mean
+    latencies of edges add up to the mean time of the node at its end.
     """
     weight = category.weight[rows]
     found: F8 = category.node_ns[:, rows] @ weight / weight.sum()

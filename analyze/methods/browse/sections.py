@@ -43,7 +43,7 @@ from schemas.report.browse import (
 from schemas.report.columns import columns_of
 
 SHOWN: Final = 15
-"""Rows of a table that are in sight."""
+"""Rows of a table shown at first."""
 PRINTED: Final = 6
 """Rows and typical requests on a terminal."""
 ALPHA: Final = 0.01
@@ -65,8 +65,8 @@ _RULE: Final = {
 
 
 def ranges_blocks(section: BrowseRangesSection) -> b.Blocks:
-    """Density, what lies in each mode and at the slow end, and the tables that any range is described
-    from."""
+    """Blocks of the section: density, content of each mode and of the slow end, and tables for any chosen
+    range."""
     if not sum(section.n):
         return (b.Part("Response times", (b.Text("No request."),), anchor="times"),)
     note = density_sentence(section) if section.curves else ""
@@ -88,6 +88,8 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
         s.ranges,
     )
     yield b.Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
+    if s.curves:
+        yield b.Details("How the curve was estimated", (b.Text(bandwidth_sentence(s)),))
     yield b.Drawing(_chooser(s))
     for number, one in enumerate(s.ranges, 1):
         title = (f"{range_name(number, one)} ", b.dim(f"({span(one, s)})"))
@@ -105,11 +107,11 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
         f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
     )
     sites = b.Grid("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
-    yield b.Details(f"The call sites that ranges are title by ({wording.count(s.sites_total)})", (sites,))
+    yield b.Details(f"Call sites listed in ranges ({wording.count(s.sites_total)})", (sites,))
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
-    """What the script shows: any range can be chosen."""
+    """Markup for the script, with which any range can be chosen."""
     presets = [(range_name(number, one), one.first, one.past) for number, one in enumerate(s.ranges, 1)]
     tables = [("categories", "Categories"), ("sites", "Call sites")]
     if len(s.roots) > 1:
@@ -140,14 +142,14 @@ def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[
 
 
 def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[b.Block]:
-    """What most requests of a range are, and what makes them so."""
+    """Lines on the most frequent kind in a range, and on the site with the largest difference."""
     if one.roots and len(s.roots) > 1:
         row, name = one.roots[0], s.roots[one.roots[0].place].root
     else:
         row = one.categories[0]
         category = s.categories[row.place]
         name = f"{category.root}, path {wording.short(category.category)}"
-    yield b.Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
+    yield b.Text(f"   most are {name}: {wording.percent(row.share_in)}, {how_often(row.lift)}", "dim")
     if one.sites and one.mean_out_us is not None:
         site = one.sites[0]
         moved = wording.change(site.mean_in_us - site.mean_out_us)
@@ -215,7 +217,7 @@ def _site_columns(sites: Sequence[BinnedSite]) -> tuple[b.Column, ...]:
 
 
 def schedules_blocks(section: BrowseSchedulesSection) -> b.Blocks:
-    """Typical requests as train schedules, components to open; on a terminal by id."""
+    """Blocks of the section: typical requests as train schedules, by component; on a terminal by id."""
     note = "the one nearest to the medians of its category, and the mean of all"
     cards = tuple(_typical(one, place == 0) for place, one in enumerate(section.requests))
     printed = [_waits(one) for one in section.requests[:PRINTED]]
@@ -233,7 +235,7 @@ def _waits(one: TypicalRequest) -> b.Words:
     lanes = sorted(one.medoid.lanes, key=lambda lane: -lane.waited_us)[:3]
     waits = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
     request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_sentence(one)}"
-    return (request, b.dim(f" {wording.duration(one.medoid.response_us)}: {waits}"))
+    return (request, b.dim(f"; this one {wording.duration(one.medoid.response_us)}: {waits}"))
 
 
 def _typical(one: TypicalRequest, is_open: bool) -> b.Part:
@@ -253,7 +255,7 @@ def _typical(one: TypicalRequest, is_open: bool) -> b.Part:
 
 
 def timeline_blocks(section: BrowseTimelineSection) -> b.Blocks:
-    """Entries by time, and strips of requests."""
+    """Blocks of the section: entries by time, and strips of requests."""
     blocks: list[b.Block] = []
     if section.sampled:
         text = "Requests were sampled: gaps and requests at work are of those that were kept."
@@ -315,7 +317,7 @@ def _series(entry: EntryTimeline) -> list[Markup]:
 
 
 def places_blocks(section: BrowsePlacesSection) -> b.Blocks:
-    """Call sites, hosts, errors."""
+    """Blocks of the section: call sites, hosts, errors."""
     return (b.Part("Where", tuple(_places(section)), anchor="where"),)
 
 
@@ -355,7 +357,7 @@ def _places(s: BrowsePlacesSection) -> Iterator[b.Block]:
 
 
 def _spark(row: ErrorRow) -> b.Drawing:
-    """When it failed."""
+    """Sparkline of the failures by time."""
     drawing = Stretched(18, "spark", "by time")
     highest = max(row.by_time, default=0) or 1
     drawing.path("bad", steps_path([n / highest for n in row.by_time], len(row.by_time), 17, 16))
@@ -372,7 +374,7 @@ _ROOT_VARIANCE: Final = (
 
 
 def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
-    """C² curves."""
+    """Blocks of the section: C² curves."""
     named = len(section.curves) > 1
     described = [
         b.Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
@@ -387,12 +389,17 @@ def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
 
 
 def lift(value: float | None) -> str:
-    """`×4.2`; `only here` where it is nowhere else."""
+    """Word a lift: `×4.2`; `only here` if it occurs nowhere else."""
     return "only here" if value is None else wording.factor(value)
 
 
+def how_often(value: float | None) -> str:
+    """Word a lift in a sentence: `0.9 × as often as elsewhere`."""
+    return "only here" if value is None else f"{wording.rough(value, 2)} × as often as elsewhere"
+
+
 def span(one: ResponseRange, section: BrowseRangesSection) -> str:
-    """`1.2 ms to 4 ms`, `from 4 ms`, `all`."""
+    """Word a range: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
     low, high = wording.duration(one.low_us), wording.duration(one.high_us)
     starts, ends = one.first == 0, one.past == len(section.n)
     if starts and ends:
@@ -403,14 +410,15 @@ def span(one: ResponseRange, section: BrowseRangesSection) -> str:
 
 
 def range_name(number: int, one: ResponseRange) -> str:
-    """`Mode 2, around 3.4 ms`; `Slowest`."""
+    """Name of a range: `Mode 2, around 3.4 ms`; `Slowest`."""
     if one.peak_us is None:
         return "Slowest"
     return f"Mode {number}, around {wording.duration(one.peak_us)}"
 
 
 def range_sentence(one: ResponseRange) -> str:
-    """`45 % of the requests (9 510), 3.1 ms on average; 0.4 % failed (elsewhere 0.1 %)`."""
+    """Sentence on a range: `45 % of the requests (9 510), 3.1 ms on average; 0.4 % failed (elsewhere 0.1
+    %)`."""
     failed = ""
     if one.failed > 0 or one.failed_out:
         elsewhere = "" if one.failed_out is None else f" (elsewhere {wording.percent(one.failed_out)})"
@@ -422,16 +430,21 @@ def range_sentence(one: ResponseRange) -> str:
 
 
 def density_sentence(section: BrowseRangesSection) -> str:
-    """How the curve was made."""
+    """Caption of the density."""
+    return f"Density of {wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
+
+
+def bandwidth_sentence(section: BrowseRangesSection) -> str:
+    """Sentence on the bandwidth of the density estimate."""
     shown = section.curves[-1]
     return (
-        f"Density of {wording.counted(shown.requests, 'response time')} on a log scale, bandwidth "
-        f"{wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})"
+        f"Gaussian kernel, bandwidth {wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})."
     )
 
 
 def entry_sentence(entry: EntryTimeline) -> str:
-    """`12.3 a second, 0.8 at work on average and 14 at most, none in 43 % of the time …`."""
+    """Sentence on an entry's traffic: `12.3 a second, 0.8 at work on average and 14 at most, none in 43 % of
+    the time …`."""
     text = (
         f"{wording.counted(entry.requests, 'request')}, {wording.significant(entry.rate_per_s)} a second; "
         f"{wording.significant(entry.in_flight)} at work on average, {wording.count(entry.most_in_flight)} "
@@ -447,7 +460,8 @@ def entry_sentence(entry: EntryTimeline) -> str:
 
 
 def before_sentence(entry: EntryTimeline) -> str:
-    """`Reference: 4.1 a second, …; gaps differ (p = 0.001), response times do not (p = 0.4).`"""
+    """Sentence on an entry in the first sample: `Reference: 4.1 a second, …; gaps differ (p = 0.001),
+    response times do not (p = 0.4).`"""
     before = entry.before
     if before is None:
         return ""
@@ -466,7 +480,7 @@ def before_sentence(entry: EntryTimeline) -> str:
 
 
 def strip_sentence(strip: TimelineStrip) -> str:
-    """What a strip shows."""
+    """Caption of a strip."""
     left = "" if not strip.left_out else f", {wording.count(strip.left_out)} more not drawn"
     return (
         f"{_STRIP[strip.kind]}: {wording.duration(strip.length_us)} from {clock(strip.start_ns)}, "
@@ -475,7 +489,7 @@ def strip_sentence(strip: TimelineStrip) -> str:
 
 
 def typical_sentence(one: TypicalRequest) -> str:
-    """`31 % of the time, 4 120 requests, 12 ms on average`."""
+    """Sentence on a typical request: `31 % of the time, 4 120 requests, 12 ms on average`."""
     leads = f"; stands for {', '.join(one.leads)}" if one.leads else ""
     return (
         f"{wording.percent(one.share_of_time)} of all time, {wording.counted(one.requests, 'request')}, "
@@ -484,7 +498,7 @@ def typical_sentence(one: TypicalRequest) -> str:
 
 
 def clock(ns: int) -> str:
-    """`2026-11-19 09:05:12.345Z`."""
+    """Word an instant: `2026-11-19 09:05:12.345Z`."""
     when = datetime.fromtimestamp(ns // 10**9, UTC)
     return f"{when:%Y-%m-%d %H:%M:%S}.{ns % 10**9 // 10**6:03d}Z"
 

@@ -1,4 +1,4 @@
-"""Set what `flowdiff browse` shows."""
+"""Settings of `flowdiff browse`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemas.config import Config
 
 
 class BrowseSettings(Config):
-    """What of a period is shown."""
+    """Bounds of what is shown of a period."""
 
     modes: int = Field(default=8, ge=1, le=20)
     """Modes of the density that are looked into at most, the most prominent."""

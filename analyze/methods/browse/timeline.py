@@ -1,7 +1,7 @@
-"""Fill the section `browse-timeline`: each entry component by time, some seconds of it request by request.
+"""Make the section `browse-timeline`: each entry component by time, with strips of single requests.
 
-How many requests are at work, gaps without any, arrivals (TR §6.2). A request is at work from its start
-until before its end, [start, start + T). All by sorting and running sums: no loop over requests.
+It has requests in flight, idle gaps, and arrivals (TR §6.2). A request is in flight from its start until
+before its end, [start, start + T). All by sorting and running sums: no loop over requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from schemas.windows import NS_PER_US
 
 _Kind = Literal["usual", "busiest", "longest-gap"]
 _STRIP_REQUESTS: Final = 120
-"""Requests of a strip, about."""
+"""Approximate number of requests in a strip."""
 _MOST_DRAWN: Final = 1_000
 _MOST_LANES: Final = 40
 _NS_PER_S: Final = 1e9
@@ -37,19 +37,19 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """All requests that came in at a component, by start; arrays are [requests], ns."""
+    """All requests that arrived at a component, by start; arrays are [requests], ns."""
 
     component: str
     start: I8
     end: I8
     reached: I8
-    """Latest end of the requests up to and with this one."""
+    """Latest end of the requests up to and including this one."""
     failed: B1
     weight: F8
 
     @classmethod
     def of(cls, component: str, start: I8, response: I8, failed: B1, weight: F8) -> Entry:
-        """From requests in any order. O(n log n)."""
+        """Make an entry of requests in any order. O(n log n)."""
         order = np.argsort(start, kind="stable")
         first = start[order]
         end = first + response[order]
@@ -64,14 +64,14 @@ class Entry:
 
     @property
     def gaps(self) -> I8:
-        """[requests - 1] from the end of everything before to each next start, ns; negative: it began while
-        others were at work, that much before the last of them ended."""
+        """[requests - 1] time from the latest end so far to each next start, ns; negative if requests
+        overlap, by the overlap with the latest end."""
         between: I8 = self.start[1:] - self.reached[:-1]
         return between
 
     @property
     def runs(self) -> tuple[I8, I8]:
-        """Begins and ends of the stretches in which any was at work; between two of them there is a gap."""
+        """Starts and ends of the busy stretches; between two of them there is an idle gap."""
         if not len(self.start):
             return self.start, self.end
         first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
@@ -79,7 +79,7 @@ class Entry:
 
 
 def entries_of(population: Population, sample: int) -> list[Entry]:
-    """Entry components, those of most requests first. O(requests log requests)."""
+    """Entry components, most requests first. O(requests log requests)."""
     parts: dict[str, list[tuple[I8, I8, B1, F8]]] = {}
     for category in population.categories:
         rows = category.rows(sample)
@@ -95,7 +95,7 @@ def entries_of(population: Population, sample: int) -> list[Entry]:
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
-    """The section."""
+    """Make the section of a sample's entry components by time."""
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)
@@ -114,9 +114,10 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
 
 
 def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
-    """[times + 1] ns: from the first start to the last, which is less than the period where the recording is.
+    """[times + 1] bounds from the first start to the last, ns, as the recording may be shorter than the
+    period.
 
-    Of no request one bin of no length's worth: the sample's.
+    Without requests a single bin: the sample's bounds.
     """
     if not entries:
         return np.array([sample.start_ns, max(sample.end_ns, sample.start_ns + 1)], dtype=np.int64)
@@ -126,7 +127,7 @@ def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
 
 
 def _watched_within(sample: Sample, edges: I8) -> F8:
-    """[bins] how much of each the sample has, ns."""
+    """[bins] length of the sample in each bin, ns."""
     if not sample.ranges:
         return np.diff(edges).astype(np.float64)
     found = np.zeros(len(edges) - 1)
@@ -136,9 +137,9 @@ def _watched_within(sample: Sample, edges: I8) -> F8:
 
 
 def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
-    """(gaps > 0, the request that ends each): time in which none was at work, ns.
+    """(gaps > 0, index of the request that ends each): time without a request in flight, ns.
 
-    Time between two ranges of the sample, which nobody watched, is no gap.
+    Time between two ranges of the sample, which was not observed, is no gap.
     """
     gaps = entry.gaps
     ends = np.flatnonzero(gaps > 0) + 1
@@ -150,7 +151,7 @@ def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
 
 
 def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
-    """Compare an entry with what it was in the first sample; None where that has none."""
+    """Compare an entry with the same one in the first sample; None if that has none."""
     if earlier is None:
         return None
     named = population.samples[0]
@@ -167,7 +168,7 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """From the end of everything before to each start; 0 where requests overlap."""
+    """Time from the latest end so far to each start; 0 where requests overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
@@ -204,12 +205,12 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
 
 
 def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
-    """[bins] (time of all requests added up, time in which any was at work), ns."""
+    """[bins] (summed time of all requests, time with a request in flight), ns."""
     return time_within(entry.start, entry.end, edges), time_within(*entry.runs, edges)
 
 
 def _traffic(entry: Entry, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
-    """Give the fields of EntryTraffic; at_work, busy, watched: [bins] ns."""
+    """Fields of EntryTraffic; at_work, busy, watched: [bins] ns."""
     seconds = max(float(watched.sum()), 1.0)
     return {
         "requests": len(entry.start),
@@ -225,7 +226,7 @@ def _short(values: F8) -> list[float]:
 
 
 def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Lower quantiles of each run of `counts` ascending values, µs; None of an empty one."""
+    """Lower quantiles of each run of `counts` ascending values, µs; None for an empty run."""
     past = np.cumsum(counts)
     found = []
     for q in (0.5, 0.99):
@@ -240,11 +241,12 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """A usual stretch, the busiest, and that of the longest gap; one that lies over another is left out."""
+    """Strips of a usual stretch, the busiest, and the longest gap; a strip that overlaps a previous one is
+    left out."""
     n = len(entry.start)
     if n < 2:
         return []
-    # As long as so many requests mostly take to arrive, which pauses do not change.
+    # The median time in which so many requests arrive, which pauses do not change.
     ahead = min(_STRIP_REQUESTS, n - 1)
     length = max(int(np.median(entry.start[ahead:] - entry.start[:-ahead])), 1)
     busiest = int(np.argmax(most))
@@ -254,7 +256,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     ]
     if len(gaps):
         at = int(np.argmax(gaps))
-        # With what was before and after it.
+        # With some time before and after it.
         long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
         chosen.append(("longest-gap", int(entry.start[ends[at]] - gaps[at] // 2), long))
     found: list[TimelineStrip] = []
@@ -269,7 +271,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
 
 
 def _usual(entry: Entry, length: int) -> int:
-    """The middle of a stretch with as many arrivals as most stretches of that length have."""
+    """Middle of a stretch with about the median number of arrivals."""
     first = int(entry.start[0])
     stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)
@@ -280,7 +282,7 @@ def _usual(entry: Entry, length: int) -> int:
 
 def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip:
     past = begins + length
-    # Who began long before and is still at work is in sight, too.
+    # Requests that began before the strip and are still in flight are included.
     seen = np.flatnonzero((entry.start < past) & (entry.end > begins))
     inside = seen[:_MOST_DRAWN]
     lanes = pack_lanes(entry.start[inside], entry.end[inside], _MOST_LANES)
@@ -310,9 +312,9 @@ def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip
 
 
 def time_within(begin: I8, end: I8, edges: I8) -> F8:
-    """[bins] how much of the intervals [begin, end) lies in each bin, added up, ns. O(n log bins).
+    """[bins] total overlap of the intervals [begin, end) with each bin, ns. O(n log bins).
 
-    edges: [bins + 1] ascending. What lies outside of them is not counted.
+    edges: [bins + 1] ascending. Time outside of them is not counted.
     """
     count = len(edges) - 1
     first, last = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
@@ -325,11 +327,12 @@ def time_within(begin: I8, end: I8, edges: I8) -> F8:
 
 
 def most_in_flight(entry: Entry, edges: I8) -> I8:
-    """[bins] the largest number at work at any instant of each bin [edges[i], edges[i + 1]). O(n log n)."""
+    """[bins] largest number of requests in flight at any instant of the bin [edges[i], edges[i + 1]). O(n log
+    n)."""
     n, m = len(entry.start), len(edges)
     when = np.concatenate([entry.end, edges, entry.start])
     step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
-    # At one instant: who ends leaves, then the edge counts, then who starts comes.
+    # At one instant: ends are counted first, then the edge, then starts.
     order = np.lexsort((np.repeat([0, 1, 2], [n, m, n]), when))
     level = np.cumsum(step[order])
     place = np.empty(len(order), dtype=np.int64)
@@ -339,7 +342,7 @@ def most_in_flight(entry: Entry, edges: I8) -> I8:
 
 
 def pack_lanes(start: I8, end: I8, most: int) -> I8:
-    """[requests] lane of each, the first that is free at its start; `most` where all are taken.
+    """[requests] lane of each, the first that is free at its start; `most` if all are taken.
 
     start: ascending. O(requests · lanes): for a strip of some hundred.
     """

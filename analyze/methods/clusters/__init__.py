@@ -1,1 +1,1 @@
-"""Cluster requests as the Spectroscope of 2007 did, by K-means, and compare the clusters."""
+"""Cluster requests by K-means, as the Spectroscope of 2007 did, and compare the clusters."""

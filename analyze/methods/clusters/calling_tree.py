@@ -1,9 +1,9 @@
-"""Build calling-context trees: a node is one iff its way to the root is the same (HOT §2.3).
+"""Build calling-context trees: nodes are equal iff their paths to the root are equal (HOT §2.3).
 
-Of spans the tree is that of calls, and a node's time is the call's own. Of activity records it is that of
-trace points as they follow each other, and a node's time is the latency since the point before; at a join
-that is the branch which the join waited for in most requests of its category. Every way in the tree was taken
-by a request.
+For spans the tree is of calls, and a node's time is the call's self time. For activity records it is of
+successive trace points, and a node's time is the latency since the previous point; at a join, since the
+branch for which the join waited in most requests of its category. Every path in the tree was taken by a
+request.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ ROOT: Final = -1
 
 
 class TreeName(NamedTuple):
-    """What a node is called."""
+    """Name of a node."""
 
     where: str
     """`[host/]component`."""
     what: str
-    """Point or operation, with its label and whom it calls."""
+    """Point or operation, with its label and callee."""
 
 
 class _Places(NamedTuple):
-    """The places of one category; arrays are [places], a place comes after the one above."""
+    """Tree of one category; arrays are [places], a place comes after its parent."""
 
     above: Sequence[int]
-    """Place; ROOT for the first."""
+    """Place of the parent; ROOT for the first."""
     names: Sequence[TreeName]
     time_us: F8
-    """[places, requests]"""
+    """[places, requests] time at the place, µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallingTree:
-    """The trees of all requests, one forest; matrices are [nodes, groups], summed weights of requests."""
+    """Trees of all requests as one forest; matrices are [nodes, groups], summed over weighted requests."""
 
     above: I8
-    """[nodes] ROOT for a root; a node comes after the one above."""
+    """[nodes] parent; ROOT for a root; a node comes after its parent."""
     names: tuple[TreeName, ...]
     through: csc_matrix
     """Requests that pass the node."""
     visits: csc_matrix
-    """Times that they do."""
+    """Visits of the node."""
     time_us: csc_matrix
-    """Summed over visits."""
+    """Time summed over visits."""
     time_squares: csc_matrix
-    """The same of squares, µs²."""
+    """Squared time summed over visits, µs²."""
     requests: F8
-    """[groups]"""
+    """[groups] requests."""
     calls: bool
-    """Made of spans."""
+    """True if made of spans."""
 
     @property
     def n_nodes(self) -> int:
@@ -74,7 +74,7 @@ class CallingTree:
         return len(self.above)
 
     def summed_groups(self, matrix: csc_matrix, into: I8, n: int) -> F8:
-        """[nodes, n] one of the matrices, its groups added up; into: [groups]."""
+        """[nodes, n] sums of one of the matrices over groups; into: [groups] index of the sum."""
         from scipy.sparse import csr_matrix
 
         places = np.arange(len(into))
@@ -84,16 +84,16 @@ class CallingTree:
 
 @dataclass(slots=True)
 class _Sums:
-    """What is added up while categories are read."""
+    """Sums collected while categories are read."""
 
     numbers: Numbering[tuple[int, TreeName]] = field(default_factory=Numbering)
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
-    """[4, cells]: through, visits, time, squares of times."""
+    """[4, cells] through, visits, time, squares of times."""
 
     def nodes_of(self, places: _Places) -> I8:
-        """[places] nodes, numbered as they are first seen."""
+        """[places] nodes, numbered in order of first occurrence."""
         found: list[int] = []
         for above, name in zip(places.above, places.names, strict=True):
             key = (ROOT if above == ROOT else found[above], name)
@@ -101,7 +101,7 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add one category; places with the same way to the root are visits of one node."""
+        """Add one category; places with the same path to the root are visits of one node."""
         from scipy.sparse import csr_matrix
 
         codes, place = np.unique(group, return_inverse=True)
@@ -121,7 +121,7 @@ class _Sums:
 
 
 def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> CallingTree:
-    """The trees of a population; `group` [categories] of [requests] says whose sums a request is in.
+    """Build the trees of a population; `group` [categories] of [requests] is the group of each request.
 
     O(requests · nodes); memory: cells of (node, group) that occur.
     """
@@ -174,7 +174,7 @@ def _points(category: Category) -> _Places:
 
 
 def awaited(category: Category) -> I8:
-    """[nodes] the node before each; of several the one that was reached last in most requests, by weight.
+    """[nodes] predecessor of each node; of several the one reached last in most requests, by weight.
 
     Ties go to the lower position. ROOT for the first node.
     """

@@ -1,7 +1,7 @@
-"""Choose whose trees are laid on each other.
+"""Choose the pairs of trees to overlay.
 
-A cluster's two samples are, or a cluster and its nearest of the same root type, which it is best told apart
-from. Where a cluster grew, the nearest of those that shrank is its suspected origin.
+Pairs are a cluster's two samples, or for one sample a cluster and its nearest one of the same root type. For
+a cluster that grew, the nearest of those that shrank is its suspected origin.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverlay:
-    """One overlay."""
+    """One overlay of two clusters' trees, or of a cluster's two samples."""
 
     kind: OverlayKind
     cluster: int
-    """Whose tree B is."""
+    """Cluster of tree B."""
     other: int
-    """Whose tree A is; the same cluster where the two samples are compared with each other."""
+    """Cluster of tree A; the same cluster when its two samples are compared."""
     overlay: TreeOverlay
     weight: float
-    """Share of all requests of the second sample (or the only one) that it is about."""
+    """Share of cluster B's requests among all of the second (or only) sample."""
 
     @property
     def score_us(self) -> float:
-        """What the most coloured node adds to the mean response time of all requests."""
+        """Time that the most coloured node adds to the mean response time of all requests."""
         colour = self.overlay.colour_us
         return self.weight * float(colour.max(initial=0.0))
 
 
 def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
-    """Find the [clusters] nearest other cluster of the same dominant root type, of those wanted, or NONE."""
+    """[clusters] nearest other cluster of the same dominant root type, among those wanted, or NONE."""
     distance = np.where(dominant[:, None] == dominant[None, :], apart, np.inf)
     np.fill_diagonal(distance, np.inf)
     if wanted is not None:
@@ -55,7 +55,8 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
 
 
 def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
-    """Find the origin of [clusters] that grew: the nearest of the same root type that shrank; or NONE."""
+    """[clusters] suspected origin of clusters that grew: the nearest of the same root type that shrank; or
+    NONE."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)
     return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)
@@ -70,9 +71,9 @@ def cluster_overlays(
     *,
     noise_assumed: bool,
 ) -> list[ClusterOverlay]:
-    """Make all overlays, by what their most coloured node adds; then by requests.
+    """Make all overlays, ordered by the time that their most coloured node adds, then by requests.
 
-    noise_assumed: the first sample is too short to tell how far ordinary times differ.
+    noise_assumed: the first sample is too short to estimate the differences of ordinary times.
     """
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
@@ -90,7 +91,8 @@ def cluster_overlays(
         return range(first, first + settings.blocks)
 
     def pairs(cluster: int) -> Iterator[tuple[OverlayKind, int, int]]:
-        """What a cluster is compared with: kind, cluster A, sample A. B is its last sample."""
+        """Yield the trees to compare a cluster with: kind, cluster A, sample A. B is the cluster's last
+        sample."""
         if samples == 2:
             if enough[cluster].all():
                 yield "samples", cluster, 0

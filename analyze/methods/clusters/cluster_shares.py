@@ -1,8 +1,9 @@
-"""Test whether clusters hold another share of their root type in the second sample.
+"""Test for changes of the clusters' shares of their root type, second sample against first.
 
 Requests are counted by cluster, sample, root type, category and block of time. Shares are conditional on the
-cluster's dominant root type, so that another mix of requests is no change. They are `share_change`:
-an exact test, standard errors with the over-dispersion of the reference's blocks, and what they show left.
+cluster's dominant root type, so that a changed mix of requests is no change. The tests are those of
+`share_change`: an exact test, standard errors with the over-dispersion between the reference's blocks, and
+the blocks' envelope.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
-from analyze.stats.rank import in_requests
+from analyze.stats.rank import requests_per_weight
 from analyze.stats.sums import row_totals
-from analyze.stats.time_blocks import dealt_blocks
+from analyze.stats.time_blocks import common_blocks
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 
 
 @dataclass(frozen=True, slots=True)
 class ClusteredRequests:
-    """Sums of weights, and of weight times response time."""
+    """Requests by category, cluster and sample: counts, sums of weights, sums of weighted response times."""
 
     label: tuple[I8, ...]
-    """[categories] of [requests]: cluster."""
+    """[categories] of [requests] cluster."""
     n_clusters: int
     n_samples: int
     count: I8
@@ -42,16 +43,16 @@ class ClusteredRequests:
     """[categories] index into `roots`."""
 
     def by_root(self) -> F8:
-        """[roots, clusters, samples] weights."""
+        """[roots, clusters, samples] sums of weights."""
         return row_totals(self.weight, self.root, len(self.roots))
 
     def dominant(self) -> I8:
-        """[clusters] root type that most of its requests have."""
+        """[clusters] root type of most of its requests."""
         return np.asarray(self.by_root().sum(axis=2).argmax(axis=0), dtype=np.int64)
 
 
 def clustered_requests(population: Population, label: Sequence[I8], n_clusters: int) -> ClusteredRequests:
-    """Requests by category, cluster and sample. O(requests)."""
+    """Count requests by category, cluster and sample. O(requests)."""
     n_samples = len(population.samples)
     shape = (len(population.categories), n_clusters, n_samples)
     count, weight, response = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
@@ -70,35 +71,35 @@ def clustered_requests(population: Population, label: Sequence[I8], n_clusters: 
 def tested_shares(
     population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], settings: ClustersSettings
 ) -> ClusterShareTests:
-    """Tests of every cluster's share of its dominant root type, second sample against first."""
+    """Test every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
     by_root = clustered.by_root()
-    worth = _worth(population, clustered)[dominant]
-    held = by_root[dominant, np.arange(clustered.n_clusters)] * worth
-    asked = by_root.sum(axis=1)[dominant] * worth
+    per_weight = _requests_per_weight(population, clustered)[dominant]
+    held = by_root[dominant, np.arange(clustered.n_clusters)] * per_weight
+    asked = by_root.sum(axis=1)[dominant] * per_weight
     blocks, whole = _blocks(population, clustered, block_of, settings.blocks)
     return share_tests(
         held,
         asked,
-        blocks[dominant, np.arange(clustered.n_clusters)] * worth[:, :1],
-        whole[dominant] * worth[:, :1],
+        blocks[dominant, np.arange(clustered.n_clusters)] * per_weight[:, :1],
+        whole[dominant] * per_weight[:, :1],
         settings,
         noise_assumed=noise_is_assumed(population, settings),
     )
 
 
-def _worth(population: Population, clustered: ClusteredRequests) -> F8:
-    """[roots, samples] requests that a unit of weight is worth."""
+def _requests_per_weight(population: Population, clustered: ClusteredRequests) -> F8:
+    """[roots, samples] effective requests per unit of weight."""
     shape = (len(clustered.roots), clustered.n_samples)
     w, w2 = np.zeros(shape), np.zeros(shape)
     for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
         w[root] += np.bincount(category.sample, category.weight, shape[1])
         w2[root] += np.bincount(category.sample, category.weight**2, shape[1])
-    return in_requests(w, w2)
+    return requests_per_weight(w, w2)
 
 
 def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool:
-    """Whether the first of two samples is too short, beside the second, to tell what is ordinary."""
+    """True if the first of two samples is too short, beside the second, to estimate ordinary differences."""
     first, second = population.samples
     return first.length_ns < settings.blocks * second.length_ns
 
@@ -118,23 +119,24 @@ def _blocks(
 
 
 def time_blocks(population: Population, n_blocks: int) -> list[I8]:
-    """[categories] of [requests]: block of its sample, in order of time; each holds as many requests, ±1."""
+    """[categories] of [requests] block of its sample, in order of time; blocks have equal numbers of
+    requests, ±1."""
     found = [np.zeros(category.n_requests, np.int64) for category in population.categories]
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
-        for block, part, dealt in zip(found, rows, dealt_blocks(when, n_blocks), strict=True):
+        for block, part, dealt in zip(found, rows, common_blocks(when, n_blocks), strict=True):
             block[part] = dealt
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShareTests:
-    """One row a cluster, [clusters]."""
+    """Tests of clusters' shares; arrays are [clusters]."""
 
     before: F8
     after: F8
-    """Share of the requests of the root type; NaN without such requests."""
+    """Shares of the requests of the root type; NaN without such requests."""
     z: F8
     p: F8
     q: F8
@@ -144,9 +146,10 @@ class ClusterShareTests:
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Tests of held / asked, [clusters, 2], B against A; blocks, block_asked: [clusters, blocks] of A.
+    """Test held / asked, [clusters, 2], B against A; blocks, block_asked: [clusters, blocks] of A.
 
-    noise_assumed: the blocks are pieces of a stretch too short to tell; φ is `assumed_phi` at least then.
+    noise_assumed: A is too short for its blocks to show ordinary differences; φ is then at least
+    `assumed_phi`.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)

@@ -47,12 +47,12 @@ from schemas.report.clusters import CurvePoint
 
 @dataclass(frozen=True, slots=True)
 class ClustersRun:
-    """What was found."""
+    """Results of clustering."""
 
     rows: FeatureRows
     space: FeatureSpace
     curve: tuple[CurvePoint, ...]
-    """Scores by number of clusters; empty where there was nothing to choose."""
+    """Scores by number of clusters; empty if the number was given."""
     partition: Partition
     stability: Stability
     clustered: ClusteredRequests
@@ -61,16 +61,16 @@ class ClustersRun:
     """[clusters, clusters] distances between centres."""
     nearest: I8
     origin: I8
-    """[clusters] other cluster, or NONE."""
+    """[clusters] index of another cluster, or NONE."""
     shares: ClusterShareTests | None
-    """None of one sample."""
+    """None for a single sample."""
     tree: CallingTree
     overlays: tuple[ClusterOverlay, ...]
-    """By score."""
+    """Ordered by score."""
 
 
 def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:
-    """Cluster all requests of all samples together, then look which sample they are of (HOT §1, §2.1).
+    """Cluster the requests of all samples together, then compare the samples' shares (HOT §1, §2.1).
 
     Deterministic in its arguments. Raises ValueError without a request.
     """

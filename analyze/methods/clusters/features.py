@@ -1,13 +1,12 @@
-"""Make the table that is clustered, and the space that it is clustered in (HOT §2.1, §2.2).
+"""Make the feature matrix, and the space in which it is clustered (HOT §2.1, §2.2).
 
-A row a request, a column a feature, equal rows merged. Three sets of features. *Points*: 1 for every trace
-point (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of
-points it passes, µs, 0 where it does not. *Counts*: how often it passes the pair. Points and counts are the
-same for all requests of a category.
+Rows are requests, equal rows merged; columns are features, of three sets. *Points*: 1 for every trace point
+(with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of points
+that it passes, µs, 0 where it does not. *Counts*: number of times that it passes the pair. Points and counts
+are the same for all requests of a category.
 
-In the space, columns are scaled, rare ones left out, and as few dimensions kept as carry most of the
-variance. Paper style: the values as they are (raw Euclid); of several sets each is scaled to the same total
-variance.
+The space scales columns, drops rare ones, and reduces to as few dimensions as carry most of the variance.
+Paper style: the values as they are (raw Euclid); several sets are each scaled to the same total variance.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 
 Points = Any
-"""[rows, dimensions]: a dense array, or scipy's CSR where there are many columns that are mostly 0."""
+"""[rows, dimensions] a dense array, or scipy's CSR if there are many columns with mostly zeros."""
 _SVD_ROWS: Final = 20_000
-"""Rows drawn for the directions of the SVD; all are then put into them."""
+"""Rows sampled for the directions of the SVD; all rows are then projected on them."""
 _CONSTANT: Final = 1e-9
-"""Variance, relative to the mean square, below which a column is constant but for rounding."""
+"""Variance, relative to the mean square, below which a column is constant up to rounding."""
 _DENSE_CELLS: Final = 20_000_000
-"""160 MB; a larger table stays sparse."""
+"""Most cells of a dense table, 160 MB; a larger table stays sparse."""
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
 class FeatureSet(StrEnum):
-    """What columns are made of."""
+    """Set of features."""
 
     POINTS = "points"
     LATENCIES = "latencies"
@@ -51,10 +50,10 @@ class FeatureSet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRows:
-    """Distinct rows."""
+    """Distinct rows of the feature matrix, with weights."""
 
     sets: tuple[FeatureSet, ...]
-    """[columns] set that a column belongs to."""
+    """[columns] set of the column."""
     names: tuple[str, ...]
     """[columns]"""
     matrix: csr_matrix
@@ -62,7 +61,7 @@ class FeatureRows:
     weight: F8
     """[rows] summed weight of the requests."""
     row_of: tuple[I8, ...]
-    """[categories] of [requests]: row of every request."""
+    """[categories] of [requests] row of every request."""
 
     @property
     def n_rows(self) -> int:
@@ -73,7 +72,7 @@ class FeatureRows:
 def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureRows:
     """Distinct rows of all requests of all samples, and their weights. O(requests · edges).
 
-    Deterministic; no loop over requests. Rows that are equal in unlike categories are one.
+    Deterministic; no loop over requests. Equal rows of different categories are merged.
     """
     columns = Numbering[tuple[FeatureSet, str]]()
     families: dict[tuple[Any, ...], list[tuple[int, F8]]] = {}
@@ -110,7 +109,7 @@ def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureR
 
 
 def _pairs(graph: Graph) -> tuple[list[str], Grouped]:
-    """Give the ordered pairs of points of a graph, and its edges by pair."""
+    """Ordered pairs of points of a graph, and its edges grouped by pair."""
     node = graph.labels
     labels = [f"{node[src]} -> {node[dst]}" for src, dst in graph.edges.tolist()]
     names = sorted(set(labels))
@@ -125,7 +124,7 @@ def _fixed(
     sets: Sequence[FeatureSet],
     columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
-    """(column, value) of what all requests of a category have alike."""
+    """(column, value) of the features that all requests of a category share."""
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
         # Both sides of a span are one point.
@@ -153,7 +152,7 @@ def _distinct(block: F8) -> tuple[F8, I8]:
 def _stacked(
     parts: Sequence[tuple[tuple[tuple[int, float], ...], tuple[int, ...], F8]], n_rows: int, n_columns: int
 ) -> csr_matrix:
-    """All rows below each other, sparse, without stored zeros."""
+    """Stack all rows, sparse, without stored zeros."""
     from scipy.sparse import csr_matrix
 
     data, indices, lengths = [np.zeros(0)], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -174,9 +173,9 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """(rows, weights) of at most so many rows: all of them, or `most` requests drawn with replacement.
+    """(rows, weights) of at most `most` rows: all of them, or `most` requests drawn with replacement.
 
-    A row that is drawn several times is there once, with that weight. Deterministic.
+    A row drawn several times occurs once, with that weight. Deterministic.
     """
     if len(weight) <= most:
         return np.arange(len(weight), dtype=np.int64), weight
@@ -186,7 +185,7 @@ def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
 
 
 def halves(weight: F8, seed: int) -> tuple[F8, F8]:
-    """Weights of two halves: every request goes to one, by a fair coin. Fractions of a weight go along."""
+    """Split weights into two halves: every request goes to one at random, a fractional weight with it."""
     rng = np.random.default_rng(seed)
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole
@@ -195,22 +194,22 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Rows as points."""
+    """Rows as points of the reduced space."""
 
     points: Points
     columns: int
-    """Columns that were used, before the SVD."""
+    """Number of columns used, before the SVD."""
     explained: float
-    """Part of the sum of squares that the dimensions keep."""
+    """Share of the sum of squares that the dimensions retain."""
 
     @property
     def dimensions(self) -> int:
-        """Of a point."""
+        """Number of dimensions of a point."""
         return int(self.points.shape[1])
 
 
 def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace:
-    """Rows as points. Deterministic in its arguments. O(values · dimensions)."""
+    """Map rows to points. Deterministic in its arguments. O(values · dimensions)."""
     matrix = rows.matrix.copy()
     kinds = np.array([list(FeatureSet).index(kind) for kind in rows.sets], dtype=np.int64)
     robust = settings.style == "robust"
@@ -240,7 +239,7 @@ def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace
 
 
 def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
-    """[columns] weighted variance, mean square and share of requests that have the column."""
+    """[columns] weighted variance, mean square, and share of requests with a value other than 0."""
     total = weight.sum()
     rows = np.repeat(weight, np.diff(matrix.indptr))
     n = matrix.shape[1]
@@ -251,7 +250,8 @@ def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
 
 
 def _reduced(scaled: csr_matrix, weight: F8, settings: ClustersSettings) -> FeatureSpace:
-    """The directions that keep most of the weighted sum of squares, not centred: sparse stays sparse."""
+    """Reduce to the directions of the largest weighted sum of squares, not centred: sparse data stays
+    sparse."""
     from scipy.sparse import diags
     from sklearn.decomposition import TruncatedSVD
 

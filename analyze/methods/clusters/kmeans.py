@@ -1,8 +1,8 @@
-"""Cluster distinct rows with weights by K-means, choose the number of clusters, and check them (HOT §2.1).
+"""Cluster distinct weighted rows by K-means, choose the number of clusters, and validate them (HOT §2.1).
 
-Checked are silhouette, stability and agreement with categories.
-Stable clusters are found again from other first centres and on other halves of the requests.
-Clusters merge rare categories; they replace none (TR §4.1): a mutation and its precursor may be one cluster.
+Validation: silhouette, stability, and agreement with categories. Stable clusters recur from other first
+centres and on random halves of the requests. Clusters merge rare categories; they do not replace categories
+(TR §4.1): a mutation and its precursor may be in one cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Partition:
     label: I8
     """[rows] cluster."""
     inertia: float
-    """Weighted sum of squared distances to the own centre."""
+    """Weighted sum of squared distances to the row's centre."""
 
     @property
     def n_clusters(self) -> int:
@@ -63,9 +63,9 @@ class Partition:
 def partition(
     points: Points, weight: F8, k: int, settings: ClustersSettings, *, seed: int, starts: int
 ) -> Partition:
-    """The best of several runs of K-means; batches where there are many rows. Deterministic.
+    """Best of several runs of K-means; mini-batches if there are many rows. Deterministic.
 
-    Fewer clusters than asked for where fewer points differ.
+    Fewer clusters than requested if there are fewer distinct points.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -88,8 +88,8 @@ def partition(
     with warnings.catch_warnings():
         # Fewer distinct points than clusters: seen in the number of clusters that come back.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # Sums of several threads come in any order, and a tie would go either way. The products are small:
-        # a second thread takes twice the CPU and saves no time.
+        # One thread: sums of several threads have no fixed order, and ties would be broken at random. The
+        # products are small: a second thread takes twice the CPU and saves no time.
         with _threads().limit(limits=1):
             model.fit(points, sample_weight=weight)
     label = np.asarray(model.labels_, dtype=np.int64)
@@ -103,25 +103,25 @@ def partition(
 
 @cache
 def _threads() -> Any:
-    """Find the thread pools of the libraries that are loaded, which takes longer than a small K-means."""
+    """Find the thread pools of the loaded libraries; cached, as it takes longer than a small K-means."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
-    """[groups, groups] weight of what lies in a group of either; codes count from 0. O(items).
+    """[groups, groups] weight of items by their groups in two groupings; codes count from 0. O(items).
 
-    n_first: groups of the first, at least; some may be empty.
+    n_first: least number of groups of the first; some may be empty.
     """
     shape = (max(n_first, int(first.max(initial=-1)) + 1), int(second.max(initial=-1)) + 1)
     return totals(first * shape[1] + second, weight, shape[0] * shape[1]).reshape(shape)
 
 
 def adjusted_rand(table: F8) -> float:
-    """Adjusted Rand index (Hubert and Arabie 1985): 1 alike, 0 as by chance.
+    """Adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average by chance.
 
-    1 where both have one group, or only single requests, as in scikit-learn.
+    1 if both have one group, or only single requests, as in scikit-learn.
     """
     rows, columns, whole = table.sum(axis=1), table.sum(axis=0), table.sum()
     together = _pairs(table).sum()
@@ -138,12 +138,12 @@ def _pairs(count: F8) -> F8:
 
 
 class Purity(NamedTuple):
-    """Rosenberg and Hirschberg 2007; both 0 to 1."""
+    """Homogeneity and completeness (Rosenberg and Hirschberg 2007); both 0 to 1."""
 
     homogeneity: float
-    """1: every group of the second holds members of one group of the first only."""
+    """1 if every group of the second has members of one group of the first only."""
     completeness: float
-    """1: all members of a group of the first are in one group of the second."""
+    """1 if all members of a group of the first are in one group of the second."""
 
 
 def purity(table: F8) -> Purity:
@@ -162,7 +162,7 @@ def _entropy(count: F8) -> float:
 
 
 def best_jaccard(table: F8) -> F8:
-    """[groups of the first] largest share of members in common with a group of the second; 0 for none."""
+    """[groups of the first] largest Jaccard overlap with a group of the second; 0 for none."""
     union = table.sum(axis=1)[:, None] + table.sum(axis=0)[None, :] - table
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = np.where(union > 0, table / union, 0.0)
@@ -179,11 +179,11 @@ _RESTARTS: Final = 2
 def number_of_clusters(
     points: Points, weight: F8, n_requests: int, settings: ClustersSettings
 ) -> tuple[int, tuple[CurvePoint, ...]]:
-    """Of drawn points: robust the smallest number within a standard error of the best, paper the best; and
-    the curve, ascending, empty where there was nothing to choose.
+    """Choose the number of clusters by the silhouette of sampled points, and return it with the curve.
 
-    The sum of squares alone always prefers more, so it is the silhouette that is best. n_requests: what the
-    standard error is of.
+    Robust style takes the smallest number within a standard error of the best, paper style the best; the
+    curve is ascending, and empty if the number is given. The sum of squares would always prefer more
+    clusters. n_requests: sample size for the standard error.
     """
     n_rows = points.shape[0]
     if settings.clusters or n_rows < 3:
@@ -214,7 +214,7 @@ def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> Cu
 
 
 def simplified_silhouette(distance: F8, label: I8) -> F8:
-    """[rows] (b - a)/max(a, b), a the distance to the own centre, b to the nearest other; 0 for 0/0.
+    """[rows] (b - a)/max(a, b), a the distance to the row's centre, b to the nearest other; 0 for 0/0.
 
     distance: [rows, clusters], at least 2 clusters. After Hruschka, de Castro and Campello 2004.
     """
@@ -229,21 +229,22 @@ def simplified_silhouette(distance: F8, label: I8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """How much of the partition comes back."""
+    """Recurrence of a partition in refits."""
 
     reseeded: tuple[float, ...]
-    """Adjusted Rand with partitions from other first centres."""
+    """Adjusted Rand indices with partitions from other first centres."""
     halved: tuple[float, ...]
-    """Adjusted Rand between the partitions of two halves, measured on all; of few requests a coin may give
-    all to one half, and that refit is not here."""
+    """Adjusted Rand indices between the partitions of two random halves, measured on all; a refit is missing
+    if chance puts all of few requests in one half."""
     jaccard: F8
-    """[clusters] mean over refits of the best overlap with a cluster of the refit; NaN without one."""
+    """[clusters] mean over refits of the best Jaccard overlap with a cluster of the refit; NaN without a
+    refit."""
 
 
 def stability(
     found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
 ) -> Stability:
-    """Refits on drawn points, whose clusters are `label`. Deterministic."""
+    """Refit a partition on sampled points, whose clusters are `label`. Deterministic."""
     from sklearn.metrics import pairwise_distances_argmin
 
     reseeded, halved, overlaps = [], [], []
@@ -277,28 +278,28 @@ def stability(
 
 @dataclass(frozen=True, slots=True)
 class PathAgreement:
-    """Categories of level L1 are those of one root type and one folded sequence."""
+    """Agreement of clusters with categories of level L1, each of one root type and one folded sequence."""
 
     category: I8
     """[stored categories] number of the L1 category."""
     key: tuple[str, ...]
-    """[L1 categories] key of the stored one with most requests."""
+    """[L1 categories] key of its stored category with most requests."""
     count: I8
     """[L1 categories, clusters, samples] requests."""
     rare: B1
-    """[L1 categories] at most LARGE requests in all samples."""
+    """[L1 categories] True for at most LARGE requests in all samples."""
     adjusted_rand: float
     purity: Purity
-    """Of clusters by categories."""
+    """Homogeneity and completeness of clusters by categories."""
 
     def members(self, cluster: int) -> list[int]:
-        """L1 categories of a cluster, the largest first."""
+        """L1 categories of a cluster, largest first."""
         held = self.count[:, cluster].sum(axis=1)
         return [one for one in np.argsort(-held, kind="stable").tolist() if held[one] > 0]
 
 
 def path_agreement(population: Population, clustered: ClusteredRequests) -> PathAgreement:
-    """Agreement by weight. O(categories · clusters)."""
+    """Compute the weighted agreement of clusters with categories. O(categories · clusters)."""
     number = Numbering[tuple[str, tuple[str, ...]]]()
     graphs = [category.graph for category in population.categories]
     code = np.array([number[graph.root, graph.text.tokens] for graph in graphs], dtype=np.int64)

@@ -20,10 +20,10 @@ from schemas.report.report import Verdict
 
 _KIND: Final = "clusters"
 _MOST_CLUSTERS: Final = 24
-"""Clusters shown; the tables have all."""
+"""Most clusters shown; the tables have all."""
 _MOST_OVERLAYS: Final = 30
 _UNSTABLE: Final = 0.75
-"""A cluster that comes back with less of it is reported as one that dissolves (Hennig 2007)."""
+"""Mean Jaccard overlap below which a cluster is reported to dissolve in refits (Hennig 2007)."""
 
 
 def analyse(
@@ -32,7 +32,7 @@ def analyse(
     settings: ClustersSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Groups of requests; of two samples also how groups and samples differ. No history is looked at."""
+    """Cluster requests; with two samples compare their clusters. The history is ignored."""
     population = compared.population
     del limits  # its bounds are of other sections
     if not any(category.n_requests for category in population.categories):
@@ -91,7 +91,7 @@ def _section(
 
 
 def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
-    """Clusters by number: those of coloured overlays, those that changed, the largest."""
+    """Numbers of clusters to show: those of coloured overlays, changed ones, the largest."""
     wanted: dict[int, None] = {}
     for held in run.overlays:
         if held.score_us > 0:

@@ -1,4 +1,4 @@
-"""Put clusters and overlays into the report's model, and all of them into tables beside it."""
+"""Convert clusters and overlays to the report's model, and to tables beside it."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _TREE: Final = (
 def clusters_tables(
     population: Population, run: ClustersRun, rows: Sequence[ClusterRow], blocks: int
 ) -> dict[str, pa.Table]:
-    """`clusters` a row a cluster and sample; `clusters_requests`, `clusters_categories` who is in which;
-    `clusters_distances`; `clusters_trees`: calling-context trees, weighted sums of each cluster and sample.
-    """
+    """Make the tables: `clusters`, one row a cluster and sample; `clusters_requests` and
+    `clusters_categories`, their members; `clusters_distances`; `clusters_trees`: calling-context trees with
+    weighted sums of each cluster and sample."""
     samples = [sample.name for sample in population.samples]
     lines = [(row, number) for row in rows for number in range(len(samples))]
     return {
@@ -156,7 +156,7 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """All clusters; blocks of time are the tree's groups of a cluster and sample."""
+    """Rows of all clusters; the tree's groups are blocks of time of a cluster and sample."""
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
@@ -221,7 +221,7 @@ def _category(run: ClustersRun, one: int, cluster: int) -> ClusterCategory:
 
 
 def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) -> TreeOverlayRow:
-    """One overlay, cut to what is shown."""
+    """Row of one overlay, cut to the nodes shown."""
     clustered = run.clustered
     first, last = {"samples": (0, 1), "origin": (0, 1)}.get(held.kind, (None, None))
     nodes, most = shown_nodes(run.tree, held.overlay)
@@ -259,7 +259,7 @@ def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: flo
     """(node that the cluster has and the rest lacks, node that it lacks), -1 for none.
 
     through: [nodes, clusters] requests that pass; requests: [clusters]; rest: the root type's other clusters.
-    Of equally telling nodes the topmost: what follows a parting says no more.
+    Of equally distinctive nodes the topmost: nodes after a fork add nothing.
     """
     others = float(requests[rest].sum())
     if others <= 0 or requests[cluster] <= 0:

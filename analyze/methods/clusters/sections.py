@@ -1,4 +1,4 @@
-"""What groups requests fall into, and how their call trees differ, as blocks."""
+"""Section of clusters as blocks: groups of requests, and overlays of their call trees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from analyze.report.section_view import SectionView
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 OPEN: Final = 2
-"""Overlays that are open."""
+"""Number of overlays shown open."""
 LISTED: Final = 12
-"""Clusters in sight."""
+"""Clusters shown at first."""
 NODES: Final = 4
 """Coloured nodes of an overlay on a terminal."""
 
@@ -59,7 +59,7 @@ def _style() -> str:
 
 
 def clusters_blocks(section: ClustersSection) -> b.Blocks:
-    """Groups, where their trees differ, how far to trust them."""
+    """Blocks of the section: clusters, overlays of their trees, and reliability."""
     s = section
     note = f"{wording.counted(s.clusters_total, 'cluster')} by {FEATURES[s.features]}"
     return (b.Part("What groups requests fall into", tuple(_blocks(s)), note=note, anchor="clusters"),)
@@ -87,7 +87,7 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def listed(section: ClustersSection) -> list[ClusterRow]:
-    """Clusters that are listed at once, by number: those that changed, then the largest."""
+    """Clusters shown at first, by number: changed ones, then the largest."""
     wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
     return sorted(wanted, key=lambda row: row.number)
 
@@ -128,7 +128,7 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
 
 
 def _root(row: ClusterRow) -> b.Words:
-    """Root type, and what distinguishes the cluster from the rest of it."""
+    """Root type, and the nodes that distinguish the cluster from the rest of it."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
     return (wording.clip(row.root, 80), b.dim(several), b.Styled(wording.clip(marks(row), 160), "span"))
 
@@ -140,17 +140,17 @@ def _changed(row: ClusterRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A row of a drawn tree: a node, or steps that are not shown."""
+    """Row of a drawn tree: a node, or a run of steps that are left out."""
 
     node: OverlayNode
     depth: int
     first: bool
-    """Whether it is the most coloured one."""
+    """True for the most coloured node."""
     gap: bool = False
 
 
 def tree_rows(overlay: TreeOverlayRow) -> list[TreeRow]:
-    """The nodes of an overlay by depth: calls below their callers, steps below each other until they fork."""
+    """Rows of an overlay by depth: calls below their callers, steps below each other only at forks."""
     children = [0] * len(overlay.nodes)
     for node in overlay.nodes:
         if node.above >= 0:
@@ -175,8 +175,7 @@ def _overlays(s: ClustersSection) -> Iterator[b.Block]:
     )
     text = (
         "The deeper the colour, the more of the difference in response time arises there: warm where B is "
-        f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
-        "no request took."
+        f"slower or more, cool where it is faster or less; outlined is the most. {what}"
     )
     yield b.Only("page", (b.Text(text, "dim"),))
     alike = []
@@ -306,7 +305,7 @@ def _trust(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def _trust_facts(s: ClustersSection) -> b.Facts:
-    """What the clustering was made from, and what came back when it was done again."""
+    """Facts on the input of the clustering, and its recurrence in refits."""
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
@@ -328,12 +327,12 @@ def mean_rand(values: tuple[float, ...]) -> str:
 
 
 def place(node: OverlayNode) -> str:
-    """`component/point`, one line."""
+    """Name of a node on one line: `component/point`."""
     return f"{node.where}/{node.what}" if node.where else node.what
 
 
 def difference(node: OverlayNode) -> str:
-    """What differs at a node: `slower ×6.4`, `only here`, `more 1.2 → 3.4`; empty for nothing."""
+    """Difference at a node: `slower ×6.4`, `only here`, `more 1.2 → 3.4`; empty for none."""
     if node.kind in ("slower", "faster"):
         before, after = node.mean_a_us, node.mean_b_us
         ratio = after / before if before and after else None
@@ -344,7 +343,7 @@ def difference(node: OverlayNode) -> str:
 
 
 def passing(node: OverlayNode) -> str:
-    """Share of A's and of B's requests that pass, and how often where that is not once."""
+    """Shares of A's and B's requests that pass, with the number of visits if it is not one."""
     change = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
     sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
     per = [visits / share for visits, share in sides if share > 0]
@@ -359,15 +358,15 @@ def _moved(before: str, after: str) -> str:
 
 
 def marks(row: ClusterRow) -> str:
-    """`with cache/MISS, without cache/HIT`; empty where nothing distinguishes it from the rest of its root
-    type."""
+    """Distinctive nodes: `with cache/MISS, without cache/HIT`; empty if nothing distinguishes the cluster
+    from the rest of its root type."""
     described = [f"with {row.has}"] if row.has else []
     described += [f"without {row.lacks}"] if row.lacks else []
     return ", ".join(described)
 
 
 def overlay_title(row: TreeOverlayRow) -> str:
-    """What is held against what."""
+    """Title of an overlay: the two trees compared."""
     return {
         "samples": f"Cluster {row.cluster}, both samples",
         "origin": f"Cluster {row.cluster} grew: against cluster {row.other}, its suspected origin",
@@ -377,7 +376,7 @@ def overlay_title(row: TreeOverlayRow) -> str:
 
 
 def overlay_says(row: TreeOverlayRow) -> str:
-    """One line: where to look; `no difference` …"""
+    """Line on an overlay: the place of the largest difference, or `no difference` …"""
     if row.first is None:
         return "" if row.kind == "alone" else "No difference beyond chance."
     node = row.nodes[row.first]
@@ -394,7 +393,7 @@ def overlay_says(row: TreeOverlayRow) -> str:
 
 
 def look_first(section: ClustersSection) -> str:
-    """A sentence about the overlay that stands first; empty where none is coloured."""
+    """Sentence on the first coloured overlay; empty if none is."""
     for row in section.overlays:
         if row.first is not None and row.kind in ("samples", "origin"):
             return f"Look first at cluster {row.cluster}. {overlay_says(row)}"
@@ -402,7 +401,7 @@ def look_first(section: ClustersSection) -> str:
 
 
 def merged(row: ClusterRow) -> str:
-    """`12, 9 rare`."""
+    """Number of categories: `12, 9 rare`."""
     return wording.count(row.categories_total) + (f", {wording.count(row.rare)} rare" if row.rare else "")
 
 

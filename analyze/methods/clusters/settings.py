@@ -1,4 +1,4 @@
-"""Set how `flowdiff clusters` clusters, tests and draws."""
+"""Settings of `flowdiff clusters`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.config import Config
 
 
 class ClustersSettings(Config):
-    """What requests are alike by, and how many groups they make."""
+    """Features, K-means, tests and colours of clusters."""
 
     features: Literal["combined", "points", "latencies", "counts"] = "combined"
     """What describes a request: trace points it reaches, mean latency or number of each step between two

@@ -1,6 +1,6 @@
-"""Choose the nodes of an overlay that are shown: what differs, the ways to it, and where time goes.
+"""Choose the nodes of an overlay to show: differences, the paths to them, and nodes with much time.
 
-The rest is counted: between two nodes that are shown, and below one.
+Other nodes are counted: between two shown nodes, and below one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from analyze.report.model_values import number
 from schemas.report.clusters import OverlayNode
 
 _MOST_NODES: Final = 40
-"""A tree of at most so many nodes is shown whole."""
+"""Most nodes of a tree that is shown whole."""
 _MOST_COLOURED: Final = 14
 _MOST_PARTINGS: Final = 8
 _MOST_TIMES: Final = 8
-"""Nodes without a colour that take the most time."""
+"""Most nodes without a colour that are shown for their time."""
 _SHADES: Final = 4
 
 
 def shade(added_us: float, largest_us: float) -> int:
-    """1 to 4 by part of the largest, on a root scale so that small ones show; 0 for none."""
+    """Shade 1 to 4 by part of the largest, on a root scale to make small ones visible; 0 for none."""
     if added_us == 0 or largest_us <= 0:
         return 0
     return min(_SHADES, 1 + int(math.sqrt(abs(added_us) / largest_us) * (_SHADES - 0.001)))
 
 
 def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode], int | None]:
-    """(nodes in order, place of the most coloured one)."""
+    """(nodes in depth-first order, index of the most coloured one)."""
     kept = _kept(found)
     children = _children(found)
     rows: list[OverlayNode] = []
@@ -83,7 +83,7 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
 
 
 def _children(found: TreeOverlay) -> dict[int, list[int]]:
-    """Place -> places below it, the most visited first; ROOT -> roots."""
+    """Place -> children, most visited first; ROOT -> roots."""
     traffic = (found.sides[0].n_visits + found.sides[1].n_visits).tolist()
     children: dict[int, list[int]] = {place: [] for place in range(ROOT, len(found.node))}
     for place, above in enumerate(found.above.tolist()):
@@ -116,7 +116,7 @@ def _kept(found: TreeOverlay) -> set[int]:
 
 
 def _leading(above: list[int], kept: set[int]) -> list[bool]:
-    """[places] whether a place is kept, or above one that is."""
+    """[places] True for a shown place, or an ancestor of one."""
     leads = [place in kept for place in range(len(above))]
     for place in range(len(above) - 1, -1, -1):
         if leads[place] and above[place] != ROOT:
@@ -125,13 +125,13 @@ def _leading(above: list[int], kept: set[int]) -> list[bool]:
 
 
 def _forks(above: list[int], kept: set[int]) -> set[int]:
-    """Places below which kept ones lie on several ways."""
+    """Places with shown descendants in several branches."""
     ways = Counter(up for up, leads in zip(above, _leading(above, kept), strict=True) if leads)
     return {place for place, n in ways.items() if n > 1 and place != ROOT}
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """[places] nodes that hang below a kept one and lead to none that is."""
+    """[places] number of hidden descendants of a shown place that lead to no shown one."""
     above = found.above.tolist()
     leads = _leading(above, kept)
     count = [0] * len(above)

@@ -1,9 +1,9 @@
-"""Overlay two calling-context trees: where they part, where one is slower (HOT §2.3).
+"""Overlay two calling-context trees: find where they diverge, and where one is slower (HOT §2.3).
 
-The two sides, A and B, are sums over groups of requests, each group a block of time. Per node of either: who
-has it, how often, how long, and what a difference adds to the mean request's time, which is its colour. A
-difference is coloured where it is more than its blocks differ among themselves (all nodes of the overlay
-corrected together), and more than a floor; what lies below a parting has no colour of its own.
+The two sides, A and B, are sums over groups of requests, each group a block of time. For each node of either:
+the sides that have it, visits, time, and the time that a difference adds to the mean request, which is its
+colour. A difference is coloured if it exceeds the differences between its blocks (all nodes of the overlay
+corrected together), and a floor; nodes below a divergence have no colour of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Side:
     """Sums of one side by block; matrices are [nodes, blocks]."""
 
     asked: F8
-    """Requests that pass the node above; of a root all."""
+    """Requests that pass the parent; for a root all."""
     through: F8
     visits: F8
     time_us: F8
@@ -38,7 +38,7 @@ class Side:
 
     @property
     def n_visits(self) -> F8:
-        """[nodes]"""
+        """[nodes] number of visits."""
         return np.asarray(self.visits.sum(axis=1))
 
     def mean_us(self) -> F8:
@@ -46,7 +46,7 @@ class Side:
         return _ratio(self.time_us, self.visits)[0]
 
     def single_error_us(self) -> F8:
-        """[nodes] standard error of that mean were requests independent; visits of one request are not."""
+        """[nodes] standard error of that mean if requests are independent; visits of one request are not."""
         visits, through = self.n_visits, self.through.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = self.time_squares.sum(axis=1) / visits - self.mean_us() ** 2
@@ -58,15 +58,15 @@ class Side:
 
     @property
     def total_us(self) -> float:
-        """Sum of the nodes' times of a mean request."""
+        """Sum of the nodes' times per request."""
         return float(self.time_us.sum()) / max(self.requests, 1e-300)
 
 
 def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
-    """([rows] sum of part over sum of whole, its standard error from blocks, blocks less 1).
+    """([rows] sum of part over sum of whole, its standard error between blocks, blocks less 1).
 
-    part, whole: [rows, blocks]. Linearised, blocks being what is drawn; NaN where whole is 0, infinite for
-    one block.
+    part, whole: [rows, blocks]. Linearised, with blocks as the sampling units; NaN where whole is 0, infinite
+    for one block.
     """
     total = whole.sum(axis=1)
     blocks = (whole > 0).sum(axis=1)
@@ -79,27 +79,27 @@ def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class TreeOverlay:
-    """Arrays are [nodes of either side]; a node comes after the one above."""
+    """Overlay of two trees; arrays are [nodes of either side], a node comes after its parent."""
 
     node: I8
     """Number in the tree."""
     above: I8
-    """Place of the node above; ROOT for a root."""
+    """Index of the parent here; ROOT for a root."""
     sides: tuple[Side, Side]
     kind: tuple[NodeKindName, ...]
     by_paths_us: F8
-    """What more or fewer visits from here on add to a mean request, B less A; 0 where it is not coloured."""
+    """Time per request that more or fewer visits from here on add, B less A; 0 if not coloured."""
     by_time_us: F8
-    """What longer or shorter visits add; 0 where it is not coloured."""
+    """Time per request that longer or shorter visits add; 0 if not coloured."""
 
     @property
     def colour_us(self) -> F8:
-        """The larger of the two, as a size."""
+        """Larger of the two, as a size."""
         return np.maximum(np.abs(self.by_paths_us), np.abs(self.by_time_us))
 
     @property
     def first(self) -> int:
-        """Place of the most coloured node; -1 where none is."""
+        """Index of the most coloured node; -1 if none is."""
         colour = self.colour_us
         return int(np.argmax(colour)) if len(colour) and colour.max() > 0 else -1
 
@@ -107,9 +107,9 @@ class TreeOverlay:
 def overlaid(
     tree: CallingTree, a: Sequence[int], b: Sequence[int], settings: ClustersSettings, *, phi: float = 1.0
 ) -> TreeOverlay:
-    """Lay the trees of two lists of groups on each other. O(nodes of either).
+    """Overlay the trees of two lists of groups. O(nodes of either).
 
-    settings: what is coloured; phi: over-dispersion of shares.
+    settings: criteria for colours; phi: over-dispersion of shares.
     """
     matrices = (tree.through, tree.visits, tree.time_us, tree.time_squares)
     parts = [[matrix[:, list(side)] for matrix in matrices] for side in (a, b)]
@@ -152,13 +152,13 @@ def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKi
 
 
 class _Differences(NamedTuple):
-    """Arrays are [nodes]."""
+    """Differences of the two sides; arrays are [nodes]."""
 
     added_us: F8
     p: F8
-    """Two-sided, Student's with a degree for each block less one; NaN: not tested."""
+    """Two-sided p by Student's law with one degree of freedom for each block less one; NaN: not tested."""
     passes: B1
-    """Beyond the floors."""
+    """True beyond the floors."""
 
 
 def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
@@ -170,10 +170,10 @@ def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
 
 
 def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
-    """Visits of a mean request times how much longer one takes."""
+    """Differences of time: visits per request times the difference of a visit's time."""
     (mean_a, error_a, free_a), (mean_b, error_b, free_b) = (_ratio(s.time_us, s.visits) for s in (a, b))
     difference = mean_b - mean_a
-    # Blocks of few requests may be alike by chance: at least the error that single requests show.
+    # Blocks of few requests may be equal by chance: the error is at least that of single requests.
     error = np.maximum(np.hypot(error_a, error_b), np.hypot(a.single_error_us(), b.single_error_us()))
     large = np.abs(difference) >= settings.time_floor * np.minimum(mean_a, mean_b)
     visits = (a.n_visits / max(a.requests, 1e-300) + b.n_visits / max(b.requests, 1e-300)) / 2
@@ -185,15 +185,16 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
 
 
 def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: float) -> _Differences:
-    """How much more often a request that is above goes on here, times what it takes from here on.
+    """Differences of visits: change of the rate at which a request at the parent goes on here, times the time
+    from here on.
 
-    Not tested below a node that only one side has: the ways parted before.
+    Not tested below a node that only one side has: the trees diverge there.
     """
     (rate_a, error_a, free_a), (rate_b, error_b, free_b) = (_ratio(s.visits, s.asked) for s in (a, b))
     asked_a, asked_b = a.asked.sum(axis=1), b.asked.sum(axis=1)
     visits = a.n_visits + b.n_visits
     with np.errstate(divide="ignore", invalid="ignore"):
-        # At least the error of a proportion: blocks that all say 0 or 1 do not differ.
+        # The error is at least that of a proportion: blocks with shares of all 0 or all 1 do not differ.
         pooled = np.minimum(visits / (asked_a + asked_b), 1.0)
         least = np.maximum(pooled * (1 - pooled), 0.25 / (asked_a + asked_b))
         least = phi * least * (1 / asked_a + 1 / asked_b)
@@ -209,7 +210,7 @@ def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: floa
 
 
 def _with_all_below(above: I8, value: F8) -> F8:
-    """[nodes] sums over a node and all nodes below."""
+    """[nodes] sums over a node and all its descendants."""
     total = value.copy()
     parents = above.tolist()
     for place in range(len(parents) - 1, -1, -1):

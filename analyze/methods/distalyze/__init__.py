@@ -1,1 +1,2 @@
-"""Find what diverges between two classes of instances, and what response time depends on: DISTALYZER."""
+"""Find variables that diverge between two classes of instances, and on which response time depends:
+DISTALYZER."""

@@ -1,4 +1,4 @@
-"""Focus attention: the component that P hangs on, by log and feature type, scored (DIST Algorithm 1).
+"""Focus attention: the component on which P depends, by log and feature type, scored (DIST Algorithm 1).
 
 P is the performance of an instance, its response time.
 """
@@ -31,30 +31,31 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.networks import LogType
 
 _NOTABLE: Final = 0.1
-"""Part of the component's largest |t| that the beginning of its chain has at least."""
+"""Least divergence of the beginning of a chain, as a part of the component's largest |t|."""
 NO_PARENT: Final = -1
 _POOL_RATIO: Final = 3
-"""Instances of the larger class for one of the smaller in the network of both."""
+"""Most instances of the larger class for one of the smaller in the network of both."""
 _UNMOVED: Final = 0.5
-"""What comes just before the beginning of a chain moved by less than this part of it."""
+"""Change of the variable just before the beginning of a chain, as a part of the beginning's, up to which it
+counts as unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What is connected with P; arrays are [members]."""
+    """Connected component of P; arrays are [members]."""
 
     node: I8
-    """Nodes of the network, P first, then as the tree was walked."""
+    """Nodes of the network, P first, then in breadth-first order."""
     parent: I8
-    """Place of the node's parent in the maximum spanning tree; NO_PARENT for P."""
+    """Index of the node's parent in the maximum spanning tree; NO_PARENT for P."""
     weight: F8
-    """Of the edge to the parent; 0 for P."""
+    """Weight of the edge to the parent; 0 for P."""
     score: float
 
     def chain(self, when_us: F8, divergence: F8) -> tuple[int, ...]:
-        """Places from P to where it began: the earliest member that diverges notably.
+        """Members from P to the beginning of the divergence: the earliest member that diverges notably.
 
-        when_us, divergence: [members]; P's are not looked at. Empty where nothing diverges.
+        when_us, divergence: [members]; values of P are ignored. Empty if nothing diverges.
         """
         others = np.arange(1, len(self.node))
         largest = divergence[others].max(initial=0.0)
@@ -70,7 +71,7 @@ class Component:
 
 
 def component_of(network: Network, divergence: F8, alpha: float) -> Component:
-    """The connected component of P, along its maximum spanning tree rooted at P, scored.
+    """Connected component of P, along its maximum spanning tree rooted at P, scored.
 
     divergence: [nodes] normalised |t|, 0 where it is not significant or the variable is trivial. Score: sum
     over nodes but P of divergence^(2 alpha) · weight^(2 (1 - alpha)), with the weight of the edge to the
@@ -79,7 +80,7 @@ def component_of(network: Network, divergence: F8, alpha: float) -> Component:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
-    # The library looks for the smallest sum; an absent edge is 0 there, so weights (0, 1] become [1, 2).
+    # The library minimizes the sum, and takes 0 for an absent edge, so weights (0, 1] become costs [1, 2).
     cost = csr_matrix(np.where(network.weight > 0, 2.0 - network.weight, 0.0))
     tree = minimum_spanning_tree(cost)
     order, before = breadth_first_order(tree, network.performance, directed=False)
@@ -91,55 +92,55 @@ def component_of(network: Network, divergence: F8, alpha: float) -> Component:
     weight = np.zeros(len(order))
     weight[1:] = network.weight[order[1:], before[order[1:]]]
     parts = divergence[order[1:]] ** (2 * alpha) * weight[1:] ** (2 * (1 - alpha))
-    # Whatever alpha is, what does not diverge adds nothing.
+    # A node that does not diverge adds nothing, for any alpha.
     score = float(parts[divergence[order[1:]] > 0].sum())
     return Component(order.astype(np.int64), parent, weight, score)
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvidence:
-    """What is known of one log of one study when its networks are learned."""
+    """Tests and features of one log of one study, from which its networks are learned."""
 
     maker: FeatureMaker
-    """Of the variables of the network only."""
+    """Features of the variables of the network only."""
     kept: I8
     """Their numbers in `tests`."""
     tests: Divergence
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The component around P of one feature type."""
+class FoundComponent:
+    """Component of P for one feature type."""
 
     log_type: LogType
     types: tuple[FeatureType, ...]
-    """Several where their values are the same."""
+    """Several if their values are the same."""
     evidence: LogEvidence
     values: F8
     """[variables, instances] of the feature type."""
     component: Component
-    """Of the network that it was learned from; nodes are variables, then P."""
+    """Component of the network from which it was learned; nodes are variables, then P."""
     pooled: bool
-    """Learned from both classes together; else from C1."""
+    """True if learned from both classes together, False if from C1."""
     networks: tuple[Network, Network]
-    """Of C0, and the component's own."""
+    """Network of C0, and the component's own."""
     scores: tuple[float, float, float]
-    """Of the components of C0, of C1, of both together."""
+    """Scores of the components of C0, of C1, of both together."""
     tested: I8
-    """[variables] row of `tests` that each variable's test is in."""
+    """[variables] row of `tests` with the variable's test."""
     divergence: F8
-    """[nodes] normalised |t|, 0 where it is not significant."""
+    """[nodes] normalised |t|, 0 if not significant."""
     trivial: B1
-    """[variables]"""
+    """[variables] True if equivalent to P."""
 
     def before(self, a: int, b: int) -> bool:
-        """Whether node `a` happens before node `b` in all instances; events only."""
+        """True if node `a` occurs before node `b` in all instances; for events only."""
         if self.types[0] not in EVENT_TIMES:
             return False
         return happens_before(*(self.values[i] if i < len(self.values) else self._end() for i in (a, b)))
 
     def _end(self) -> F8:
-        """P as a time of the instance; NaN where it is none (a mean over many requests)."""
+        """P as a time within the instance; NaN if it is none (a mean over many requests)."""
         instances = self.evidence.maker.instances
         if not np.array_equal(instances.performance_us, instances.duration_us):
             return np.full(len(instances), np.nan)
@@ -147,19 +148,19 @@ class Found:
         return np.ones(len(instances)) if relative else instances.performance_us
 
     def means(self, node: int) -> tuple[float, float]:
-        """Of both classes, as they were tested."""
+        """Means of both classes, as tested."""
         row, place = self.tested[node], self.evidence.kept[node]
         return float(self.evidence.tests.mean0[row, place]), float(self.evidence.tests.mean1[row, place])
 
     def just_before(self, node: int) -> int | None:
-        """The latest variable that always comes before a node and moved much less; None: there is none."""
+        """Latest variable that always comes before a node and moved much less; None if there is none."""
         if self.types[0] not in EVENT_TIMES:
             return None
         before, after = self.means(node)
         best: tuple[float, int] | None = None
         for other in range(len(self.values)):
             was, is_ = self.means(other)
-            # The same way: relative times before a delay fall, as the whole grows.
+            # Only moves in the same direction count: relative times before a delay fall, as the whole grows.
             moved = (is_ - was) * np.sign(after - before)
             fits = other != node and is_ < after and moved <= _UNMOVED * abs(after - before)
             if fits and (best is None or is_ > best[0]) and self.before(other, node):
@@ -167,13 +168,15 @@ class Found:
         return None if best is None else best[1]
 
 
-def components(evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings) -> list[Found]:
-    """Find the component of P of every feature type; types of the same values once.
+def components(
+    evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
+) -> list[FoundComponent]:
+    """Find the component of P for every feature type; types with the same values once.
 
-    weight: [instances]; level: of p, from which a feature counts as diverging.
+    weight: [instances]; level: largest p of a diverging feature.
     """
     tests, maker, kept = evidence.tests, evidence.maker, evidence.kept
-    seen: list[Found] = []
+    seen: list[FoundComponent] = []
     finite = np.abs(np.where(tests.significant(level), tests.t, 0.0))
     usual = finite[finite < MOST_T]
     largest = float(usual.max(initial=0.0)) or MOST_T
@@ -221,7 +224,7 @@ def components(evidence: LogEvidence, weight: F8, level: float, settings: Distal
         )
         pooled = of_both.score > of_c1.score
         seen.append(
-            Found(
+            FoundComponent(
                 maker.series.log_type,
                 (type_,),
                 evidence,
@@ -239,9 +242,9 @@ def components(evidence: LogEvidence, weight: F8, level: float, settings: Distal
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """Instances of both classes for one network, and their weights: either class weighs the same.
+    """Sample instances of both classes for one network, with weights that give the classes equal weight.
 
-    What shifts all of C1 alike hangs together with nothing inside C1; between the classes it does.
+    A shift of all of C1 correlates with nothing inside C1; between the classes it does.
     """
     most = _POOL_RATIO * min(len(mine) for mine in rows)
     parts = [_spread(mine, most) for mine in rows]
@@ -250,7 +253,7 @@ def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
 
 
 def _spread(rows: I8, most: int) -> I8:
-    """At most so many rows, evenly spaced."""
+    """At most `most` rows, evenly spaced."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)])

@@ -1,4 +1,5 @@
-"""Fill what a report shows of a component: variables with both distributions, edges, chain, trivial ones."""
+"""Convert a component to the report's model: variables with both distributions, edges, chain, equivalent
+variables."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.attention import Found
+from analyze.methods.distalyze.attention import FoundComponent
 from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
 from analyze.report.model_values import number
@@ -20,18 +21,20 @@ from schemas.report.networks import (
 )
 
 MOST_VARIABLES: Final = 16
-"""Variables shown of a component; a drawing of more is a hairball."""
+"""Most variables shown of a component; a larger drawing is unreadable."""
 MOST_CHAIN: Final = 30
-"""Variables shown of a longer chain: its ends."""
+"""Most variables shown of a chain: a longer one is cut in the middle."""
 MOST_TRIVIAL: Final = 8
 BINS: Final = 24
 _LOG_RATIO: Final = 20.0
-"""Values that span more than this are put into bins of equal ratio."""
+"""Ratio of the largest to the least value from which on bins have equal ratios."""
 _LEAST_EDGE: Final = 1e-12
 
 
-def component_row(found: Found, root: str, share: float, level: float, bh_level: float) -> NetworkComponent:
-    """A component as the report has it, not ranked yet. share: the root type's part of the difference."""
+def component_row(
+    found: FoundComponent, root: str, share: float, level: float, bh_level: float
+) -> NetworkComponent:
+    """Row of a component in the report, without its rank. share: the root type's part of the difference."""
     component = found.component
     p_node = len(found.values)
     divergence = found.divergence[component.node]
@@ -67,20 +70,21 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     )
 
 
-def _when(found: Found) -> F8:
-    """[variables] what their order in time goes by: of event times the feature itself, in C1.
+def _when(found: FoundComponent) -> F8:
+    """[variables] time by which variables are ordered: for event times the feature itself, in C1.
 
-    Other means of time would be over the instances that each variable occurs in, which are not the same.
+    Mean times are over the instances in which a variable occurs, which differ between variables.
     """
     if found.types[0] in EVENT_TIMES:
         return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])
     return found.evidence.maker.when_us()
 
 
-def _with_p(found: Found) -> B1:
-    """[nodes] whether a chain may begin there: of event times, those that move the way P does.
+def _with_p(found: FoundComponent) -> B1:
+    """[nodes] True if a chain may begin there: for event times, only variables that move in the direction of
+    P.
 
-    What comes before a delay moves the other way when shown relative to the whole.
+    Events before a delay move in the other direction, relative to the whole.
     """
     nodes = np.ones(len(found.values) + 1, np.bool_)
     if found.types[0] in EVENT_TIMES:
@@ -90,12 +94,12 @@ def _with_p(found: Found) -> B1:
     return nodes
 
 
-def _shown(found: Found, chain: Sequence[int]) -> list[int]:
-    """Members that are shown: P, the chain, then by what they add to the score, with their ways to P."""
+def _shown(found: FoundComponent, chain: Sequence[int]) -> list[int]:
+    """Members to show: P, the chain, then members by contribution to the score, each with its path to P."""
     component = found.component
-    worth = found.divergence[component.node] * component.weight
+    score_part = found.divergence[component.node] * component.weight
     shown = dict.fromkeys([0, *chain])
-    for member in np.argsort(-worth, kind="stable").tolist():
+    for member in np.argsort(-score_part, kind="stable").tolist():
         way = []
         step = int(member)
         while step not in shown and step >= 0:
@@ -106,7 +110,7 @@ def _shown(found: Found, chain: Sequence[int]) -> list[int]:
     return list(shown)
 
 
-def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[NetworkEdge]:
+def _edges(found: FoundComponent, nodes: Sequence[int], shown: Sequence[int]) -> list[NetworkEdge]:
     here, there = found.networks[1].weight, found.networks[0].weight
     parent = {member: int(found.component.parent[member]) for member in shown}
     edges = []
@@ -131,7 +135,7 @@ def _edges(found: Found, nodes: Sequence[int], shown: Sequence[int]) -> list[Net
     return edges
 
 
-def _performance(found: Found) -> NetworkVariable:
+def _performance(found: FoundComponent) -> NetworkVariable:
     instances = found.evidence.maker.instances
     before, after = instances.means_us
     return NetworkVariable(
@@ -150,7 +154,7 @@ def _performance(found: Found) -> NetworkVariable:
     )
 
 
-def _variable(found: Found, node: int, level: float, bh_level: float) -> NetworkVariable:
+def _variable(found: FoundComponent, node: int, level: float, bh_level: float) -> NetworkVariable:
     tests = found.evidence.tests
     row, place = int(found.tested[node]), int(found.evidence.kept[node])
     name: VariableName = found.evidence.maker.series.names[node]
@@ -173,7 +177,7 @@ def _variable(found: Found, node: int, level: float, bh_level: float) -> Network
 
 
 def distribution(values: F8, problem: B1) -> Distribution | None:
-    """Counts of both classes over common bins; None where no instance has a value. values: NaN missing."""
+    """Counts of both classes in common bins; None if no instance has a value. values: NaN missing."""
     there = ~np.isnan(values)
     if not there.any():
         return None

@@ -1,6 +1,6 @@
-"""Contrast two classes of instances: slow and fast, before and after, a host and the rest.
+"""Define the two classes to contrast: slow and fast, before and after, a host and the rest.
 
-Requests are compared with their like: of one root type, and where one root serves many pages, of one kind.
+Requests are compared with similar ones: of one root type, and if a root type serves many pages, of one kind.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Kinds that are too small to be looked at must be fewer than this part of a root type's requests; else the
-root type is looked at as a whole."""
+"""Least share of a root type's requests in kinds that are large enough to be compared; with less the root
+type is compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Two classes of instances, and their logs on demand."""
+    """Two classes of instances, and a function that reads their logs."""
 
     root: str
     """Root type, or kind of request; empty: all."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
     moved_us: float
-    """Response time, summed up, that the classes differ by: what a root type weighs."""
+    """Summed difference of response time between the classes: the weight of a root type."""
     all_us: F8
-    """P of all instances, those of neither class among them: what the tail is measured on."""
+    """P of all instances, also of those in neither class: the input of the tail test."""
     all_weight: F8
 
 
@@ -57,17 +57,17 @@ class Studies:
 
     studies: tuple[Study, ...]
     names: tuple[str, str]
-    """What the classes are called."""
+    """Names of the classes."""
     slow: bool
-    """Slow against fast: the classes were made by P itself."""
+    """True for slow against fast: the classes are then defined by P itself."""
     too_few: tuple[str, ...] = ()
-    """Root types that were left out, for want of instances."""
+    """Root types left out for want of instances."""
     left_out: int = 0
-    """Root types that were left out because others carry more."""
+    """Number of root types left out because others have more of the difference."""
 
 
 def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
-    """The studies that the settings ask for. Raises ConfigError for a contrast that is not there."""
+    """Make the studies that the settings request. Raises ConfigError for an impossible contrast."""
     pair = len(population.samples) == _PAIR
     kind = settings.contrast
     if kind == "auto":
@@ -163,7 +163,7 @@ def _size(groups: Sequence[Selection]) -> int:
 def _classes(
     population: Population, members: Sequence[int], settings: DistalyzeSettings, *, slow: bool
 ) -> tuple[Selection, Selection]:
-    """The requests of C0 and of C1 of one root type."""
+    """Select the requests of C0 and of C1 of one root type."""
     problem: dict[int, tuple[B1, B1]] = {}
     if slow:
         response = np.concatenate([population.categories[i].response_ns for i in members])
@@ -193,10 +193,10 @@ def _classes(
 
 
 def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
-    """Difference of the classes' means that is sure, times the weight of C1.
+    """Significant part of the difference of the classes' means, times the weight of C1.
 
-    Sure is what is beyond two standard errors, or a tenth: noise of a large root type must not outweigh what
-    is plain in a small one.
+    The significant part is the excess over two standard errors, at least a tenth of the difference: noise of
+    a large root type must not outweigh an obvious change of a small one.
     """
     means, errors, weights = [], [], []
     for group in groups:
@@ -215,10 +215,11 @@ def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
 def _kinds_of(population: Population, root: str, alike: _Alike, *, slow: bool) -> dict[str, list[int]]:
     """Name of a kind -> categories of a root type, in order of name.
 
-    `calls`: what its component calls elsewhere is the same set. Repeats and what lies below do not count, as
-    they are what may have changed. Of activity records of two periods `auto` takes the root type: what a
-    step calls is a matter of caches there, and may be the change. Slow and fast requests (`slow`) are of one
-    kind always: that the longer path is slower needs no statistics, why it is slower than usual does.
+    `calls`: a kind is a set of operations that the root's component calls elsewhere. Repeats and calls
+    further down do not count, as these may have changed. For activity records of two periods `auto` takes the
+    whole root type: there the calls of a step depend on caches, and may be the change. Slow and fast requests
+    (`slow`) are always of one kind: that a longer path is slower is obvious, the question is why it is slower
+    than usual.
     """
     members = [i for i, category in enumerate(population.categories) if category.graph.root == root]
     if alike == "category":
@@ -256,7 +257,8 @@ def _called(graph: Graph) -> frozenset[str]:
 
 
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
-    """The root type and the rarest operations of each kind, as few as distinguish the kinds."""
+    """Names of kinds: the root type and the rarest operations of each kind, as few as distinguish the
+    kinds."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
     for listed in range(1, max(len(kind) for kind in kinds) + 1):
         names = [_kind_name(root, kind, listed) for kind in rarest]

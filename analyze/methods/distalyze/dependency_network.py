@@ -1,13 +1,13 @@
-"""Learn dependency networks: what each variable depends on, and how much (DIST §3.3).
+"""Learn dependency networks: the variables on which each variable depends, and the strength (DIST §3.3).
 
-A regression tree a target over the other variables shows what the target depends on, and how early it splits
-how much. Greedy trees are nested in m, the fewest instances that a node may have to be split: a larger m
-gives the same tree, cut. So one tree a target, grown down to the smallest m, shows for every predictor the
-largest m at which it is still used: the size of the largest node that it splits. No refits.
+A regression tree of a target over the other variables splits at the variables on which it depends, stronger
+ones earlier. Greedy trees are nested in m, the fewest instances of a node that is split: a larger m gives the
+same tree, pruned. So one tree a target, grown down to the smallest m, gives for every predictor the largest m
+at which it is still used: the size of the largest node that it splits. No refits are needed.
 
-All targets grow together, level by level: the sums that every cut of every predictor needs are one product of
-a sparse indicator matrix (which bin of which predictor an instance is in) with the targets' values. One tree
-a target by a library takes 100 times as long on 200 variables of 4,000 instances.
+All targets grow together, level by level: the sums for every cut of every predictor are one product of a
+sparse indicator matrix (bin of each predictor by instance) with the targets' values. One tree a target by a
+library takes 100 times as long on 200 variables of 4,000 instances.
 """
 
 from __future__ import annotations
@@ -26,36 +26,37 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _BINS: Final = 64
-"""Predictors of more distinct values are cut at their quantiles."""
+"""Most bins of a predictor; with more distinct values it is cut at quantiles."""
 _COLUMNS: Final = 48
-"""Nodes that cuts are looked for at once: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
+"""Nodes whose cuts are searched at a time: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
 _CUTS: Final = 8.0
-"""Independent tests that the best cut of one predictor is worth (maximally selected statistic)."""
+"""Number of independent tests that the best cut of one predictor corresponds to (maximally selected
+statistic)."""
 _TRIVIAL_RHO: Final = 0.995
-"""|Spearman| with P above which a variable says what P says (DIST §5.3.1)."""
+"""|Spearman| with P above which a variable is equivalent to P (DIST §5.3.1)."""
 _LEAST_BOTH: Final = 20
-"""Instances with both variables for one to be said to come before the other."""
+"""Fewest instances with both variables for one to count as coming before the other."""
 _LEAF_SHARE: Final = 0.01
 _LEAST_LEAF: Final = 5
-"""A split leaves 5 instances and 1 % of all on either side: one outlier is no dependency."""
+"""Fewest instances on either side of a split, 5 and 1 % of all: one outlier is no dependency."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRules:
-    """When a node is split."""
+    """Rules for splitting a node."""
 
     least_node: int
     """m: fewest instances of a node that is split."""
     least_leaf: int
     """Fewest instances of either side."""
     least_gain: float = 0.0
-    """Part of the target's sum of squares that a split must explain."""
+    """Least part of the target's sum of squares that a split must explain."""
     chance: float = 0.0
-    """Level at which a split must beat the best of all cuts by chance; 0: not asked for."""
+    """Level at which a split must beat the best of all cuts by chance; 0: no such test."""
 
 
 def coded(values: F8) -> I4:
-    """[variables, instances] bins of predictors, from 1 upwards; NaN is MISSING."""
+    """[variables, instances] bins of predictors, from 1 upwards; 0 is missing (NaN)."""
     codes = np.zeros(values.shape, np.int32)
     for row, of in zip(codes, values, strict=True):
         there = ~np.isnan(of)
@@ -70,10 +71,11 @@ def coded(values: F8) -> I4:
 
 
 def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
-    """[predictors, targets] instances of the largest node of a target's tree that a predictor splits; or 0.
+    """[predictors, targets] size of the largest node of a target's tree that a predictor splits; 0 for
+    none.
 
-    values: [variables, instances], each the target of a tree over all others, which is of the instances that
-    have it; NaN missing. weight: [instances]. Ties go to the first predictor, then to the lowest cut.
+    values: [variables, instances], NaN missing; each variable is the target of a tree over all others, on the
+    instances that have it. weight: [instances]. Ties go to the first predictor, then to the lowest cut.
     """
     from scipy.special import ndtri
 
@@ -83,8 +85,8 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
         return largest
     codes = coded(values)
     search = _CutSearch.of(codes, values, weight, rules)
-    # Squared z that the best of all cuts of all predictors exceeds with this chance, about.
-    least_surprise = ndtri(rules.chance / (2 * n_variables * _CUTS)) ** 2 if rules.chance > 0 else 0.0
+    # Approximate quantile, at this chance, of the squared z of the best of all cuts of all predictors.
+    least_squared_z = ndtri(rules.chance / (2 * n_variables * _CUTS)) ** 2 if rules.chance > 0 else 0.0
     target, inside = np.arange(n_variables), ~np.isnan(values)
     while len(target):
         fine = inside.sum(axis=1) >= max(rules.least_node, 2 * rules.least_leaf)
@@ -96,7 +98,7 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
             for node in np.flatnonzero(predictor >= 0).tolist():
                 j, i, mine = int(predictor[node]), int(target[first + node]), inside[first + node]
                 left = mine & (codes[j] <= cut[node])
-                if least_surprise > 0 and _surprise(search.y[i, mine], left[mine]) < least_surprise:
+                if least_squared_z > 0 and _squared_z(search.y[i, mine], left[mine]) < least_squared_z:
                     continue
                 largest[j, i] = max(largest[j, i], int(mine.sum()))
                 children += [(i, left), (i, mine & ~left)]
@@ -107,14 +109,14 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class _CutSearch:
-    """Looks for the best cuts of nodes of all targets at once."""
+    """Search for the best cuts of nodes of all targets at once."""
 
     indicator: csr_matrix
-    """[predictors · width, instances] whether an instance is in a bin of a predictor."""
+    """[predictors · width, instances] 1 if the instance is in the bin of the predictor."""
     width: int
-    """Bins a predictor."""
+    """Number of bins a predictor."""
     y: F8
-    """[targets, instances] of mean 0 and variance 1; 0 where it is missing."""
+    """[targets, instances] scaled to mean 0 and variance 1; 0 where missing."""
     whole: F8
     """[targets] sum of squares."""
     weight: F8
@@ -162,15 +164,15 @@ class _CutSearch:
         return np.where(split, place // self.width, -1), place % self.width
 
     def _up_to(self, values: F8) -> F8:
-        """[predictors, bins, nodes] sums of values [nodes, instances] of the instances up to each bin."""
+        """[predictors, bins, nodes] sums of values [nodes, instances] over the instances up to each bin."""
         sums = np.asarray(self.indicator @ values.T).reshape(-1, self.width, len(values))
         return np.cumsum(sums, axis=1)
 
 
-def _surprise(values: F8, left: B1) -> float:
+def _squared_z(values: F8, left: B1) -> float:
     """Squared z of the difference of two sides in normal scores of the values.
 
-    Scores and not values: with values, one outlier in a small leaf beats every bound.
+    Scores instead of values, because one outlier in a small leaf would beat every bound.
     """
     from scipy.special import ndtri
 
@@ -185,7 +187,7 @@ def _surprise(values: F8, left: B1) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The dependencies of one class; P is the last node."""
+    """Dependencies of one class; P is the last node."""
 
     weight: F8
     """[nodes, nodes] symmetric: m of the stronger direction over the number of instances, 0 for no edge."""
@@ -200,9 +202,9 @@ class Network:
 def network_of(values: F8, performance: F8, wanted: B1, weight: F8, settings: DistalyzeSettings) -> Network:
     """Learn the network of a class.
 
-    values: [variables, instances], NaN missing; performance, weight: [instances]; wanted: [variables], the
-    others get no edge, nor do those that vary in none or are missing in most. O(variables² · instances) a
-    level of the trees.
+    values: [variables, instances], NaN missing; performance, weight: [instances]; wanted: [variables].
+    Variables that are not wanted, are constant, or are missing in most instances get no edge. O(variables² ·
+    instances) a level of the trees.
     """
     n_variables, n = values.shape
     kept = np.flatnonzero(wanted & ((~np.isnan(values)).mean(axis=1) >= MOSTLY) & varies(values))
@@ -220,7 +222,7 @@ def network_of(values: F8, performance: F8, wanted: B1, weight: F8, settings: Di
 
 
 def trivial(values: F8, performance: F8, problem: B1) -> B1:
-    """[variables] whether a variable says in both classes what P says: rank correlation, or P itself."""
+    """[variables] True if equivalent to P in both classes, by rank correlation."""
     found = np.ones(len(values), np.bool_)
     for late in (False, True):
         mine = problem == late
@@ -242,6 +244,6 @@ def _spearman(values: F8, performance: F8) -> F8:
 
 
 def happens_before(a: F8, b: F8) -> bool:
-    """Whether `a` comes before `b` in all instances that have both, of which there are enough."""
+    """True if `a` comes before `b` in all instances with both, and there are enough of them."""
     both = ~(np.isnan(a) | np.isnan(b))
     return int(both.sum()) >= _LEAST_BOTH and bool((a[both] < b[both]).all())

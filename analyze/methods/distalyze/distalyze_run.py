@@ -1,4 +1,4 @@
-"""Run DISTALYZER: test every study's features, find the components that response times hang on."""
+"""Run DISTALYZER: test every study's features, and find the components on which response times depend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """One study after its tests."""
+    """One study with its tests."""
 
     study: Study
     tail: HeavyTail
@@ -33,19 +33,19 @@ class TestedStudy:
     weight: F8
     """[instances]"""
     share: float
-    """Part of the difference of all studies."""
+    """Share of the summed difference of all studies."""
     logs: tuple[LogEvidence, ...]
-    """Of events, of states."""
+    """Evidence of the log of events, and of the log of states."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistalyzeRun:
-    """What was found."""
+    """Results of DISTALYZER."""
 
     contrast: Studies
     tested: tuple[TestedStudy, ...]
     features: int
-    """Distinct ones that were tested."""
+    """Number of distinct features tested."""
     level: float
     """Largest p that is significant after Bonferroni."""
     bh_level: float
@@ -53,7 +53,7 @@ class DistalyzeRun:
     significant: int
     significant_bh: int
     components: tuple[NetworkComponent, ...]
-    """In which something diverges, ranked."""
+    """Components with a divergent variable, ranked."""
 
 
 def distalyze_run(population: Population, settings: DistalyzeSettings) -> DistalyzeRun:
@@ -89,10 +89,11 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 
 
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Components of events and of states in turn, each by score.
+    """Rank components of events and of states alternately, each by score.
 
-    Algorithm 1 scores are for one log (T̂ is relative to the log's largest |t|, and a shift that events carry
-    on to the end counts at each): the log whose best component holds the larger |t| comes first.
+    Algorithm 1's scores are comparable within one log (T̂ is relative to the log's largest |t|, and a shift
+    that events propagate to the end counts at each): the log whose best component has the larger |t| comes
+    first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
@@ -102,7 +103,8 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
 
 
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Components that begin alike as one, the best: the same story by the mean, the final value, at half …"""
+    """Merge components with the same beginning into the best: they differ in the feature type only (mean,
+    final value, value at half, …)."""
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
         key = row.root, row.variables[row.chain[-1]].text if row.chain else ""
@@ -132,7 +134,7 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:
-    """The variables of the networks, ascending: all, or those of the largest |t| of any feature."""
+    """Variables of the networks, ascending: all, or those with the largest |t| of any feature."""
     if len(tests.names) <= most:
         return np.arange(len(tests.names), dtype=np.int64)
     largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)

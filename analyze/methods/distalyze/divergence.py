@@ -1,6 +1,6 @@
-"""Test which features diverge between the classes (DIST §3.2).
+"""Test features for divergence between the classes (DIST §3.2).
 
-Where response times have a heavy tail, slow instances weigh by cost (DIST §3.1, §5.2.1).
+If response times have a heavy tail, slow instances are weighted by cost (DIST §3.1, §5.2.1).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from schemas.arrays import B1, F8
 from schemas.report.networks import LogType
 
 _BLOCK: Final = 128
-"""Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""
+"""Variables processed at a time: 128 of 10,000 instances are 10 MB a matrix."""
 MOSTLY: Final = 0.5
-"""A variable in a smaller share of a class's instances is tested on its presence only."""
+"""Share of a class's instances with a variable, below which only its presence is tested."""
 _HEAVY: Final = 0.011
-"""Share outside of mean ± 3 sigma from which a tail is heavy: four times that of a normal distribution."""
+"""Share outside of mean ± 3 sigma from which on a tail is heavy: four times that of a normal distribution."""
 _MOST_WEIGHT: Final = 1000.0
 _TAIL_QUANTILE: Final = 0.98
 
@@ -34,23 +34,23 @@ class Divergence:
     names: tuple[VariableName, ...]
     types: tuple[FeatureType, ...]
     t: F8
-    """NaN where not tested: features that are the same in all instances among them."""
+    """NaN where not tested, also for features that are constant over all instances."""
     p: F8
-    """The larger of Welch's and that with the spread of both classes together."""
+    """Larger of Welch's p and the p with the spread of both classes together."""
     distinct: B1
-    """What was tested, less what repeats another test: of a variable that occurs once at most, first, median
-    and last are one value. The number of these is what Bonferroni's level is divided by."""
+    """True for tested features that do not repeat another one: first, median and last of a variable that
+    occurs at most once are one value. Their number divides Bonferroni's level."""
     mean0: F8
     mean1: F8
     when_us: F8
-    """[variables] `FeatureMaker.when_us`."""
+    """[variables] times as in `FeatureMaker.when_us`."""
 
     def significant(self, level: float) -> B1:
-        """[types, variables] at this level of p."""
+        """[types, variables] True if significant at this level of p."""
         return np.asarray(~np.isnan(self.p) & (self.p <= level))
 
     def strength(self, level: float) -> F8:
-        """[variables] what variables are ranked by: sum of |t| over their significant features.
+        """[variables] sum of |t| over their significant features, by which variables are ranked.
 
         The paper's wording is |sum of t|, in which features that moved in opposite directions cancel out.
         """
@@ -72,7 +72,8 @@ def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergenc
 
 
 def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
-    """(t, p, 1 for what repeats another type, means of C0 and C1) [types, variables], times [variables]."""
+    """(t, p, 1 for a repetition of another type, means of C0 and C1) [types, variables], times
+    [variables]."""
     seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
     once = maker.once()
     done: dict[FeatureType, tuple[WelchTests, B1]] = {}
@@ -98,23 +99,23 @@ def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
 
 
 def varies(values: F8) -> B1:
-    """[variables] whether not all values are the same: what is cannot differ, and is no test."""
+    """[variables] True unless all values are the same: a constant cannot differ, and is not tested."""
     low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
     return np.asarray(high > low)
 
 
 @dataclass(frozen=True, slots=True)
 class HeavyTail:
-    """What the tail of P looks like."""
+    """Description of the tail of P."""
 
     outside: float
     """Share of the instances outside of mean ± 3 sigma."""
     half_us: float
-    """The h of the weights: P of this much counts twice."""
+    """The h of the weights: P doubles the weight every h."""
 
     @property
     def heavy(self) -> bool:
-        """Whether weights are worth thinking of."""
+        """True if the tail is heavy enough for weights."""
         return self.outside > _HEAVY
 
 
@@ -127,6 +128,6 @@ def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
 
 
 def tail_weights(performance_us: F8, tail: HeavyTail) -> F8:
-    """[instances] floor(2^(P/h)), 1 to 1000."""
+    """[instances] weights floor(2^(P/h)), 1 to 1000."""
     power = np.minimum(performance_us / max(tail.half_us, 1e-9), np.log2(_MOST_WEIGHT) + 1)
     return np.asarray(np.clip(np.floor(2.0**power), 1.0, _MOST_WEIGHT))

@@ -1,7 +1,7 @@
-"""Sum up what an instance logs of a variable in a few numbers, its features (DIST §3.1, Table 1).
+"""Summarize a variable's log in an instance by a few numbers, its features (DIST §3.1, Table 1).
 
-A feature type is one matrix, [variables, instances], NaN where the variable does not occur. Made one at a
-time, because all of them would not fit into memory.
+A feature type is one matrix, [variables, instances], NaN where the variable does not occur. Matrices are made
+one at a time, because all together would not fit into memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from schemas.report.networks import LogType, Quantity
 
 
 class FeatureType(StrEnum):
-    """What of a variable's log a feature is, by the paper's name."""
+    """Type of a feature, by the paper's name."""
 
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Make one of its name and of the words for people."""
+        """Make a type of its name and of the words for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -47,7 +47,7 @@ class FeatureType(StrEnum):
     HALF_RELATIVE = "Half.Relative", "value at ½ of the readings"
     THREE_QUARTERS_RELATIVE = "Three-fourth.Relative", "value at ¾ of the readings"
     PRESENCE = "Presence", "presence"
-    """Whether it occurs at all: of variables that a class mostly lacks, instead of all the others."""
+    """Occurrence at all: replaces the other types for variables that are rare in a class."""
 
 
 _T = FeatureType
@@ -77,13 +77,13 @@ TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
 EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
-"""Part of the instance's time until which values are read."""
+"""Part of the instance's time at which the value is taken."""
 _AT_PLACE: Final = {
     _T.QUARTER_RELATIVE: 0.25,
     _T.HALF_RELATIVE: 0.5,
     _T.THREE_QUARTERS_RELATIVE: 0.75,
 }
-"""Part of the values that are read before."""
+"""Part of the values after which the value is taken."""
 _ONCE: Final = {
     _T.FIRST: _T.LAST,
     _T.MEDIAN: _T.LAST,
@@ -92,12 +92,12 @@ _ONCE: Final = {
     _T.PRESENCE: _T.COUNT,
     **dict.fromkeys((_T.MINIMUM, _T.MAXIMUM, _T.FINAL, *_AT_PLACE), _T.MEAN),
 }
-"""Another type that has the same values where a variable occurs once at most."""
+"""Type with the same values for variables that occur at most once."""
 REPEATS: Final = frozenset(_ONCE) - {_T.PRESENCE}
 
 
 def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
-    """What a feature's values are, of a variable that logs `logged`."""
+    """Quantity of a feature's values, for a variable that logs `logged`."""
     if type_ in (FeatureType.PRESENCE, FeatureType.COUNT):
         return "count"
     return "share" if type_ in RELATIVE_TIMES else logged
@@ -105,7 +105,7 @@ def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMaker:
-    """A log cut into segments, what one variable did in one instance; arrays are [segments]."""
+    """Log cut into segments, one for each variable and instance; arrays are [segments]."""
 
     series: LogSeries
     instances: Instances
@@ -137,13 +137,13 @@ class FeatureMaker:
         return len(self.series.names), len(self.instances)
 
     def once(self) -> B1:
-        """[variables] whether a variable occurs once at most, in every instance."""
+        """[variables] True if a variable occurs at most once in every instance."""
         found = np.ones(self.shape[0], np.bool_)
         found[self.variable[self.size > 1]] = False
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """A type with the same values: of what occurs once at most, first, median and last are one."""
+        """Type with the same values: if all variables occur at most once, first, median and last are one."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:
@@ -176,7 +176,8 @@ class FeatureMaker:
         return np.asarray(least_or_most.reduceat(values, begin))
 
     def _times(self, type_: FeatureType) -> F8:
-        """Times of the first, the median or the last occurrence, or what part of the instance they are."""
+        """Times of the first, the median or the last occurrence, absolute or relative to the instance's
+        duration."""
         times, begin, size = self.series.time_us, self.begin, self.size
         if type_ in (FeatureType.FIRST, FeatureType.FIRST_RELATIVE):
             found = times[begin]
@@ -190,13 +191,13 @@ class FeatureMaker:
         return np.asarray(np.divide(found, duration, out=np.full(len(found), np.nan), where=duration > 0))
 
     def _at_time(self, values: F8, part: float) -> F8:
-        """The last value read until this part of the instance's time; NaN before the first."""
+        """Last value up to this part of the instance's time; NaN before the first."""
         until = part * self.instances.duration_us[self.series.instance]
         read = np.add.reduceat((self.series.time_us <= until).astype(np.int64), self.begin)
         return np.where(read > 0, values[self.begin + np.maximum(read - 1, 0)], np.nan)
 
     def present(self) -> tuple[F8, F8]:
-        """[variables] share of the instances of C0, of C1, in which the variable occurs."""
+        """[variables] share of the instances of C0, and of C1, in which the variable occurs."""
         late, problem = self.instances.problem[self.instance], self.instances.problem
         of_c0, of_c1 = (
             np.bincount(self.variable[late == side], minlength=self.shape[0])
@@ -206,7 +207,7 @@ class FeatureMaker:
         return of_c0, of_c1
 
     def when_us(self) -> F8:
-        """[variables] mean time of the first occurrence, in C1 where it occurs there; NaN: never."""
+        """[variables] mean time of the first occurrence, in C1 if it occurs there; NaN: never."""
         time = self.series.time_us[self.begin]
         late = self.instances.problem[self.instance]
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,7 +1,7 @@
 """Read requests as instances with logs, columnar.
 
-Events say what happened when, states what a value was when. Of a request trace points are the events, own
-times and parameters the states. Instances that are stretches of time are in `window_logs`.
+Events have a time, states a value and a time. Of a request, trace points are the events; self times and
+parameters are the states. Instances that are stretches of time are in `window_logs`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _MEASURE = {START: "starts", END: "ends"}
 
 
 class VariableName(NamedTuple):
-    """What is logged."""
+    """Name of a logged variable."""
 
     component: str
     what: str
-    """Operation, trace point, parameter."""
+    """Operation, trace point, or parameter."""
     measure: str
     """`starts`, `ends`, `reached`, `own time` …"""
     quantity: Quantity = "us"
 
     @property
     def text(self) -> str:
-        """One line, for people and tables."""
+        """Name on one line, for people and tables."""
         where = f"{self.component}/{self.what}" if self.component else self.what
         return f"{where} {self.measure}".rstrip()
 
@@ -51,12 +51,12 @@ class LogSeries:
 
     names: tuple[VariableName, ...]
     first: I8
-    """[variables + 1] where each variable's entries begin."""
+    """[variables + 1] index of each variable's first entry."""
     instance: I4
     time_us: F8
-    """Since the instance began."""
+    """Time since the instance began."""
     value: F8 | None
-    """None: events."""
+    """None for events."""
 
     @property
     def log_type(self) -> LogType:
@@ -75,7 +75,7 @@ class LogSeries:
         )
 
     def of_variables(self, kept: I8) -> LogSeries:
-        """Some variables, numbered as they come in `kept`."""
+        """Some variables, renumbered in the order of `kept`."""
         size = np.diff(self.first)[kept]
         first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
         rows = np.arange(first[-1]) + np.repeat(self.first[kept] - first[:-1], size)
@@ -90,14 +90,14 @@ class LogSeries:
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """The instances of both classes; arrays are [instances]."""
+    """Instances of both classes; arrays are [instances]."""
 
     problem: B1
     """Class: False C0 (fast, reference, the rest), True C1 (slow, problem, the host)."""
     performance_us: F8
-    """P: response time, or what stands for it."""
+    """P: response time, or a substitute."""
     duration_us: F8
-    """What relative times are relative to."""
+    """Duration that relative times are relative to."""
     weight: F8
     """Inverse sampling probability."""
 
@@ -116,27 +116,29 @@ class Instances:
 
 @dataclass(slots=True)
 class LogBook:
-    """Collects entries of one log in any order, variable by variable: what is sorted fits into a cache."""
+    """Collector of entries of one log in any order, stored by variable, so that each sort fits into a
+    cache."""
 
     states: bool
     names: Numbering[VariableName] = field(default_factory=Numbering)
     _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
-        """Entries of one variable, [entries] each; of states with values, of which only finite ones count."""
+        """Add entries of one variable, [entries] each; states have values, and only finite ones count."""
         entries = (instance, time_us) if value is None else (instance, time_us, value)
         self._parts.setdefault(variable, []).append(entries)
 
     def add_matrix(
         self, variables: Sequence[int], instance: I8, time_us: F8, value: F8 | None = None
     ) -> None:
-        """Entries of every (variable, instance); matrices are [variables, instances]."""
+        """Add entries of every (variable, instance); matrices are [variables, instances]."""
         rows = instance.astype(np.int32)
         for place, variable in enumerate(variables):
             self.add(variable, rows, time_us[place], None if value is None else value[place])
 
     def series(self) -> LogSeries:
-        """What was collected, variables by name; gone from here afterwards. O(entries log entries)."""
+        """Sort the collected entries, variables by name; they are removed from here. O(entries log
+        entries)."""
         listed = sorted(self.names)
         n = sum(len(part[0]) for parts in self._parts.values() for part in parts)
         log: list[npt.NDArray[Any]] = [np.empty(n, np.int32), np.empty(n)]
@@ -151,7 +153,7 @@ class LogBook:
         return LogSeries(tuple(listed), np.array(first), instance, time_us, value[0] if self.states else None)
 
     def _sorted(self, parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[npt.NDArray[Any]]:
-        """Entries of one variable by (instance, time): instances, times, and values of states."""
+        """Entries of one variable by (instance, time): instances, times, and values for states."""
         if not parts:
             return [np.zeros(0)] * (2 + self.states)
         entries = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -164,7 +166,7 @@ class LogBook:
 
 
 def request_instances(population: Population, chosen: ChosenRequests) -> Instances:
-    """The instances of chosen requests: group 0 is C0, group 1 is C1."""
+    """Instances of chosen requests: group 0 is C0, group 1 is C1."""
     response = np.zeros(len(chosen))
     for index in np.unique(chosen.category).tolist():
         mine = np.flatnonzero(chosen.category == index)
@@ -173,7 +175,7 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
 
 
 def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
-    """One log of chosen requests. O(requests · nodes), no loop over requests."""
+    """Make one log of chosen requests. O(requests · nodes), no loop over requests."""
     book = LogBook(states=log_type == "state")
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
@@ -192,10 +194,10 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
 
 
 def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
-    """[nodes] the events that the nodes of a graph are.
+    """[nodes] event variable of each node of a graph.
 
-    The caller's side of a remote call is named with whom it calls, as its own time is: client spans are
-    called `GET` wherever they go, and what a service takes shows when its callers go on.
+    The caller's side of a remote call is named with its callee, as its self time is: client spans are called
+    `GET` for any target, and the time a service takes shows when its callers continue.
     """
     if graph.nesting is None:
         return [
@@ -212,9 +214,10 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """Variables of the units' own times [units], the nodes at which units end, and own times, µs.
+    """(variables of the units' self times [units], nodes at which units end, self times [units, requests]
+    µs).
 
-    node_ns: [nodes, requests]; own times: [units, requests].
+    node_ns: [nodes, requests].
     """
     sites = graph_sites(graph, (), names)
     operations, known = tuple(names.operations), tuple(names.sites)
@@ -230,7 +233,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
-    """Numeric parameters. They are kept without a time: their place in the request stands for it."""
+    """Add numeric parameters. They have no time of their own: their place in the request is used."""
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return

@@ -25,7 +25,7 @@ def analyse(
     settings: DistalyzeSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Slow against fast in one sample, or the second sample against the first. No history is looked at."""
+    """Contrast slow with fast in one sample, or the second sample with the first. The history is ignored."""
     del limits  # its bounds are of other sections
     run = distalyze_run(compared.population, settings)
     section = distalyze_section(run, settings)

@@ -1,4 +1,5 @@
-"""Put what DISTALYZER found into the report's model: studies, components, variables, and all in tables."""
+"""Convert results of DISTALYZER to the report's model: studies, components, variables; and to complete
+tables."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
 
 _COMPONENTS: Final = 8
-"""Components shown; the table has the others' edges."""
+"""Most components shown; the table has the edges of all."""
 _VARIABLES: Final = 60
-"""Diverging variables listed; the table has all features."""
+"""Most divergent variables listed; the table has all features."""
 FEATURES: Final = (
     stored("root", "text", "root type; empty: all"),
     stored("log", "text", "event or state"),
@@ -54,7 +55,8 @@ DEPENDENCIES: Final = (
 
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
-    """`distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables shown."""
+    """Tables `distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables
+    shown."""
     features = [_features(run, one.study.root, log.tests) for one in run.tested for log in one.logs]
     return {
         "distalyze_features": pa.concat_tables(features) if features else arrow_table(FEATURES, ()),
@@ -102,7 +104,7 @@ def _dependencies(run: DistalyzeRun) -> pa.Table:
 
 
 def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    """Fill the section."""
+    """Make the section from the results, within its bounds."""
     variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,

@@ -1,4 +1,4 @@
-"""What diverges between two classes of instances, and what response time depends on, as blocks."""
+"""Section of DISTALYZER as blocks: divergent variables, and their networks around response time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from schemas.report.networks import (
 )
 
 OPEN: Final = 2
-"""Components whose card is open."""
+"""Number of components whose card is open."""
 PRINTED: Final = 8
-"""Variables on a terminal."""
+"""Number of variables printed on a terminal."""
 
 STYLE: Final = """
 .network .var rect { fill: var(--box); stroke: var(--quiet); stroke-width: 1.2; }
@@ -55,7 +55,8 @@ STYLE: Final = """
 
 
 def distalyze_blocks(section: DistalyzeSection) -> b.Blocks:
-    """Classes, components by rank with their chains, then the variables that diverge most."""
+    """Blocks of the section: classes, components by rank with their chains, then the most divergent
+    variables."""
     s = section
     note = f"{s.class1} against {s.class0}"
     title = "What diverges, and what response time depends on"
@@ -73,7 +74,7 @@ def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
     if not s.components:
         yield b.Text("No variable that response time depends on differs between the two.")
     if s.components:
-        yield b.Text(_SCORE, "dim")
+        yield b.Details("How components are ranked", (b.Text(_SCORE),))
     yield from (_component(component, s) for component in s.components)
     if len(s.components) < s.components_total:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
@@ -149,6 +150,7 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[b.Bloc
     yield b.Drawing(draw_network(c, moved, title), caption, wide=f"Network of component {c.rank}")
     table = b.Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
     yield b.Details("Variables and their two distributions", (table,))
+    yield b.Details("Score and feature types", (b.Text(score_sentence(c)),))
     if c.trivial:
         left = c.trivial_total - len(c.trivial)
         more = f" and {wording.count(left)} more" if left > 0 else ""
@@ -193,7 +195,7 @@ def _variable(variable: DivergentVariable, several: bool) -> b.Words:
 
 
 def value(quantity: Quantity, number: float | None) -> str:
-    """`12.3 ms`, `4.1 %`, `3`."""
+    """Word a value: `12.3 ms`, `4.1 %`, `3`."""
     if number is None:
         return "–"
     if quantity == "us":
@@ -204,7 +206,7 @@ def value(quantity: Quantity, number: float | None) -> str:
 
 
 def moved(variable: NetworkVariable | DivergentVariable) -> str:
-    """`12.3 ms → 1.01 s`, `1 → 0.111 times`."""
+    """Word a move: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
     if variable.quantity == "share" and variable.before is not None and variable.after is not None:
@@ -214,23 +216,27 @@ def moved(variable: NetworkVariable | DivergentVariable) -> str:
 
 
 def beginning(component: NetworkComponent) -> NetworkVariable | None:
-    """The variable that the chain begins with, farthest upstream; None: nothing stands out."""
+    """Variable at the beginning of the chain, farthest upstream; None if nothing stands out."""
     return component.variables[component.chain[-1]] if component.chain else None
 
 
 def described(component: NetworkComponent) -> str:
-    """`12 variables of the events by first time (the same: median time); score 3.1`."""
-    first, *others = (FeatureType(feature).words for feature in component.feature_types)
-    by = f"{first} (the same: {', '.join(others)})" if others else first
+    """Size and feature type of a component: `12 variables of the events by first time`."""
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
-        f"{'events' if component.log_type == 'event' else 'states'} by {by}; "
-        f"score {wording.significant(component.own_score)}"
+        f"{'events' if component.log_type == 'event' else 'states'} by "
+        f"{FeatureType(component.feature_types[0]).words}"
     )
 
 
+def score_sentence(component: NetworkComponent) -> str:
+    """Sentence on the score, and on equivalent feature types: `Score 3.1. The same by: median time.`"""
+    others = ", ".join(FeatureType(feature).words for feature in component.feature_types[1:])
+    return f"Score {wording.significant(component.own_score)}.{f' The same by: {others}.' if others else ''}"
+
+
 def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
-    """One sentence: where the chain begins, by how much, what comes before it."""
+    """Sentence on the beginning of the chain, its change, and the variable before it."""
     start = beginning(component)
     if start is None:
         return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."
@@ -244,7 +250,7 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
 
 
 def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:
-    """Its two distributions; empty where no instance has it."""
+    """Drawing of the variable's two distributions; empty if no instance has it."""
     of = variable.distribution
     if of is None:
         return ""

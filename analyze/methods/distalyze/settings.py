@@ -1,4 +1,4 @@
-"""Set how `flowdiff distalyze` works; defaults are the paper's where it names one."""
+"""Settings of `flowdiff distalyze`; defaults are the paper's where it gives one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.config import Config
 
 
 class DistalyzeSettings(Config):
-    """What is compared with what, and how much of it is shown."""
+    """Classes to contrast, and bounds of tests and networks."""
 
     instances: Literal["request", "host", "window"] = "request"
     """What one instance is: a request of a root type, a host in a window, a window."""

@@ -1,7 +1,7 @@
-"""Read windows, or hosts in windows, as instances with logs: what the requests there did.
+"""Read windows, or hosts in windows, as instances with logs of their requests.
 
-Events are the trace points of a host or the arrivals, paths and failures of a window; states are rates and
-shares, and of hosts own times.
+Events are the trace points at a host, or the arrivals, paths and failures in a window; states are rates and
+shares, and for hosts self times.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from schemas.windows import NS_PER_SECOND, NS_PER_US
 _SLICES: Final = 12
 """Readings of rates and shares in one window."""
 _MOST_CATEGORIES: Final = 200
-"""Categories that are event variables of windows, those of most requests."""
+"""Most categories that are event variables of windows, those of most requests."""
 
 
 class _Touch(NamedTuple):
-    """One request in one instance; arrays are [touches]."""
+    """Requests in instances, one entry for each pair; arrays are [touches]."""
 
     instance: I8
     slice: I8
@@ -47,21 +47,21 @@ class _Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are stretches of time, of a host or of all."""
+    """Instances that are stretches of time, of one host or of all together."""
 
     population: Population
     length_ns: int
     first: int
     """Number of the first window."""
     instance_of: I8
-    """[samples, windows, hosts] instance, -1 for none; one host where hosts are not looked at."""
+    """[samples, windows, hosts] instance, -1 for none; a single host if hosts are not distinguished."""
     by_host: bool
 
     def __len__(self) -> int:
         return int(self.instance_of.max(initial=-1)) + 1
 
     def log(self, log_type: LogType) -> LogSeries:
-        """One log of all instances. O(requests · nodes)."""
+        """Make one log of all instances. O(requests · nodes)."""
         book = LogBook(states=log_type == "state")
         if log_type == "state":
             self._rates(book)
@@ -72,7 +72,7 @@ class WindowInstances:
         return book.series()
 
     def touches(self) -> _Touch:
-        """Every request in every instance that it touches, once."""
+        """Pairs of a request and an instance that it touches, each once."""
         parts: list[_Touch] = []
         for category, root in zip(
             self.population.categories, self.population.root_types()[1].tolist(), strict=True
@@ -94,7 +94,8 @@ class WindowInstances:
         return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _hosts(self, category: Category) -> list[tuple[int, B1]]:
-        """Hosts that a category's requests touch, and which of the requests do; without hosts one for all."""
+        """Hosts that a category's requests touch, with the requests that do; a single host if hosts are not
+        distinguished."""
         if not self.by_host:
             return [(0, np.ones(category.n_requests, np.bool_))]
         if category.host is None:
@@ -117,17 +118,17 @@ class WindowInstances:
         rows: B1 | None = None,
         value: F8 | None = None,
     ) -> None:
-        """Log something of a category's requests: so long after each began, at a host, of some of them."""
+        """Log an entry for a category's requests: at a time since each began, at a host, for some of them."""
         there = np.ones(category.n_requests, np.bool_) if rows is None else rows
         code = np.zeros(category.n_requests, np.int64) if host is None else host
         kept = np.flatnonzero(there & (code >= 0))
         instance = self.instance_of[*self._at(category, kept), code[kept]]
-        # Since the window began in which the request arrived.
+        # Time since the start of the window in which the request arrived.
         time_us = (category.start_ns % self.length_ns + since_ns)[kept] / NS_PER_US
         book.add(variable, instance.astype(np.int32), time_us, None if value is None else value[kept])
 
     def _host_log(self, book: LogBook) -> None:
-        """What requests did at each host: trace points, or own times."""
+        """Log the requests' trace points, or self times, at each host."""
         names = NameBook()
         for category in self.population.categories:
             if category.host is None:
@@ -142,7 +143,7 @@ class WindowInstances:
                 self._add(book, variable, category, category.node_ns[node], host=host[node], value=value)
 
     def _window_events(self, book: LogBook) -> None:
-        """Arrivals by root type, paths of the largest categories, failures."""
+        """Log arrivals by root type, paths of the largest categories, and failures."""
         population = self.population
         by_size = sorted(population.categories, key=lambda c: (-c.n_requests, c.graph.key))
         logged = {category.graph.key for category in by_size[:_MOST_CATEGORIES]}
@@ -161,7 +162,7 @@ class WindowInstances:
                     self._add(book, number(f"ends {word}"), category, rows=category.status == status)
 
     def _rates(self, book: LogBook) -> None:
-        """Arrival rate, requests in flight, C², failures; of windows also those of each root type."""
+        """Log arrival rate, requests in flight, C², failures; for windows also by root type."""
         touch = self.touches()
         cells = len(self) * _SLICES
         length_s = self.length_ns / _SLICES / NS_PER_SECOND
@@ -180,7 +181,7 @@ class WindowInstances:
             book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
 
         read(VariableName("", "arrival rate", "a second", "value"), count / length_s)
-        # Little's law: the time that arriving requests bring, over the time they arrive in.
+        # Little's law: summed response time of the arriving requests over the length of the slice.
         read(VariableName("", "requests in flight", "", "value"), total / 1e6 / length_s)
         read(VariableName("", "response time", "C²", "value"), c2)
         if failed.any():
@@ -201,7 +202,8 @@ class WindowInstances:
 def window_instances(
     population: Population, settings: DistalyzeSettings
 ) -> tuple[WindowInstances, Instances]:
-    """Instances: every window with a request, or every host in every window in which a request touched it."""
+    """Make an instance of every window with a request, or of every host in every window in which a request
+    touched it."""
     by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])

@@ -1,4 +1,4 @@
-"""Register paper mode: what Spectroscope did, as published or as its source does."""
+"""Register paper mode: Spectroscope as published, or as its source does it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from schemas.report.mutations import CategoriesSection, MutationKind, MutationsS
 from schemas.report.report import Verdict
 
 _COUNT_NOTE_RATIO: Final = 1.2
-"""Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
+"""Ratio of the numbers of requests from which on a note is given: the papers assume similar workloads (NSDI
+§5.2)."""
 _WEIGHT_NOTE_CHANGE: Final = 0.01
-"""Mean sampling weights further apart than this get a note: counts are then not comparable."""
+"""Relative difference of mean sampling weights from which on a note is given: counts are then not
+comparable."""
 
 
 if TYPE_CHECKING:
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
 def _analyse(
     compared: ComparedSamples, _history: ComparedSamples | None, settings: PaperSettings, limits: ReportLimits
 ) -> Result:
-    """Mutations of the second sample against the first. History is not looked at: the papers had none.
+    """Find mutations of the second sample against the first. The history is ignored: the papers had none.
 
-    Raises PeriodError where a sample has no request that tests may use.
+    Raises PeriodError if a sample has no testable request.
     """
     population = compared.population
     for number, sample in enumerate(population.samples):
@@ -76,7 +78,7 @@ def _analyse(
 
 
 def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
-    """What was found, in a word and in a sentence."""
+    """Verdict in a word and in a sentence."""
     if not mutations.mutations_total:
         return Verdict(
             outcome="no-mutation",
@@ -91,7 +93,7 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
 
 
 def _notes(population: Population, result: PaperRun) -> tuple[str, ...]:
-    """What counts may come from besides a change: load and sampling."""
+    """Notes on causes of changed counts other than the system: load and sampling."""
     notes = []
     before, after = (int(n) for n in result.moments.count.sum(axis=1))
     ratio = after / before if before and after else 1.0

@@ -18,7 +18,7 @@ from schemas.report.report_tables import REQUESTS
 def report_tables(
     result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
-    """All tables, uncut; rows by rank, then as a report lists them."""
+    """Make all tables, uncut; rows by rank, then in the order of a report."""
     painted = {"painted": painted_table(result, population)} if result.painted else {}
     return painted | {
         "mutations": _mutations(result, population),
@@ -45,7 +45,7 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _edges(result: PaperRun, population: Population) -> pa.Table:
-    """One row an edge of every response-time mutation (a report may hold 100 k edges)."""
+    """One row an edge of every response-time mutation (a report may have 100 k edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
         for rank, m in enumerate(result.mutations, 1)
@@ -78,7 +78,7 @@ def _precursors(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
-    """One row a category; its keys in the lake are no part of the report's model."""
+    """One row a category, with its keys in the lake, which the report's model does not have."""
     kept = {category.graph.key: sorted(category.stored) for category in population.categories}
     return arrow_table(CATEGORIES, rows, stored=[kept[row.category] for row in rows])
 
@@ -96,7 +96,7 @@ def painted_table(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _requests(result: PaperRun, population: Population) -> pa.Table:
-    """REQUESTS by rank, mutations before precursors, then as the category has them."""
+    """Rows of REQUESTS by rank, mutations before precursors, then in the order of the category."""
     listed = list(_listed(result))
     if not listed:
         return arrow_table(REQUESTS, ())
@@ -115,7 +115,7 @@ def _requests(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _listed(result: PaperRun) -> Iterator[tuple[int, str, int]]:
-    """(rank, role, index of the category): every mutation; every candidate once, at its best rank."""
+    """Yield (rank, role, index of the category): every mutation; every candidate once, at its best rank."""
     seen: set[int] = set()
     for rank, mutation in enumerate(result.mutations, 1):
         yield rank, "mutation", mutation.category

@@ -1,6 +1,6 @@
 """Find and rank all mutations of a population (NSDI §5, TR §5).
 
-Structural ones are in `structural`, those of response times in `timing`.
+Structural mutations are found in `structural`, response-time mutations in `timing`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 _NOTHING_US: Final = 1e-3
-"""A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
+"""Contributions below this are 0: less than one tick of the clock (1 ns) in one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeEvidence:
-    """What happened at the edges of one response-time mutation."""
+    """Tests and attribution of the edges of one response-time mutation."""
 
     tests: KsTests
-    """[edges]; `text`: where each was critical; `released`: of its name, all places pooled."""
+    """[edges]; `text`: on the requests in which the edge was critical; `released`: on all places of its name
+    together."""
     attribution: Attribution
 
 
@@ -60,44 +61,46 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
-    """What the mean after is compared with: the precursors', or the own before. Without a candidate the root
-    type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
+    """Mean that the mean after is compared with: the precursors', or the category's own before. Without a
+    candidate that of the root type (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
     candidates: MutationCandidates | None
-    """Structural only; without candidates, `category` is empty."""
+    """Candidates of a structural mutation; if none was found, `category` is empty. None for a response-time
+    mutation."""
     edges: EdgeEvidence | None
-    """Response time only."""
+    """Edges of a response-time mutation; None for a structural one."""
     virtual: str = ""
     direction: Direction = Direction.INCREASE
-    """Whether it made requests take longer in sum; one that did neither goes with the mean."""
+    """Sign of its effect on the summed response time; without an effect, the sign of the change of the
+    mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """Everything paper mode found."""
+    """All results of paper mode."""
 
     moments: SampleMoments
     root: I8
     """[categories] code of the root type, in order of first appearance."""
     times: KsTests
-    """[categories] KS on response time."""
+    """[categories] KS tests of response times."""
     sets: StructuralSets
     mutations: tuple[Ranked, ...]
-    """By rank. `text`: first those of the direction in which the mean response time went, then the others,
-    each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties by kind
-    and category key."""
+    """By rank. `text`: first mutations in the direction of the change of the mean response time, then the
+    others, each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties by
+    kind and category key."""
     signed: bool
-    """Whether they are one list, both ways; else one a direction."""
+    """True for one list of both directions; False for one list a direction."""
     painted: tuple[KsTests, ...]
     """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
-    Empty in `text`, where only response-time mutations have edges tested (`Ranked.edges`)."""
+    Empty in `text`, where only the edges of response-time mutations are tested (`Ranked.edges`)."""
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
-    """All mutations of both kinds, ranked as the variant does.
+    """Find all mutations of both kinds, ranked as the variant ranks.
 
-    Complexity: one sort of each category's response times; for response-time mutations the critical path and
-    one sort of each edge (`released`: one sort of each edge of every category); one edit distance a distinct
-    pair of structural mutation and precursor of a root.
+    Cost: one sort of each category's response times; for response-time mutations the critical path and one
+    sort of each edge (`released`: one sort of each edge of every category); one edit distance for each
+    distinct pair of structural mutation and precursor of a root type.
     """
     categories = population.categories
     moments = category_moments(categories, len(population.samples))
@@ -119,7 +122,8 @@ def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
 
 
 def _ranked(found: list[Ranked], change_sign: float, *, signed: bool) -> list[Ranked]:
-    """Order mutations as `PaperRun.mutations` has them; change_sign: of the mean over all requests."""
+    """Order mutations as in `PaperRun.mutations`; change_sign: sign of the change of the mean over all
+    requests."""
     placed = [replace(m, direction=_direction(m.contribution_us, change_sign)) for m in found]
     if signed:
         return sorted(placed, key=lambda m: -m.contribution_us)
@@ -134,7 +138,7 @@ def _direction(contribution_us: float, change_sign: float) -> Direction:
 
 
 def _change_sign(moments: SampleMoments) -> float:
-    """Give the sign of the change of the mean; 0 where it is equal or a period is empty."""
+    """Sign of the change of the mean; 0 if it is equal or a period is empty."""
     before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
@@ -146,7 +150,7 @@ def _structural(
     sets: StructuralSets,
     settings: PaperSettings,
 ) -> list[Ranked]:
-    """Structural mutations, root by root, each with its candidates and contribution."""
+    """Find structural mutations, by root type, each with its candidates and contribution."""
     released = settings.variant == "released"
     texts = as_texts([edge_sequence(c.graph) if released else c.graph.text.tokens for c in categories])
     found: list[Ranked] = []
@@ -187,7 +191,8 @@ def _rank_candidates(
     *,
     relaxed: bool,
 ) -> Ranked:
-    """Contribution of one structural mutation by both papers' formulas; candidates by distance.
+    """Rank the candidates of one structural mutation by distance, and compute its contribution by both
+    papers' formulas.
 
     Ties of distance go to the precursor that lost more requests, then to category order.
     """
@@ -195,17 +200,17 @@ def _rank_candidates(
     mean1 = float(moments.mean_us[1, mutation])
     precursor_means = moments.filled_mean_us()[1, chosen]
 
-    def held_against(distance: Distance) -> tuple[float, F8]:
+    def baseline_by(distance: Distance) -> tuple[float, F8]:
         if len(chosen) == 0:
             return (mean1 if settings.variant == "released" else root_mean_us), np.zeros(0)
         weight = similarity_weights(edits, normalized, distance, settings)
         return float((weight * precursor_means).sum()), weight
 
     in_force = settings.resolved_distance
-    baseline, weight = held_against(in_force)
+    baseline, weight = baseline_by(in_force)
     # The released tool has one distance only: both papers' columns show the same there.
-    nsdi, _ = held_against("raw" if settings.variant == "text" else in_force)
-    tr, _ = held_against("normalized" if settings.variant == "text" else in_force)
+    nsdi, _ = baseline_by("raw" if settings.variant == "text" else in_force)
+    tr, _ = baseline_by("normalized" if settings.variant == "text" else in_force)
     distance = edits.astype(np.float64) if in_force == "raw" else normalized
     lost = moments.count[0, chosen] - moments.count[1, chosen]
     order = np.lexsort((chosen, -lost, distance))
@@ -228,7 +233,8 @@ def _response_time(
     by_name: KsTests | None,
     settings: PaperSettings,
 ) -> Ranked:
-    """One response-time mutation with the tests of its edges: `by_name`, else of the critical ones."""
+    """Make one response-time mutation with tests of its edges: `by_name`, else of the requests in which each
+    was critical."""
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
@@ -248,7 +254,8 @@ def _response_time(
 
 
 def _name_virtual(found: list[Ranked], sets: StructuralSets, settings: PaperSettings) -> list[Ranked]:
-    """Mark the rows of a category that is several things at once, which the papers split.
+    """Mark mutations of a category that has several roles at once, which the papers split into virtual
+    categories.
 
     Both papers split response time + structural; the tech report also response time + precursor.
     """

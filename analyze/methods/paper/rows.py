@@ -1,4 +1,5 @@
-"""Put what paper mode found into the report: mutations with edges and precursors, categories, roots, sums."""
+"""Convert results of paper mode to the report's model: mutations with edges and precursors, categories,
+roots, sums."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from schemas.windows import NS_PER_US
 
 
 def mutations_section(result: PaperRun, population: Population, limits: ReportLimits) -> MutationsSection:
-    """All mutations within the report's bounds."""
+    """Section of all mutations, within the report's bounds."""
     mutations, graphs = _mutation_rows(result, population, limits)
     kinds = [m.kind for m in result.mutations]
     structural = kinds.count(MutationKind.STRUCTURAL)
@@ -58,7 +59,7 @@ def mutations_section(result: PaperRun, population: Population, limits: ReportLi
 
 
 def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
-    """The lists of the result, as far as the report has their mutations: one of all, or one a direction."""
+    """Ranked lists, as far as the report has their mutations: one list of all, or one a direction."""
     way_of = [None if result.signed else m.direction for m in result.mutations]
     return tuple(
         RankedList(direction=way, ranks=ranks, total=way_of.count(way))
@@ -70,7 +71,7 @@ def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ..
 def _mutation_rows(
     result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
-    """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
+    """Best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     shown, detailed = (_kept(result.mutations, most) for most in (limits.mutations, limits.detailed))
     graphs: dict[str, GraphView] = {}
@@ -87,7 +88,7 @@ def _mutation_rows(
 
 
 def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
-    """Places of the largest |contribution| of either direction; ties by rank."""
+    """Indices of the mutations with the largest |contribution| of either direction; ties by rank."""
     ways = [m.direction for m in mutations]
     by_size = sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us))
     shares = fair_shares(ways, limit).items()
@@ -95,9 +96,10 @@ def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
-    """How many of each direction, in order of rank, `limit` places hold.
+    """Share `limit` places between the directions: number of each, best ranked direction first.
 
-    Half each, the odd place to the better ranked direction; the other gets what one does not need.
+    Half each, the odd place to the better ranked direction; places that one direction does not need go to the
+    other.
     """
     total = {way: ways.count(way) for way in Direction}
     first = ways[0] if ways else Direction.INCREASE
@@ -127,7 +129,7 @@ def _mutation(
     share_of_listed: float,
     graphs: dict[str, GraphView],
 ) -> Mutation:
-    """One row; graphs empty: not detailed."""
+    """Row of one mutation; empty graphs: not detailed."""
     category = population.categories[found.category]
     graph, edges, candidates = category.graph, found.edges, found.candidates
     precursors = (
@@ -172,7 +174,7 @@ def _mutation(
 
 
 def _periods(population: Population, moments: SampleMoments, index: int) -> dict[str, Any]:
-    """Give the fields of CategoryPeriods."""
+    """Fields of CategoryPeriods."""
     graph = population.categories[index].graph
     return {
         "category": graph.key,
@@ -187,14 +189,14 @@ def _periods(population: Population, moments: SampleMoments, index: int) -> dict
 def _listed(
     population: Population, moments: SampleMoments, index: int, limits: ReportLimits
 ) -> dict[str, Any]:
-    """Give the fields of ListedCategory, within the report's bounds."""
+    """Fields of ListedCategory, within the report's bounds."""
     category, found = population.categories[index], _periods(population, moments, index)
     kept = {"stored": _stored(category, limits), "stored_total": len(category.stored)}
     return {**found, **kept, "canonical": canonical(found["canonical"], limits)}
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Where its time went; of a structural mutation without a precursor its own steps alone."""
+    """Step account of a mutation; for a structural one without a precursor of its own steps only."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -208,7 +210,7 @@ def _account(found: Ranked, population: Population, limits: ReportLimits) -> Ste
 def _edges(
     category: Category, evidence: EdgeEvidence, limits: ReportLimits, *, detailed: bool
 ) -> tuple[EdgeRow, ...]:
-    """Edges of one mutation, changed first; where it is not detailed, changed ones only."""
+    """Edges of one mutation, changed first; if not detailed, changed edges only."""
     order = _edge_order(evidence)
     if not detailed:
         order = order[: min(limits.brief_edges, int(evidence.tests.changed.sum()))]
@@ -216,7 +218,7 @@ def _edges(
 
 
 def _ks_row(tests: KsTests, index: int) -> KsResult:
-    """One test."""
+    """KS result of one category."""
     return KsResult(
         n0=int(tests.n0[index]),
         n1=int(tests.n1[index]),
@@ -226,19 +228,19 @@ def _ks_row(tests: KsTests, index: int) -> KsResult:
 
 
 def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
-    """Edges as a report lists them: changed first, then by |A_e|, then by position."""
+    """Order of edges in a report: changed first, then by |A_e|, then by position."""
     size = np.abs(evidence.attribution.contribution_us)
     return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
 
 
 def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Table:
-    """Make the table of all edges of one mutation, by position."""
+    """Table of all edges of one mutation, by position."""
     a = evidence.attribution
     return arrow_columns(
         EDGES,
         **tested_edges(category.graph, evidence.tests),
         rank=np.full(len(category.graph.edges), rank),
-        # NaN where the edge never was critical: null.
+        # NaN, stored as null, where the edge was never critical.
         mean0_us=np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
         mean1_us=np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
         criticality0=a.criticality_0,
@@ -251,7 +253,7 @@ def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Tabl
 
 
 def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
-    """Give the columns of every edge of a category that say which it is, and its test."""
+    """Columns that identify every edge of a category, and its test."""
     src, dst = graph.edges.reshape(-1, 2).T
     labels = np.array(graph.labels, dtype=object)
     return {
@@ -275,7 +277,7 @@ def _precursor_row(
     place: int,
     limits: ReportLimits,
 ) -> PrecursorRow:
-    """The candidate at `place` of the ranking by distance."""
+    """Row of the candidate at `place` in the ranking by distance."""
     return PrecursorRow(
         **_listed(population, moments, int(found.category[place]), limits),
         edits=int(found.edits[place]),
@@ -285,7 +287,8 @@ def _precursor_row(
 
 
 def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:
-    """T of the mutation; then its best precursor's T, or the latencies of its reddest edges."""
+    """Histograms of the mutation's response times, and of its best precursor's, or of its reddest edges'
+    latencies."""
     category = population.categories[mutation.category]
     drawn = [_response_histogram("Response time", category, limits)]
     if mutation.candidates is not None and len(mutation.candidates.category):
@@ -306,7 +309,7 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
 
 
 def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]:
-    """Every category, by |change of its summed response time|, ties by key; canonical text whole."""
+    """Rows of all categories, by |change of the summed response time|, ties by key; canonical text uncut."""
     change = result.moments.total_us[1] - result.moments.total_us[0]
     roles = _roles(result)
     keys = [c.graph.key for c in population.categories]
@@ -336,7 +339,7 @@ def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
 
 
 def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
-    """Root types, busiest first, ties by name."""
+    """Rows of root types, busiest first, ties by name."""
     rows = []
     for code in np.unique(result.root):
         members = np.flatnonzero(result.root == code)
@@ -352,7 +355,7 @@ def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
 
 
 def sums(result: PaperRun) -> SumsSection:
-    """What the contributions add up to, beside the exact change they approximate."""
+    """Sums of the contributions, beside the exact change that they approximate."""
     moments = result.moments
     filled = np.nan_to_num(moments.filled_mean_us())
     structural = float((filled[1] * (moments.count[1] - moments.count[0])).sum())
@@ -373,7 +376,7 @@ def sums(result: PaperRun) -> SumsSection:
 
 
 def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
-    """One sample of one category."""
+    """Moments of one category in one sample."""
     count = int(moments.count[sample, category])
     mean, variance = moments.mean_us[sample, category], moments.variance_us2[sample, category]
     c2 = variance / mean**2 if count > LARGE and mean > 0 else math.nan
@@ -381,11 +384,11 @@ def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
 
 
 def _stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
-    """Keys of the lake's categories that a category was made of, within the report's bound."""
+    """Keys of the lake's categories that were merged into a category, within the report's bound."""
     return tuple(sorted(category.stored)[: limits.stored])
 
 
 def _response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
-    """Response times of both samples of a comparison."""
+    """Histogram of response times in both samples."""
     us = category.response_ns / NS_PER_US
     return log_histogram(title, us[category.rows(0)], us[category.rows(1)], limits.bins)

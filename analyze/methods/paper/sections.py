@@ -43,19 +43,19 @@ from schemas.report.mutations import (
 from schemas.report.parts import GraphView, NodeName
 
 LEAST_PART: Final = 0.1
-"""A changed edge with less than this of the change of the mean, or with the other sign, is no reason."""
+"""Least share of the change of the mean, with the same sign, for a changed edge to be given as the reason."""
 
 
 ROUNDS_TO_WHOLE: Final = 1.005
-"""A share below this is at most 100 % as it is printed."""
+"""Shares below this are printed as at most 100 %."""
 MOST_NAMES: Final = 3
-"""Names that a sentence lists of what two structures do not share."""
+"""Most names that a sentence lists of the nodes that two structures do not share."""
 Graphs = Mapping[str, GraphView]
-"""Those of the section, by category: names come from them."""
+"""Graphs of the section by category; node names are taken from them."""
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """The mutations to look at first: by rank, of one signed list by size; those that cost nothing last."""
+    """Mutations to look at first: by rank, in one signed list by size; mutations that cost nothing last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -65,7 +65,7 @@ def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
 
 
 def list_title(listed: RankedList) -> tuple[str, str]:
-    """Heading of a list, and what it means."""
+    """Title of a list, and its meaning."""
     if listed.direction is Direction.INCREASE:
         return "Takes more time", "summed response time went up"
     if listed.direction is Direction.DECREASE:
@@ -74,10 +74,10 @@ def list_title(listed: RankedList) -> tuple[str, str]:
 
 
 def explain(mutation: Mutation, graphs: Graphs) -> str:
-    """One or two sentences about a mutation: what, where, how much."""
+    """Describe a mutation in one or two sentences: the change, its place, its size."""
     if mutation.kind is MutationKind.RESPONSE_TIME:
         return _explain_timing(mutation, graphs.get(mutation.category))
-    return _explain_structure(mutation) + _unlike(mutation, graphs)
+    return _explain_structure(mutation) + _difference_sentence(mutation, graphs)
 
 
 def _explain_structure(mutation: Mutation) -> str:
@@ -110,25 +110,25 @@ def _explain_structure(mutation: Mutation) -> str:
     return f"{took}; {source}. Compared with {duration(baseline)}, {mean}."
 
 
-def _unlike(mutation: Mutation, graphs: Graphs) -> str:
-    """What the most likely precursor has and the mutation lacks, and the other way, by name."""
+def _difference_sentence(mutation: Mutation, graphs: Graphs) -> str:
+    """Sentence on nodes that only the most likely precursor, or only the mutation has, by name."""
     difference, here = mutation.difference, graphs.get(mutation.category)
     there = graphs.get(difference.precursor) if difference is not None else None
     if difference is None or here is None or there is None or _is_cut(here) or _is_cut(there):
         return ""
     lacks, adds = (
-        _beyond(_places(there), _places(here)),
-        _beyond(_places(here), _places(there)),
+        _only_in(_places(there), _places(here)),
+        _only_in(_places(here), _places(there)),
     )
     unit = ""
     if not lacks and not adds:
         only_there = [there.nodes[position] for position in difference.only_precursor]
         only_here = [here.nodes[position] for position in difference.only_mutation]
-        old, new = _begun(only_there, "text"), _begun(only_here, "text")
+        old, new = _starts(only_there, "text"), _starts(only_here, "text")
         if old == new:
             return " Both do the same work in another order." if old else ""
         if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many to name: where they are
-            before, after = _begun(only_there, "where"), _begun(only_here, "where")
+            before, after = _starts(only_there, "where"), _starts(only_here, "where")
             if before != after:
                 old, new, unit = before, after, "step"
         lacks, adds = old - new, new - old
@@ -143,22 +143,23 @@ def _is_cut(view: GraphView) -> bool:
 
 
 def _places(view: GraphView) -> Counter[str]:
-    """Components, with the host where it is part of the structure."""
+    """Number of nodes by component, with the host if it is part of the structure."""
     return Counter(node.where for node in view.nodes)
 
 
-def _beyond(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Those of `these` that `those` has none of, each once."""
+def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
+    """Names in `these` that are not in `those`, each once."""
     return Counter(name for name in these if name not in those)
 
 
-def _begun(nodes: Iterable[NodeName], by: Literal["text", "where"]) -> Counter[str]:
-    """How often each piece of work begins, or how many do in each place."""
+def _starts(nodes: Iterable[NodeName], by: Literal["text", "where"]) -> Counter[str]:
+    """Number of starts of each operation, or of operations in each place."""
     return Counter(getattr(node, by) for node in nodes if node.side != "end")
 
 
 def _named(names: Counter[str], unit: str) -> str:
-    """`a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`: the most frequent first, ties by name."""
+    """Words for names: `a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`; most frequent first, ties
+    by name."""
     order = sorted(names, key=lambda name: (-names[name], name))
     listed = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
     more = len(order) - MOST_NAMES
@@ -200,11 +201,11 @@ def _explain_timing(mutation: Mutation, view: GraphView | None) -> str:
     if reason is None:
         return text + "; no single changed edge on its critical path accounts for it."
     which = "reddest edge:" if delta > 0 else "the edge that changed most:"
-    return f"{text}; {which} {_edge_said(reason, view)}, {part_of(reason.attribution_us, delta)}."
+    return f"{text}; {which} {_edge_words(reason, view)}, {part_of(reason.attribution_us, delta)}."
 
 
-def _edge_said(row: EdgeRow, view: GraphView | None) -> str:
-    """From where to where an edge leads, in words where the graph is at hand."""
+def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
+    """Ends of an edge, in words if the graph is available."""
     if view is None or row.dst >= len(view.nodes):
         return f"{row.src_label} → {row.dst_label}"
     ends = (view.nodes[position] for position in (row.src, row.dst))
@@ -212,27 +213,27 @@ def _edge_said(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """The changed edge with the largest part of the change of the mean, where that is no negligible one."""
+    """Changed edge with the largest part of the change of the mean; None if that is negligible."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None
 
 
 def part_of(us: float, whole_us: float) -> str:
-    """`34 % of it`; where that is no share of it, the amount: `+3.2 ms by itself`."""
+    """Part of a whole: `34 % of it`; if it is no share of the whole, the amount: `+3.2 ms by itself`."""
     if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
 
 
 TOP: Final = 3
-"""Mutations to look at first: their details are open, and print shows what is open."""
+"""Number of mutations to look at first, whose details are open on the page and in print."""
 PRINTED: Final = 15
 """Rows of a list on a terminal."""
 STORED: Final = 3
-"""Stored categories in sight; the rest is with the canonical text."""
+"""Stored categories shown; the others are beside the canonical text."""
 MINOR_SHARE: Final = 0.1
-"""A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
+"""Share of the largest changed edge's part (A_e) below which a changed edge is drawn thin."""
 
 _MEANS: Final = (
     b.Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
@@ -254,7 +255,7 @@ _PRECURSORS: Final = (
 
 
 def mutations_blocks(section: MutationsSection) -> b.Blocks:
-    """What to look at first, the ranked lists, the cards."""
+    """Blocks of the section: mutations to look at first, ranked lists, cards."""
     s = section
     top = look_first(s, TOP)
     detailed = [mutation for mutation in s.mutations if mutation.category in s.graphs]
@@ -329,7 +330,7 @@ def _category(row: Mutation | PrecursorRow) -> b.Styled:
 
 
 def stored_keys(row: Mutation | PrecursorRow) -> b.Words:
-    """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
+    """Keys of a mutation's categories in the lake, shortened, as `flowdiff categories` lists them."""
     keys = row.stored[:STORED]
     more = row.stored_total - len(keys)
     return (b.joined(b.code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
@@ -424,7 +425,7 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Graphs of a detailed mutation with their captions: its own, and its precursor's."""
+    """Graphs of a detailed mutation with captions: its own, and its precursor's."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -449,7 +450,8 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
-    """Latency before → after on the critical path; minor beside the largest |A_e| of a changed edge."""
+    """Latency before → after on the critical path; minor if small beside the largest |A_e| of a changed
+    edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)
@@ -465,7 +467,7 @@ def _heat(row: EdgeRow) -> Heat:
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Mean latencies of one period; of the other where this one has no request."""
+    """Mean latencies of one period; of the other period where this one has no request."""
     marks = {}
     for edge in view.edges:
         first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)
@@ -493,12 +495,12 @@ _CATEGORIES: Final = (
 
 
 def roots_blocks(section: RootsSection) -> b.Blocks:
-    """Root types, busiest first."""
+    """Table of root types, busiest first."""
     return _folded("Root types", b.Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 
 def categories_blocks(section: CategoriesSection) -> b.Blocks:
-    """Every category, the most changed first."""
+    """Table of all categories, most changed first."""
     rows, total = section.categories, section.categories_total
     return _folded("Categories", b.Grid("Categories", _CATEGORIES, rows, total, "categories"))
 
@@ -516,7 +518,7 @@ _SUMS: Final = (
 
 
 def sums_blocks(section: SumsSection) -> b.Blocks:
-    """Estimates beside what they should add up to."""
+    """Table of estimates beside the exact sums."""
     s = section
     rows = (
         ("Structure: Σ mean·Δn", s.structural_estimate_us, s.structural_exact_us, s.structural_error),

@@ -1,13 +1,13 @@
-"""Find structural mutations, and the precursors that may have given their requests (TR §5.2, NSDI §5.2-5.3).
+"""Find structural mutations, and their candidate precursors (TR §5.2, NSDI §5.2-5.3).
 
-Which categories gained is found by a threshold on raw counts, where their requests came from by edit distance
-between categories, and what that cost by the formulas of both papers (TR §5.3, NSDI §5.4).
+Categories that gained requests are found by a threshold on raw counts, the origin of these requests by edit
+distance between categories, and their cost by the formulas of both papers (TR §5.3, NSDI §5.4).
 
 Distance is Levenshtein on sequences of names: `text` compares canonical tokens, `released` the names of its
-edges' ends. Names are turned into one character each, so that the distance runs on strings. Every candidate's
-distance enters the weighted mean of a mutation's precursors, hence no score cutoff: a cut distance would
-change the published formula. Equal sequences (in `text`, categories that differ in loop counts only) are
-computed once.
+edges' ends. Names are encoded as one character each, so that the distance runs on strings. Every candidate's
+distance enters the weighted mean of a mutation's precursors, so there is no score cutoff: a cut distance
+would change the published formula. The distance of equal sequences (in `text`, categories that differ in loop
+counts only) is computed once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StructuralSets:
 
 
 def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
-    """Categories that gained, and that lost, the threshold in requests.
+    """Find categories that gained, or lost, at least the threshold in requests.
 
     count: [2, categories] raw counts. `text`: gained >= threshold; `released`: strictly more.
     """
@@ -46,7 +46,8 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Find precursors, of its root type, that lost what it gained, or more (NSDI §5.3: 1:N)."""
+    """Find precursors, among those of its root type, that lost at least what the mutation gained (NSDI §5.3:
+    1:N)."""
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
     return chosen
@@ -54,7 +55,7 @@ def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """[mutations, precursors] edit distances."""
+    """Edit distances; arrays are [mutations, precursors]."""
 
     edits: I4
     """Levenshtein distance d."""
@@ -65,7 +66,7 @@ class Distances:
 def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
     """Names of the ends of every edge, (src, dst, src, dst, …), loops unfolded, in the order of `edges`.
 
-    What the released tool compares. a → b → c is (a, b, b, c); a graph of one node is empty.
+    The released tool compares these sequences. a → b → c is (a, b, b, c); a graph of one node is empty.
     """
     return tuple(graph.nodes[end] for end in graph.edges.reshape(-1).tolist())
 
@@ -81,7 +82,7 @@ def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
 
 
 def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
-    """Distinct texts, and for each input its place among them."""
+    """Distinct texts, and the index among them of each input."""
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(place), np.array([place[text] for text in texts], dtype=np.intp)
 
@@ -89,8 +90,8 @@ def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates, summing to 1.
 
-    `text`: s = 1/(1+d) on the raw distance, 1 - d on the normalized one. `released`: 1/d, whichever d; a
-    candidate at distance 0 then takes all (the limit), shared where there are several.
+    `text`: s = 1/(1+d) on the raw distance, 1 - d on the normalized one. `released`: 1/d on either; a
+    candidate at distance 0 then takes all (the limit), several share it.
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":
@@ -98,12 +99,13 @@ def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: 
     else:
         s = 1.0 / (1.0 + d) if distance == "raw" else 1.0 - d
     total = s.sum()
-    # No token in common with any candidate: similarity says nothing, so they count alike.
+    # No token in common with any candidate: similarity is undefined, so weights are equal.
     return s / total if total > 0 else np.full(len(s), 1.0 / len(s))
 
 
 def structural_contribution(gained: int, mean1_us: float, baseline_us: float) -> float:
-    """Requests gained times the problem-period mean over the precursors' mean, requests·µs."""
+    """Contribution: requests gained times the excess of the problem-period mean over the precursors' mean,
+    requests·µs."""
     return gained * (mean1_us - baseline_us)
 
 
@@ -115,8 +117,9 @@ class MutationCandidates:
     edits: I4
     distance: F8
     weight: F8
-    """Sum to 1."""
+    """Weights in the baseline mean; they sum to 1."""
     relaxed: bool
-    """`text`: the 1:N heuristic left none, so these are the candidates without it: many categories may have
-    given to one. The papers leave the case open; an empty `category` then means that nothing of the root lost
-    the threshold. `released` drops no rule: an empty `category` means that nothing passed it."""
+    """True in `text` if the 1:N heuristic left no candidate, so these are the candidates without it: many
+    categories may have given requests to one. The papers leave the case open; an empty `category` then means
+    that nothing of the root type lost the threshold. `released` relaxes no rule: an empty `category` means
+    that nothing passed it."""

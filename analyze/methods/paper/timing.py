@@ -1,6 +1,7 @@
 """Find response-time mutations: KS tests of response times and edges, in both variants.
 
-Edges are tested where they are critical, one by one (`text`), or all of them by name (`released`).
+Edges are tested one by one on the requests in which they are critical (`text`), or all of them by name
+(`released`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from schemas.arrays import B1, F8, I8
 _INDEX = npt.NDArray[np.intp]
 
 _PROBLEM: Final = 1
-"""The sample of a comparison that may have changed."""
+"""Index of the sample that may have changed."""
 _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
 _RELEASED_SIZE_MARGIN: Final = 0.0001
-"""`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size, and so not where it would be
-4 exactly: (8,8), (6,12) and (5,20) are not tested."""
+"""`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size; so sizes of exactly 4 without
+the margin are not tested: (8,8), (6,12) and (5,20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +38,22 @@ class KsTests:
     d: F8
     p: F8
     changed: B1
-    """Rejected at p < alpha."""
+    """True if rejected at p < alpha."""
 
     def at(self, places: _INDEX) -> KsTests:
-        """Those of some places."""
+        """Tests at some places."""
         return KsTests(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Iterable[KsTests]) -> KsTests:
-        """All of several, one after the other."""
+        """Concatenate tests."""
         none = np.zeros(0)
         every = [cls(none.astype(np.int64), none.astype(np.int64), none, none, none > 0), *parts]
         return cls(*(np.concatenate([getattr(part, field.name) for part in every]) for field in fields(cls)))
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """KS of every category's response times, as the variant does it."""
+    """Test every category's response times, as the variant does."""
     tests = released_tests if settings.variant == "released" else text_tests
     return KsTests.joined(
         tests(category.response_ns[:, None], category.sample == _PROBLEM, settings) for category in categories
@@ -60,9 +61,9 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
 
 
 def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1 | None = None) -> KsTests:
-    """KS of each column, on the values with `critical` set (None: all), as the papers say.
+    """Test each column on the values with `critical` set (None: all), as the papers describe.
 
-    Two-sided on ns, run where both periods have more than `min_requests` values.
+    Two-sided on ns, run if both periods have more than `min_requests` values.
     """
     if np.minimum(*_sizes(problem)) <= settings.min_requests:
         return _untested(np.ones(values_ns.shape, np.bool_) if critical is None else critical, problem)
@@ -72,10 +73,10 @@ def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1
 
 
 def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
-    """KS of each column as the released source does it.
+    """Test each column as the released source does.
 
-    In this order: zeros are dropped; the test is run where `_RELEASED_LEAST_SIZE` are left, so that an
-    edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
+    In this order: zeros are dropped; the test is run if `_RELEASED_LEAST_SIZE` values are left, so that an
+    edge in one period only is never significant; these values are rounded half up to whole ms; the test is
     one-sided (slower).
     """
     if not _released_enough(*_sizes(problem)).any():
@@ -92,13 +93,13 @@ def _released_enough(n0: I8, n1: I8) -> B1:
 
 
 def _sizes(problem: B1) -> tuple[I8, I8]:
-    """Rows of each period, [1] each: what no column has more of."""
+    """Numbers of rows in each period, [1] each: upper bounds of the sizes of every column."""
     n1 = np.array([np.count_nonzero(problem)], dtype=np.int64)
     return len(problem) - n1, n1
 
 
 def _untested(include: B1, problem: B1) -> KsTests:
-    """What is told of columns that are too short to be tested, as most are where requests differ."""
+    """Results for columns too short to be tested, as most are if requests differ."""
     n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
     none = np.full(include.shape[1], np.nan)
     return KsTests(include.sum(axis=0, dtype=np.int64) - n1, n1, none, none, np.zeros(len(none), np.bool_))
@@ -110,10 +111,11 @@ def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -
 
 
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
-    """[edges] tests of each edge's *name*: the latencies of all places of it in the category are one sample.
+    """[edges] tests of each edge's *name*: latencies of all places of a name in the category are one
+    sample.
 
-    The released tool knows an edge by the names of its ends only, and looks at all of them, critical or
-    not; so the edges of one name share their numbers here. A category a → b, b → a, a → b has the names
+    The released tool identifies an edge by the names of its ends only, and tests all of them, critical or
+    not; so the edges of one name have the same numbers here. A category a → b, b → a, a → b has the names
     a → b, with the latencies of its first and third edge, and b → a. `latency_ns`: [requests, edges].
     O(requests · log requests · edges).
     """
@@ -130,7 +132,7 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
 
 
 def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
-    """([edges] number of each edge's name, the edges of each name)."""
+    """([edges] number of each edge's name; edges of each name)."""
     number: dict[tuple[object, object], int] = {}
     places: list[list[int]] = []
     of_edge = np.zeros(len(graph.edges), dtype=np.intp)
@@ -144,5 +146,5 @@ def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
 
 
 def response_time_contribution(count0: int, mean0_us: float, mean1_us: float) -> float:
-    """Reference-period requests times the change of the mean, requests·µs."""
+    """Contribution: reference-period requests times the change of the mean, requests·µs."""
     return count0 * (mean1_us - mean0_us)

@@ -21,7 +21,7 @@ from analyze.report.measures import UNKNOWN
 from analyze.stats.estimate import LEAST_IN_BLOCK, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
-from analyze.stats.noise import enough_errors
+from analyze.stats.noise import student_z
 from schemas.arrays import B1, F8
 from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
@@ -173,7 +173,7 @@ def nearly(
 
 
 def _near(change: Change, e: Estimate, at: int, settings: RobustSettings) -> NearChange:
-    needed = float(enough_errors(settings.min_z, e.freedom[at]))
+    needed = float(student_z(settings.min_z, e.freedom[at]))
     room = (float(e.change[at]) / needed) ** 2 - float(e.between[at])
     requests = int(np.ceil(float(e.n1[at] * e.sampling[at]) / room)) if room > 0 else None
     return NearChange(change, change.z, needed, requests)

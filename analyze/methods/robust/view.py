@@ -33,7 +33,7 @@ from analyze.stats.estimate import (
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
 from analyze.stats.proportions import fisher, surprise
-from analyze.stats.rank import in_requests
+from analyze.stats.rank import requests_per_weight
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
@@ -122,7 +122,7 @@ class View:
     @cached_property
     def worth(self) -> F8:
         """[sites, columns] requests that a unit of weight is worth there."""
-        return in_requests(self.touching, self.visits("w2"))
+        return requests_per_weight(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
@@ -269,7 +269,7 @@ class View:
             periods, n = medians(by_period.pooled(np.array([0, 1, -1])), self.n_sites, 2)
             untested = np.ones(self.n_sites)
             alone = level_change(
-                periods, n, untested, history, blocks_n[:, others], least_tau=least_tau, told=told
+                periods, n, untested, history, blocks_n[:, others], tau_floor=least_tau, tau_estimated=told
             )
             few = n[:, BEFORE] < LEAST_IN_ENVELOPE
             against = by_period.where(few[by_period.place]).pooled(np.array([1, -1, 0]))
@@ -292,9 +292,9 @@ class View:
             p,
             blocks,
             blocks_n,
-            least_tau=least_tau,
+            tau_floor=least_tau,
             of_change=self._of_change,
-            told=told,
+            tau_estimated=told,
         )
         if medians is Histograms.log_medians:
             found = self._by_size(rows, found, least_tau)
@@ -322,7 +322,7 @@ class View:
         # Of few a mean of logarithms is surer than a median.
         means, n = rows.where(few[rows.place]).trimmed_log_means(self.n_sites, 2, 0.0)
         none, of_change = LogMedians(n[:, :0], n[:, :0]), self._of_change
-        by_size = level_change(means, n, found.p, none, n[:, :0], least_tau=tau, of_change=of_change)
+        by_size = level_change(means, n, found.p, none, n[:, :0], tau_floor=tau, of_change=of_change)
         return replace(found, p=np.where(few, np.minimum(found.p, 2 * by_size.p_with_noise), found.p))
 
     @cached_property
@@ -420,7 +420,7 @@ def values_of(votes: Votes, measure: int) -> Votes:
     _, site, _, slot = votes.keys
     group, first = numbered((site, slot))
     group = np.repeat(group, votes.n_rows)
-    worth = in_requests(totals(group, w, len(first)), totals(group, square, len(first)))
+    worth = requests_per_weight(totals(group, w, len(first)), totals(group, square, len(first)))
     return replace(votes, sums=(w * worth[group],))
 
 

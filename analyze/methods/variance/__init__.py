@@ -1,1 +1,1 @@
-"""Find where response times vary, and why: VarianceFinder."""
+"""Find sources of variance of response times: VarianceFinder."""

@@ -1,9 +1,9 @@
-"""Find edges that merge two behaviours, such as cache hits and misses: more instrumentation is due (VF §4.3).
+"""Find edges that mix two behaviours, such as cache hits and misses, and need more instrumentation (VF §4.3).
 
-The logarithms of an edge's times are fitted by one normal distribution and by two. Two must be better by
-ΔBIC > 10 *and* have two humps with a dip between them, for with thousands of requests two curves always fit
-better than one, whatever the shape. The advice is a trace point or a label there, or the parameter that
-already separates the two.
+The logarithms of an edge's times are fitted by one normal distribution and by a mixture of two. The mixture
+must be better by ΔBIC > 10 *and* have two peaks with a dip between them, because with thousands of requests a
+mixture always fits better than one distribution. The advice is to add a trace point or a label there, or to
+use the parameter that already separates the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from analyze.explain.chosen_requests import Selection
-from analyze.methods.variance.covariance import GroupParts, Looked
+from analyze.methods.variance.covariance import DecomposedGroup, GroupParts
 from analyze.population import Population
 from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
@@ -23,44 +23,44 @@ from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
-"""Values of the smaller behaviour, and at least one in a thousand."""
+"""Fewest values of the smaller behaviour, besides one in a thousand."""
 _MOST_VALUES: Final = 2_000
-"""More are thinned, evenly over their order of size."""
+"""Most values fitted; more are thinned, evenly in order of size."""
 _DELTA_BIC: Final = 10.0
 _DIP: Final = 0.8
-"""The density between the humps falls below this part of the lower one."""
+"""Ratio of the density between the peaks to the lower peak that a dip must fall below."""
 _CONVERGED: Final = 1e-3
 """Gain of the mean log-likelihood at which a fit ends."""
 _MOST_STEPS: Final = 100
 _GRID: Final = 401
-"""Values between the two means at which their densities are compared."""
+"""Number of values between the two means at which the density is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwoBehaviours:
-    """A mixture of two log-normal distributions that is better than one."""
+    """Mixture of two log-normal distributions that fits better than one."""
 
     delta_bic: float
     low_us: float
     high_us: float
-    """Medians of the faster and the slower one."""
+    """Medians of the faster and the slower behaviour."""
     high_share: float
-    """Of the requests that pass the edge."""
+    """Share of the slower one among requests that pass the edge."""
     cut_us: float
-    """Longer times are rather of the slower one."""
+    """Time above which a request more likely belongs to the slower behaviour."""
 
 
 def two_behaviours(us: F8) -> TwoBehaviours | None:
-    """The two behaviours of positive times, or None where one distribution will do."""
+    """Fit two behaviours to positive times; None if one distribution suffices."""
     values = np.sort(np.log(us[us > 0]))
     if len(values) < _LEAST_VALUES or values[0] == values[-1]:
         return None
     step = -(-len(values) // _MOST_VALUES)
-    # Few long times must not be lost when a long list is thinned: its ends stay.
+    # Thinning keeps the longest time, so that a few long times are not lost.
     thin = np.concatenate([values[::step], values[-1:]]) if step > 1 else values
     floor = max(1e-4, (1e-3 * float(thin.std())) ** 2)
     one = _maximised(thin, np.ones((len(thin), 1)), floor)
-    # From the bulk against the slow end, from the fast end against the bulk, and from the middle.
+    # Starts: bulk and slow end, fast end and bulk, and two halves.
     fits = [
         two_normals(thin, float(cut), floor)
         for cut in np.quantile(thin, (0.05, 0.5, 0.95, 0.99))
@@ -79,8 +79,8 @@ def two_behaviours(us: F8) -> TwoBehaviours | None:
     log = found.log_densities(between)
     height = np.exp(np.logaddexp.reduce(log, axis=1))
     if height.min() >= _DIP * min(height[0], height[-1]):
-        return None  # one hump
-    # The first value that is as likely of the slower as of the faster one.
+        return None  # one peak
+    # The first value that is as likely in the slower as in the faster one.
     later = np.flatnonzero(log[:, 1] >= log[:, 0])
     cut = float(between[later[0]] if len(later) else between[-1])
     return TwoBehaviours(
@@ -94,30 +94,31 @@ def two_behaviours(us: F8) -> TwoBehaviours | None:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Normal distributions by weight, mean and variance [components]."""
+    """Mixture of normal distributions by weight, mean and variance [components]."""
 
     weight: F8
     mean: F8
     variance: F8
 
     def log_densities(self, values: F8) -> F8:
-        """Of every value [n] under every component, weighted [n, components]."""
+        """Log-density of every value [n] in every component, weighted [n, components]."""
         squared = (values[:, None] - self.mean) ** 2 / self.variance
         return np.log(self.weight) - 0.5 * (np.log(2 * np.pi * self.variance) + squared)
 
     def log_likelihood(self, values: F8) -> float:
-        """Of all values."""
+        """Log-likelihood of all values."""
         return float(np.logaddexp.reduce(self.log_densities(values), axis=1).sum())
 
     def bic(self, values: F8) -> float:
-        """Bayes' information criterion: less is better."""
+        """Bayesian information criterion; less is better."""
         return (3 * len(self.mean) - 1) * float(np.log(len(values))) - 2 * self.log_likelihood(values)
 
 
 def two_normals(values: F8, cut: float, floor: float) -> Mixture:
-    """Fit two normal distributions by expectation and maximisation, from the values on both sides of a cut.
+    """Fit two normal distributions by expectation maximisation, starting from the values on both sides of a
+    cut.
 
-    floor: is added to the variances, so that none shrinks to a point.
+    floor: added to the variances, so that none shrinks to a point.
     """
     above = (values > cut).astype(np.float64)
     belongs = np.stack([1 - above, above], axis=1)
@@ -133,8 +134,8 @@ def two_normals(values: F8, cut: float, floor: float) -> Mixture:
 
 
 def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
-    """Give the likeliest mixture of values [n] that belong to its components by shares [n, components]."""
-    # A component that no value belongs to keeps a weight whose logarithm exists.
+    """Maximum-likelihood mixture of values [n] that belong to its components by shares [n, components]."""
+    # A component without values keeps a positive weight, for its logarithm.
     count = belongs.sum(axis=0) + np.finfo(np.float64).eps
     mean = values @ belongs / count
     variance = ((values[:, None] - mean) ** 2 * belongs).sum(axis=0) / count + floor
@@ -142,21 +143,21 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
 
 
 def edge_advice(
-    population: Population, looked: Sequence[Looked], *, least_share: float, most: int
+    population: Population, looked: Sequence[DecomposedGroup], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
-    """Advise on parts that have a share of their group's variance, no marker, and merge two behaviours.
+    """Advise on parts of a group's variance that are large, unmarked, and mix two behaviours.
 
-    One piece of advice an edge label, by worth, as it is in the group to which it adds most; of the first
-    `most` the parameters are compared with the two behaviours.
+    One piece of advice for each edge label, largest share of the total variance first, described in the group
+    to which it adds most. For the first `most` of them, parameters are compared with the two behaviours.
     """
-    by_label: dict[str, list[tuple[float, Looked, int, TwoBehaviours]]] = {}
+    by_label: dict[str, list[tuple[float, DecomposedGroup, int, TwoBehaviours]]] = {}
     for of in looked:
         for part in np.flatnonzero((of.shares.share >= least_share) & ~of.parts.marked).tolist():
             if (two := two_behaviours(of.parts.us[part])) is not None:
                 worth = of.impact * float(of.shares.share[part])
                 by_label.setdefault(of.parts.names[part].text, []).append((worth, of, part, two))
 
-    def order(alike: Sequence[tuple[float, Looked, int, TwoBehaviours]]) -> tuple[float, int, int]:
+    def order(alike: Sequence[tuple[float, DecomposedGroup, int, TwoBehaviours]]) -> tuple[float, int, int]:
         _, of, part, _ = alike[0]
         return -sum(worth for worth, *_ in alike), of.group, part
 
@@ -177,7 +178,7 @@ def edge_advice(
 
 
 def _explanation(population: Population, parts: GroupParts, part: int, two: TwoBehaviours) -> Explanation:
-    # Here: they bring scipy.stats, a second's worth, and most runs have nothing to explain.
+    # Imported here: they import scipy.stats, which takes a second, and most runs explain nothing.
     from analyze.explain.explanation import explain
     from analyze.explain.table import features
 

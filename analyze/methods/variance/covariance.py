@@ -1,8 +1,8 @@
-"""Share the variance of a group of requests among its parts, and correlate the parts (VF §4.3).
+"""Attribute the variance of a group of requests to its parts, and correlate the parts (VF §4.3).
 
 A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T, so
-share_e = Cov(y_e, T)/Var(T) adds up to 1. A part of negative share compensates: it is short where the others
-are long. Two parts that are long together may be a queue and the busy component behind it.
+share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates: it is short where the
+others are long. Two parts that are long together may be a queue and the busy component behind it.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Sites of rare paths kept apart, those of the largest variance; the others are one part."""
+"""Most sites of rare paths with a part of their own, those of the largest variance; the others are one
+part."""
 _WINSORISED_AT: Final = 0.995
-"""Quantile that longer times are cut to, to see what of a share rests on few requests."""
+"""Quantile to which longer times are cut, to find the dependence of a share on few requests."""
 _LEAST_REQUESTS: Final = 24
-"""Three to each of the fewest blocks that can be shuffled."""
+"""Fewest requests: three in each of the fewest blocks that can be permuted."""
 _MOST_PARTS: Final = 40
-"""Parts that are compared with each other, those of the largest share: 780 pairs."""
+"""Most parts that are correlated, those of the largest share: 780 pairs."""
 _MOST_REQUESTS: Final = 5_000
-"""More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
+"""Most requests that are correlated; more are thinned, evenly in time: a rank correlation of 0.1 is then 7
+standard errors."""
 _LEAST_RHO: Final = 0.1
 _LEVEL: Final = 0.05
 _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
-"""Words of a trace point at which requests wait."""
+"""Words in the name of a trace point at which requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """One group of requests, in the order of their starts; Σ of a column of `us` is the response time."""
+    """One group of requests, ordered by start; a column of `us` adds up to the response time."""
 
     names: tuple[PartName, ...]
     """[parts]"""
     us: F8
     """[parts, requests]"""
     marked: B1
-    """[parts] has a marker that takes it out of the residual."""
+    """[parts] True if a marker removes the part from the residual."""
     weight: F8
     category: I8
     row: I8
-    """[requests] where each request is in the population."""
+    """[requests] row of each request in its category."""
 
 
 def group_parts(
@@ -66,7 +68,8 @@ def group_parts(
     *,
     by_sites: bool,
 ) -> GroupParts:
-    """Parts of a group: of rare paths always by sites, since they share no edges. O(requests · edges)."""
+    """Parts of a group; rare paths are always split by sites, since they share no edges. O(requests ·
+    edges)."""
     members = groups.members(group)
     alone = groups.category[group] != NOWHERE
     if alone and not by_sites:
@@ -95,7 +98,7 @@ def _edges(
 def _sites(
     times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
 ) -> tuple[tuple[PartName, ...], F8, B1]:
-    """By site; only a marker of the site counts: single edges are marked in their own category."""
+    """Parts by site. Only markers of a site count here: single edges are marked in their own category."""
     parts = [at_sites(times.categories[c], groups.rows[c]) for c in members]
     codes = np.unique(np.concatenate([part.codes for part in parts])) if parts else np.zeros(0, np.int64)
     energy = np.zeros(len(codes))
@@ -122,21 +125,21 @@ def _sites(
 
 @dataclass(frozen=True, slots=True)
 class CovarianceShares:
-    """Parts of a variance; arrays are [parts]. µs, µs²."""
+    """Decomposition of a variance; arrays are [parts]. µs, µs²."""
 
     variance: float
-    """Of the response time; 0: there is nothing to share, and shares are 0."""
+    """Variance of the response time; 0: there is nothing to share, and shares are 0."""
     mean: F8
     part_variance: F8
     share: F8
     share_winsorised: F8
-    """Of what is left when each part is cut at its own quantile; adds up to 1, too."""
+    """Shares of the variance when each part is cut at its own quantile; they add up to 1, too."""
     kept: float
-    """The variance of the sum of cut parts, as a share of `variance`."""
+    """Variance of the sum of cut parts, as a share of `variance`."""
 
 
 def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
-    """Shares of parts us [parts, requests]. Raises ValueError where they do not add up to 1.
+    """Shares of parts us [parts, requests]. Raises ValueError if they do not add up to 1.
 
     O(parts · requests).
     """
@@ -167,22 +170,22 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two parts, by number."""
+    """Two correlated parts, by number."""
 
     one: int
     other: int
     rho: float
-    """Spearman's."""
+    """Spearman's rank correlation."""
     q: float
     covariance: float
     """µs²"""
 
 
 def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
-    """Pairs of a correlation that is significant and worth telling, the largest |covariance| first.
+    """Pairs with a significant correlation that is not small, largest |covariance| first.
 
-    us: [parts, requests] in order of time. The standard error of ρ is what it is when whole blocks of time of
-    one part are put in another order, over all orders, or that of independent requests where that is larger;
+    us: [parts, requests] in order of time. The standard error of ρ is its standard deviation when whole
+    blocks of time of one part are permuted, over all permutations, or that of independent requests if larger;
     BH over all pairs. O(blocks · parts² · requests).
     """
     if us.shape[1] < _LEAST_REQUESTS:
@@ -193,7 +196,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
         return ()
     step = -(-us.shape[1] // _MOST_REQUESTS)
     thin = us[np.ix_(kept, np.arange(0, us.shape[1], step))]
-    # Of ranks, so that one slow request does not rule the autocorrelation.
+    # Ranks, so that one slow request does not dominate the autocorrelation.
     z = rank_scores(thin)
     first, second = np.triu_indices(len(kept), 1)
     rho = (z @ z.T)[first, second]
@@ -209,7 +212,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
 
 
 def _shuffled_se(z: F8) -> F8:
-    """[parts, parts] root mean square of the correlations with blocks of one side in another order."""
+    """[parts, parts] root mean square of the correlations with permuted blocks of one side."""
     n = z.shape[1]
     blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
     length = n // blocks
@@ -219,11 +222,12 @@ def _shuffled_se(z: F8) -> F8:
 
 
 def squares_over_orders(cut: F8) -> F8:
-    """[parts, parts] mean over all orders of blocks of the squared product of one part with another's blocks.
+    """[parts, parts] mean over all permutations of blocks of the squared product of two parts.
 
-    cut: [parts, blocks, length]. With g[b, c] the product of block b of the one and c of the other, that in
-    the order π is Σ_b g[b, π(b)]: its mean over π is Σg / B, its variance Σd² / (B - 1), with d = g less the
-    means of its rows and columns (Hoeffding 1951, Theorem 2). O(parts² · blocks² · length).
+    cut: [parts, blocks, length]. With g[b, c] the product of block b of one part and c of the other, the
+    product for the permutation π is Σ_b g[b, π(b)]: its mean over π is Σg / B, its variance Σd² / (B - 1),
+    with d = g less the means of its rows and columns (Hoeffding 1951, Theorem 2).
+    O(parts² · blocks² · length).
     """
     parts, blocks, length = cut.shape
     whole = cut.sum(axis=1)
@@ -234,14 +238,14 @@ def squares_over_orders(cut: F8) -> F8:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One group, looked into."""
+class DecomposedGroup:
+    """One group with its decomposition."""
 
     group: int
     category: str | None
-    """Its key; None of rare paths."""
+    """Key of the category; None for rare paths."""
     impact: float
-    """Its part of the variance of all."""
+    """Share of the total variance."""
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
@@ -250,7 +254,7 @@ class Looked:
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:
     """Find the server behind each edge that leads into another component, or is named like a queue.
 
-    It is the later edge of that component with which it has the largest positive covariance.
+    The server is the later edge of that component with the largest positive covariance with the edge.
     """
     found: dict[int, int] = {}
     for pair in pairs:  # the largest covariance first

@@ -1,6 +1,6 @@
-"""Read what the user says of sources of variance, and apply it (VF §3, §4.3).
+"""Read markers, the user's judgement on sources of variance, and apply them (VF §3, §4.3).
 
-A TOML file of the user's, kept beside the code it is about:
+A TOML file of the user, stored with the code it concerns:
 
     [[marker]]
     label = "sn/DISK_IO -> sn/DISK_DONE"      # an edge or a call site as reports print it; * and ? are wild
@@ -9,9 +9,9 @@ A TOML file of the user's, kept beside the code it is about:
     reason = "one disk a node; seeks take what they take"
     expires = 2027-03-01                       # optional; from that day on the marker does nothing
 
-`intentional` and `intrinsic` sources are taken out of the *residual*, so that a noisy disk does not hide the
-code around it. An `inadvertent` one stays on top of the list until its C² has fallen below 1. Markers are
-also suggested, from what trace points are called: printed, never applied.
+`intentional` and `intrinsic` sources are removed from the *residual*, so that a noisy disk does not hide the
+code around it. An `inadvertent` one is listed first until its C² has fallen below 1. Markers are also
+suggested from the names of trace points: printed, never applied.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RULES: Final = (
         re.compile(r"cache|batch|schedul|back[_-]?off|throttl|prefetch|read[_-]?ahead", re.IGNORECASE),
     ),
 )
-"""In this order: who waits for a lock of the cache waits for a lock."""
+"""Patterns of names, in order of precedence: a wait for a cache's lock is a lock."""
 
 
 class Marker(BaseModel):
@@ -68,11 +68,11 @@ class Marker(BaseModel):
     expires: date | None = None
 
     def is_expired(self, day: date) -> bool:
-        """Whether it has lapsed on a day."""
+        """True if the marker has expired on a day."""
         return self.expires is not None and day >= self.expires
 
     def matches(self, text: str) -> bool:
-        """Whether a label is meant; → reads as ->."""
+        """True if the marker's pattern matches a label; → reads as ->."""
         return fnmatchcase(text, self.label.replace("→", "->"))
 
 
@@ -83,7 +83,7 @@ class _File(BaseModel):
 
 
 def read_markers(path: Path) -> tuple[Marker, ...]:
-    """The markers of a file. Raises ConfigError, naming the entry, for anything else."""
+    """Read the markers of a file. Raises ConfigError, naming the entry, for anything else."""
     try:
         return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).marker
     except OSError as error:
@@ -100,41 +100,41 @@ def read_markers(path: Path) -> tuple[Marker, ...]:
 
 
 def day_of(end_ns: int) -> date:
-    """The day (UTC) on which a period ended: markers are asked whether they held then."""
+    """Last day (UTC) of a period: markers apply unless expired on it."""
     return datetime.fromtimestamp(max(end_ns - 1, 0) // NS_PER_SECOND, UTC).date()
 
 
 @dataclass(frozen=True)
 class LabelRules:
-    """The markers of a file, what they mean on a day, and the sites of a population that they are about."""
+    """Markers of a file, applied to the labels and sites of a population on a day."""
 
     markers: tuple[Marker, ...]
     day: date
     names: Names
     sites: tuple[tuple[MarkerRow, frozenset[int]], ...] = ()
-    """In the order of the file."""
+    """In the order of the file: report row, and sites that match."""
 
     @property
     def rows(self) -> tuple[MarkerRow, ...]:
-        """One a marker, with what became of it."""
+        """Report rows, one a marker, with its state."""
         return tuple(row for row, _ in self.sites)
 
     @cached_property
     def valid(self) -> tuple[Marker, ...]:
-        """Those that have not expired."""
+        """Markers that have not expired."""
         return tuple(marker for marker in self.markers if not marker.is_expired(self.day))
 
     @cached_property
     def accepted(self) -> tuple[Marker, ...]:
-        """Those whose variance is not to be reduced."""
+        """Valid markers of sources whose variance is accepted."""
         return tuple(m for m in self.valid if m.kind is not MarkerKind.INADVERTENT)
 
     def accepts(self, name: PartName) -> bool:
-        """Whether an accepted marker means an edge or a site."""
+        """True if an accepted marker matches an edge or a site."""
         return any(marker.matches(name.text) for marker in self.accepted)
 
     def unmarked(self, graph: Graph, site: I8) -> B1:
-        """[edges] whether no accepted marker means the edge, or its site."""
+        """[edges] True if no accepted marker matches the edge, or its site."""
         if not self.accepted:
             return np.ones(len(site), dtype=np.bool_)
         marked = [
@@ -144,19 +144,19 @@ class LabelRules:
         return ~np.array(marked, dtype=np.bool_)
 
     def marker_of(self, name: PartName) -> Marker | None:
-        """The first valid marker that means a part, or the site of an edge."""
+        """First valid marker that matches a part, or the site of an edge; None if none does."""
         texts = [name.text]
         if name.src >= 0 and name.site >= 0:
             texts.append(site_name(name.site, self.names).text)
         return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)
 
     def of_site(self, site: int) -> MarkerKind | None:
-        """Kind of the first marker that holds and is about a site, or an edge of it."""
+        """Kind of the first marker that holds and matches a site, or an edge of it; None if none does."""
         return next((row.kind for row, mine in self.sites if row.state == "holds" and site in mine), None)
 
 
 def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
-    """Find which markers hold, have expired, or mean nothing that is there. O(edges · markers)."""
+    """Determine the state of each marker: holds, expired, or unused. O(edges · markers)."""
     if not rules.markers:
         return rules
     labels: dict[str, set[int]] = {}
@@ -165,10 +165,10 @@ def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules
             labels.setdefault(edge_name(category.graph, edge, site).text, set()).add(site)
     for site in range(len(times.names.sites)):
         labels.setdefault(site_name(site, times.names).text, set()).add(site)
-    return replace(rules, sites=tuple(_judged(marker, rules, labels) for marker in rules.markers))
+    return replace(rules, sites=tuple(_marker_state(marker, rules, labels) for marker in rules.markers))
 
 
-def _judged(
+def _marker_state(
     marker: Marker, rules: LabelRules, labels: dict[str, set[int]]
 ) -> tuple[MarkerRow, frozenset[int]]:
     meant = frozenset[int]().union(*(sites for text, sites in labels.items() if marker.matches(text)))
@@ -184,6 +184,7 @@ def _judged(
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
-    """What kind of source a part may be, and why: by where an edge ends, or by what is called."""
+    """Kind of source that a part may be, and the reason: by the name at an edge's end, or of the callee; None
+    if unknown."""
     text = name.target or name.source
     return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

@@ -28,16 +28,16 @@ from schemas.report.report import Verdict
 from schemas.report.variance import VarianceChangeSection, VarianceSection
 
 _RARE_NOTE = 0.1
-"""From this share of the requests in rare categories on, a note says so."""
+"""Share of the requests in rare categories from which on there is a note."""
 
 
 def variance_result(
     population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
 ) -> Result:
-    """Where the response times of the last sample vary, and what became more variable since the first.
+    """Decompose the variance of the last sample, and compare it with the first one's.
 
-    Markers hold that have not expired on the last day of the samples. Raises ConfigError for a category
-    that is not there, PeriodError where a sample has no request.
+    Markers apply unless expired on the last day of the samples. Raises ConfigError for an unknown category,
+    PeriodError if a sample has no request.
     """
     run = variance_run(population, markers, settings, limits)
     sites, categories = site_table(run), category_rows(run)
@@ -67,8 +67,7 @@ def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Ve
             top = more[0]
             text = (
                 f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
-                f"(its variance {wording.factor(top.ratio)}, its part "
-                f"{wording.percent(top.change, sign=True)} of the variance before)."
+                f"({wording.rough(top.ratio, 2)} times its variance before)."
             )
             return Verdict(outcome="more-variable", text=text)
         if less:
@@ -109,9 +108,9 @@ def analyse(
     settings: VarianceSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Where response times vary, and why; of two samples also what became more variable.
+    """Decompose the variance of response times; with two samples also compare them.
 
-    Raises ConfigError where the markers cannot be read, or a category that was asked for is not there.
+    Raises ConfigError if the markers cannot be read, or a requested category does not exist.
     """
     markers = () if settings.markers is None else read_markers(settings.markers)
     return variance_result(compared.population, markers, settings, limits)

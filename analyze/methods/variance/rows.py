@@ -1,6 +1,7 @@
-"""Put variance into the report's model: split, sites, categories, C² curve, markers, parts, advice.
+"""Convert variances to the report's model: decomposition, sites, categories, C² curve, markers, parts,
+advice.
 
-The first tier is the sample as a whole, the second the categories that are looked into.
+The first tier is the whole sample, the second single categories.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from analyze.methods.variance.bimodality import edge_advice
 from analyze.methods.variance.covariance import (
-    Looked,
+    DecomposedGroup,
     correlated_pairs,
     covariance_shares,
     group_parts,
@@ -58,10 +59,10 @@ from schemas.report.variance import (
 
 MOST_SITES: Final = 100
 _HIGHEST = 3
-"""Parts of the highest variance that are marked: what the paper highlights."""
+"""Number of parts of the highest variance that are highlighted, as in the paper."""
 _MOST_PAIRS = 20
 _LEAST_SUGGESTED = 0.02
-"""Share of the variance from which a marker is suggested."""
+"""Least share of the variance for which a marker is suggested."""
 
 
 RANK: Final = stored("rank", "place", "from 1")
@@ -69,7 +70,7 @@ _SITES: Final = (RANK, *columns_of(VariableSite))
 
 
 def site_table(run: VarianceRun) -> pa.Table:
-    """Make the table of call sites, the largest sources first."""
+    """Table of call sites, largest sources first."""
     shown = run.shown
     whole = shown.whole
     sites, order, n = whole.sites, np.asarray(shown.site_order, np.int64), whole.sites.n
@@ -77,13 +78,13 @@ def site_table(run: VarianceRun) -> pa.Table:
     c2 = coefficient(sums)
     low, high = log_coefficient(sites.touched).interval()
     with np.errstate(invalid="ignore", over="ignore"):
-        # An interval that is wider says nothing.
+        # A wider interval is not informative.
         spread = (n > LARGE) & (high - low <= WIDEST)
         low, high = np.exp(low), np.exp(high)
     total = whole.split.total
     within_low, within_high = _share_interval(shown)
     known = np.isfinite(within_low) & np.isfinite(within_high) & (total > 0)
-    # NaN where nothing is known: null.
+    # NaN, stored as null, where unknown.
     columns: dict[str, I8 | F8] = {
         "requests": n,
         "mean_us": np.divide(sums[:, 1], sums[:, 0], out=np.zeros(len(n)), where=sums[:, 0] > 0),
@@ -128,7 +129,7 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
 def variance_section(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
-    """Fill the section about the last sample, whose rows are given; the curves are of all."""
+    """Make the section on the last sample from its rows; the curves are of all samples."""
     shown = run.shown
     whole, residual = shown.whole, shown.residual
     total = whole.split.total
@@ -179,7 +180,8 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Interval of exp of a logarithm, `ends` being that of all logarithms; None where it says nothing."""
+    """Interval of exp of a logarithm from the ends of all logarithms' intervals; None if infinite or too
+    wide."""
     low, high = float(ends[0][place]), float(ends[1][place])
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None
@@ -187,7 +189,7 @@ def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
 
 
 def category_rows(run: VarianceRun) -> list[VariableCategory]:
-    """All groups in the order asked for."""
+    """Rows of all groups in the requested order."""
     shown = run.shown
     groups, whole = shown.groups, shown.whole
     sums = whole.by_group.sums.sum(axis=1)
@@ -218,7 +220,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
 
 
 def known_c2(c2: float, requests: int) -> float | None:
-    """A C² for the report: None of few requests, and where the mean is 0."""
+    """C² for the report: None for few requests, or a mean of 0."""
     return number(c2) if requests > LARGE else None
 
 
@@ -237,7 +239,7 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
 
 
 def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
-    """Sources marked inadvertent, those of high C² first, each by what it adds."""
+    """Sources marked inadvertent, high C² first, each by its part of the variance."""
     shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
@@ -262,7 +264,7 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
 
 
 def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
-    """Groups to look into. Raises ConfigError for a key that no large category begins with."""
+    """Groups to detail. Raises ConfigError for a key that no large category begins with."""
     settings = run.settings
     if not settings.category:
         return list(order[: settings.details])
@@ -279,8 +281,10 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsSection, list[Looked]]:
-    """The section, and what it was made of."""
+def details_section(
+    run: VarianceRun, sites: pa.Table
+) -> tuple[VarianceDetailsSection, list[DecomposedGroup]]:
+    """Make the section, and return the detailed groups."""
     split, settings = run.shown.whole.split, run.settings
     by_impact = np.argsort(-split.within, kind="stable").tolist()
     order = [group for group in by_impact if split.within[group] > 0]
@@ -294,7 +298,7 @@ def details_section(run: VarianceRun, sites: pa.Table) -> tuple[VarianceDetailsS
     return section, looked
 
 
-def _look(run: VarianceRun, group: int) -> Looked:
+def _look(run: VarianceRun, group: int) -> DecomposedGroup:
     by_sites = run.settings.by == "sites"
     groups, rules = run.shown.groups, run.rules
     parts = group_parts(run.population, run.times, groups, group, rules, by_sites=by_sites)
@@ -302,16 +306,16 @@ def _look(run: VarianceRun, group: int) -> Looked:
     pairs = correlated_pairs(parts.us, parts.weight, shares.share)
     split = run.shown.whole.split
     impact = _over(split.within[group], split.total)
-    return Looked(group, run.key_of(group), impact, parts, shares, pairs)
+    return DecomposedGroup(group, run.key_of(group), impact, parts, shares, pairs)
 
 
-def _part_order(look: Looked) -> list[int]:
-    """Parts by share; what compensates last."""
+def _part_order(look: DecomposedGroup) -> list[int]:
+    """Order of parts by share; compensating ones last."""
     found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
     return found
 
 
-def _detail(run: VarianceRun, look: Looked) -> VarianceDetail:
+def _detail(run: VarianceRun, look: DecomposedGroup) -> VarianceDetail:
     edges = edge_rows(run, look)
     listed = edges[: run.limits.brief_edges]
     place = {part: i + 1 for i, part in enumerate(_part_order(look))}
@@ -353,8 +357,8 @@ def _detail(run: VarianceRun, look: Looked) -> VarianceDetail:
     )
 
 
-def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
-    """All parts of a group, by share."""
+def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
+    """Rows of all parts of a group, by share."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
     place = {part: i + 1 for i, part in enumerate(order)}
     graph = run.graph_of(look.group)
@@ -386,7 +390,7 @@ def edge_rows(run: VarianceRun, look: Looked) -> list[VariableEdge]:
 
 
 def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
-    """Markers for what adds much and has none, by name."""
+    """Suggest markers, by name, for large sources without one."""
     found: dict[str, MarkerSuggestion] = {}
     within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
     order = run.shown.site_order
@@ -409,7 +413,10 @@ _PARTS: Final = (
 
 
 def variance_tables(
-    run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory], looked: Sequence[Looked]
+    run: VarianceRun,
+    sites: pa.Table,
+    categories: Sequence[VariableCategory],
+    looked: Sequence[DecomposedGroup],
 ) -> Mapping[str, pa.Table]:
     """Make the complete tables, by name."""
     parts = [(look, row) for look in looked for row in edge_rows(run, look)]

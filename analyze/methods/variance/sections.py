@@ -1,4 +1,4 @@
-"""Sections of variance: the exact split, the parts of some categories, and what became more variable."""
+"""Sections of variance: exact decomposition, parts of some categories, and changes between two samples."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from schemas.report.variance import (
 )
 
 ROOTS: Final = 8
-"""Root types whose parts are drawn."""
+"""Most root types whose parts are drawn."""
 SHOWN: Final = 15
-"""Rows in sight."""
+"""Rows shown at first."""
 LEAST_SITES: Final = 5
 MATERIAL: Final = 1e-3
-"""Call sites that add less are listed on demand, but for the first few."""
+"""Least part of a call site that is listed at once, except for the first few sites."""
 PRINTED: Final = 8
 """Rows on a terminal."""
 TAIL_KEPT: Final = 0.5
-"""Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
+"""Share of the variance left after cutting half a percent of the times, below which tails are heavy."""
 MOSTLY_BETWEEN: Final = 0.5
-"""From this part of a change on the report says that it lies between paths."""
+"""Share of a change between paths from which on the report says so."""
 MEANING: Final = {
     "roots": "between root types: unlike work",
     "paths": "between paths of a root type: unlike ways",
@@ -75,7 +75,7 @@ _CHANGED: Final = (
 
 
 def variance_blocks(section: VarianceSection) -> b.Blocks:
-    """The split, what is watched, call sites, categories, markers."""
+    """Blocks of the section: decomposition, watched sources, call sites, categories, markers."""
     s = section
     title = f"standard deviation {wording.duration(s.sd_us)}, C² {wording.c2(s.c2)}; the parts add up exactly"
     return (b.Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
@@ -123,7 +123,7 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
 
 
 def _parts(found: dict[str, float], title: str) -> b.Bar:
-    """Shares one after the other, of a whole."""
+    """Bar of consecutive shares of a whole."""
     stretches, at = [], 0.0
     for kind, part in found.items():
         stretches.append(b.Stretch(kind, 100 * at, 100 * part))
@@ -132,11 +132,11 @@ def _parts(found: dict[str, float], title: str) -> b.Bar:
 
 
 _RootParts = tuple[str, float, float]
-"""A root type, its part of the variance between paths, and that within."""
+"""Root type, its part of the variance between paths, and its part within paths."""
 
 
 def _root_parts(section: VarianceSection) -> list[_RootParts]:
-    """Find the root types of the largest parts."""
+    """Root types with the largest parts."""
     found: dict[str, dict[str, float]] = {}
     for part in section.parts:
         if part.root is not None:
@@ -192,7 +192,7 @@ def _category(row: VariableCategory) -> b.Words:
 
 
 def details_blocks(section: VarianceDetailsSection) -> b.Blocks:
-    """Parts of some categories, advice, suggestions."""
+    """Blocks of the section: parts of some categories, advice, suggestions."""
     return (
         b.Part(
             "Inside the categories",
@@ -252,7 +252,7 @@ def _edge(edge: VariableEdge) -> b.Words:
 
 
 def _note(found: VarianceDetail) -> str:
-    """One sentence about a category."""
+    """Sentence on a category."""
     tail = ""
     if found.kept < TAIL_KEPT:
         left = wording.percent(found.kept)
@@ -264,13 +264,13 @@ def _note(found: VarianceDetail) -> str:
 
 
 def change_blocks(section: VarianceChangeSection) -> b.Blocks:
-    """What became more variable."""
+    """Blocks of the section on changes between two samples."""
     note = f"shares are of the variance of the {section.before}"
     return (b.Part("What became more variable", tuple(_change(section)), note=note, anchor="variable"),)
 
 
 def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
-    yield b.Text(f"{change(s)} {change_check(s)}".strip())
+    yield b.Text(change(s))
     axis = Axis.over(row.change for row in s.sites)
     columns = (
         b.Column("", "Call site", "text", _place),
@@ -289,10 +289,12 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
         of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
         table = b.Grid("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
         yield b.Part("Categories whose C² changed", (table,), note=of)
+    if check := change_check(s):
+        yield b.Details("The papers' check of large categories", (b.Text(check),))
 
 
 def residual(section: VarianceSection) -> str:
-    """What markers take out; empty without any that hold."""
+    """Sentence on the variance that markers remove; empty unless a marker holds."""
     if section.marked_share is None or section.residual_sd_us is None:
         return ""
     return (
@@ -302,7 +304,7 @@ def residual(section: VarianceSection) -> str:
 
 
 def advice(found: EdgeAdvice) -> str:
-    """What an edge merges, and what to do."""
+    """Sentence on the two behaviours that an edge mixes, and the remedy."""
     where = f" in {wording.counted(found.categories, 'category', 'categories')}"
     merged = (
         f"{found.label}{where} merges two behaviours: about {wording.duration(found.low_us)} and, in "
@@ -317,7 +319,7 @@ def advice(found: EdgeAdvice) -> str:
 
 
 def expired(section: VarianceSection) -> tuple[str, ...]:
-    """A warning for each marker that has lapsed."""
+    """Warning for each expired marker."""
     return tuple(
         f"The marker '{row.label}' ({row.kind}, {row.owner}) expired on {row.expires} and has no effect: "
         "renew it or remove it."
@@ -327,14 +329,14 @@ def expired(section: VarianceSection) -> tuple[str, ...]:
 
 
 def _watched(source: WatchedSource) -> b.Words:
-    """`a -> b: C² 3.4, 12 % of the variance. …`"""
+    """Words for a watched source: `a -> b: C² 3.4, 12 % of the variance. …`"""
     text = f"{source.site}: C² {wording.c2(source.c2)}, {wording.percent(source.within)} of the variance. "
     text += f"To be reduced ({source.marker.owner}: {source.marker.reason})."
     return b.dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
 
 
 def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:
-    """Suggested markers as a file's text, for who agrees to copy."""
+    """Text of a file with the suggested markers, to be copied by the user."""
     return "\n".join(
         f"[[marker]]  # {wording.percent(row.within)} of the variance: {row.why}\n"
         f'label = {_quoted(row.label)}\nkind = "{row.kind}"\nowner = ""\nreason = ""\n'
@@ -343,13 +345,13 @@ def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string: whatever is in a name, it stays one."""
+    """Quote a text as a TOML string, whatever it contains."""
     plain = wording.visible(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"'
 
 
 def change(section: VarianceChangeSection) -> str:
-    """One sentence about the whole."""
+    """Sentence on the change of the total variance."""
     moved = wording.moved_duration(section.sd0_us, section.sd1_us)
     text = f"Standard deviation of all response times: {moved}"
     if section.interval is not None and not math.isclose(section.ratio, 1.0):
@@ -366,7 +368,7 @@ def change(section: VarianceChangeSection) -> str:
 
 
 def change_check(section: VarianceChangeSection) -> str:
-    """The papers' check, in a sentence; empty where it was not run."""
+    """Sentence on the papers' check of large categories; empty if it was not run."""
     if section.ks_p is None:
         return ""
     verb = "differ" if section.ks_p < 0.05 else "do not differ"

@@ -1,4 +1,4 @@
-"""Set what `flowdiff variance` ranks and looks into."""
+"""Settings of `flowdiff variance`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.config import Config
 
 
 class VarianceSettings(Config):
-    """What is ranked how, and what is looked into."""
+    """Order and detail of sources of variance."""
 
     sort: Literal["impact", "c2"] = "impact"
     """Order of categories: impact, those with C² above 1 first; or C² alone, as the paper ranks."""

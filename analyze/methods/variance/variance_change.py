@@ -1,4 +1,4 @@
-"""Test what became more variable from one sample to the other, with intervals, for the report."""
+"""Test for changes of variance from one sample to the other, with intervals, for the report."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSe
 _ROUNDING: Final = 1e-12
 """Part of the squared mean below which a variance is rounding."""
 _LEVEL: Final = 0.01
-"""False discovery rate of what is listed: stricter than usual, since jackknife intervals of heavy tails are
+"""False discovery rate of listed changes: stricter than usual, since jackknife intervals of heavy tails are
 too short (86 % for 95 %)."""
 
 
 def _log_variance(sums: F8) -> F8:
-    """ln of the variance, of sums [..., 3] of weight, weight·y, weight·y²; NaN for a constant."""
+    """ln of the variance from sums [..., 3] of weight, weight·y, weight·y²; NaN for a constant."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = sums[..., 1] / sums[..., 0]
         variance = sums[..., 2] / sums[..., 0] - mean**2
@@ -41,7 +41,7 @@ def _log_variance(sums: F8) -> F8:
 
 
 def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
-    """ln of the variance of all response times after over that before, one item."""
+    """ln of the ratio of the total variance after to the one before; a single item."""
 
     def log_mean(sums: F8) -> F8:
         return np.log(np.maximum(sums[..., 0] / np.maximum(sums[..., 1], 1e-300), 1e-300))
@@ -54,7 +54,7 @@ def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
 
 
 def change_section(run: VarianceRun) -> VarianceChangeSection:
-    """Compare the second sample with the first."""
+    """Compare the variances of the second sample with those of the first."""
     population, (before, after) = run.population, run.samples
     total = _total_change(before.whole.split, after.whole.split)
     interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
@@ -79,7 +79,8 @@ def change_section(run: VarianceRun) -> VarianceChangeSection:
 
 
 def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
-    """Part of a change of the variance that lies between paths or root types; above 1 where the rest fell."""
+    """Part of a change of the variance that is between paths or root types; above 1 if the part within fell;
+    None if the change is not significant."""
     if interval is None or interval.low <= 1 <= interval.high:
         return None
     within = float(after.within.sum() - before.within.sum())
@@ -87,15 +88,16 @@ def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | N
 
 
 def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
-    """Sites whose variance changed by test and beyond the floor; by the change of all that they add.
+    """Sites whose variance changed significantly and beyond the floor; by the change of their whole
+    contribution.
 
-    All: where times grow with the path (a loop of slow calls), what a place adds moves between paths.
+    Whole: where times grow with the path (a loop of slow calls), a site's contribution moves between paths.
     """
     before, after = run.samples
     names = run.times.names
     one, other = before.whole.sites, after.whole.sites
-    # Of the time that requests wait for a site. Its sums are of one place; those of what a place adds to all
-    # hold every long request, and tell little in small samples.
+    # Test the variance of the time that requests wait for the site: its sums contain that site only. Sums of
+    # a site's covariance with the response time contain every long request, and are noisy in small samples.
     log_ratio = jackknife(other.touched, _log_variance).minus(jackknife(one.touched, _log_variance))
     p = np.where(np.minimum(one.n, other.n) > LARGE, log_ratio.p, np.nan)
     changed, tested = _changed(log_ratio, p, run.settings.change_ratio)
@@ -124,9 +126,9 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
 
 
 def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """(place, fields of its row) of what changed by test and by a factor of `least`; how many were tested.
+    """((place, fields of its row) of significant changes by a factor of at least `least`; number of tests).
 
-    What has an interval that says nothing is left out.
+    Changes without an informative interval are left out.
     """
     q, ends = q_values(p), log_ratio.interval()
     found = []
@@ -138,8 +140,9 @@ def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
-    """Common large categories whose C² changed by test, how many were tested, and the papers' check: p of KS
-    between the variances of large categories before and after (NSDI §8.7), None for fewer than 2."""
+    """Large common categories whose C² changed significantly, the number tested, and the papers' check: p
+    of a KS test between the variances of large categories before and after (NSDI §8.7), None for fewer
+    than 2."""
     before, after = run.samples
     large = [sample.groups.category != NOWHERE for sample in run.samples]
     common = np.intersect1d(before.groups.category[large[0]], after.groups.category[large[1]])
@@ -173,7 +176,8 @@ def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | No
     spreads = [deviation(sums[of].sum(axis=1)) for sums, of in zip((sums0, sums1), large, strict=True)]
     ks_p = None
     if min(map(len, spreads)) >= 2:
-        # Here: one sample alone needs none of a second's worth of scipy.stats. Deviations rank as variances.
+        # Imported here: scipy.stats takes a second, and a single sample does not need it. Deviations rank as
+        # variances.
         from scipy.stats import ks_2samp
 
         ks_p = float(ks_2samp(*spreads).pvalue)

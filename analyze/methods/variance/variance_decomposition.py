@@ -1,9 +1,9 @@
 """Decompose the variance of response times: between root types, between paths, within paths; by call site.
 
-`sample_variance` does it for one sample: `request_groups` says which requests took the same path, `levels`
-gives means of all, of each root type and of each group, and the rest is sums of squares around those means,
-by block of time, so that the jackknife can say how sure they are. It is done for the response times, and
-again for what is left of them without marked sources (`residual`).
+`sample_variance` does it for one sample: `request_groups` groups requests of the same path, `levels` has the
+means of all, of each root type and of each group; the parts are sums of squares around these means, by block
+of time, for jackknife intervals. It is done for the response times, and again for the response times without
+marked sources (`residual`).
 
 The law of total variance splits it exactly:
 
@@ -14,9 +14,9 @@ exactly, and each site's covariance has three parts that add up to those above:
 
     Cov(y_s, T) = [between root types] + [between paths] + Σ_g p_g·Cov_g(y_s, T)
 
-The last, *within paths*, is what VarianceFinder is after: requests that did the same took unlike times. The
-squared coefficient of variation C² = σ²/μ² ranks categories and sites (VF §4.2).
-Groups are categories, the rare ones of a root type together.
+The last, *within paths*, is the part that VarianceFinder looks for: requests with the same work took
+different times. The squared coefficient of variation C² = σ²/μ² ranks categories and sites (VF §4.2). Groups
+are categories, the rare ones of a root type together.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RequestGroups:
-    """One sample's requests, category by category, and the groups that they are in.
+    """One sample's requests, category by category, and their groups.
 
     A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be estimated,
-    are one group a root type, so that none of the variance is lost.
+    form one group a root type, so that none of the variance is lost.
     """
 
     sample: int
     rows: tuple[slice, ...]
-    """[categories] where the sample's requests lie in the category."""
+    """[categories] rows of the sample's requests in the category."""
     first: I8
-    """[categories + 1] where they begin here."""
+    """[categories + 1] index of each category's first request in the arrays here."""
     weight: F8
     block: I8
-    """[requests] block of time; blocks hold equally many requests, and ascend within a category."""
+    """[requests] block of time; blocks have equal numbers of requests, and ascend within a category."""
     of: I8
-    """[requests] group."""
+    """[requests] group of the request."""
     n_blocks: int
     group: I8
     """[categories] group; NOWHERE without a request."""
     root: I8
     """[groups] index into `roots`."""
     category: I8
-    """[groups] the category that it is; NOWHERE where it is the rare ones of a root type."""
+    """[groups] its single category; NOWHERE for the rare ones of a root type."""
     roots: tuple[str, ...]
 
     @property
@@ -78,7 +78,7 @@ class RequestGroups:
         return found
 
     def part(self, category: int) -> slice:
-        """Where the requests of a category are."""
+        """Slice of the requests of a category in the arrays here."""
         return slice(int(self.first[category]), int(self.first[category + 1]))
 
 
@@ -102,7 +102,7 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
         rows=rows,
         first=np.concatenate(([0], np.cumsum(sizes))),
         weight=np.concatenate([np.zeros(0), *(category.weight[part] for category, part in parts)]),
-        # Equal starts are dealt in the order of categories: within one, blocks ascend.
+        # Equal starts are assigned in the order of categories: within one, blocks ascend.
         block=equal_count_blocks(when, n_blocks),
         of=np.repeat(group, sizes),
         n_blocks=n_blocks,
@@ -130,7 +130,7 @@ class Levels:
 
 
 def levels(groups: RequestGroups, value: F8) -> Levels:
-    """Average a value [requests] of a sample. Raises ValueError without a request of weight."""
+    """Average a value [requests] of a sample. Raises ValueError if the sample has no weight."""
     group_weight = totals(groups.of, groups.weight, groups.n_groups)
     group_sum = totals(groups.of, groups.weight * value, groups.n_groups)
     root_weight, root_sum = (
@@ -151,9 +151,9 @@ def levels(groups: RequestGroups, value: F8) -> Levels:
 
 
 TOLERANCE: Final = 1e-9
-"""Largest share of the variance that an account may miss."""
+"""Largest rounding error of an account, as a share of the variance."""
 WIDEST: Final = math.log(1e4)
-"""An interval of ln C² that is wider says nothing, and is not shown."""
+"""Widest informative interval of ln C²; a wider one is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +168,11 @@ class VarianceSplit:
     within: F8
     """[groups] p_g σ_g²"""
     block_total: F8
-    """[blocks] weighted squares around the mean, over the sample's weight: their sum is `total`."""
+    """[blocks] weighted squares around the mean, over the sample's weight; they add up to `total`."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
-    """Split the variance. Raises ValueError where the parts do not add up. O(requests)."""
+    """Split the variance. Raises ValueError if the parts do not add up. O(requests)."""
     around_mean = groups.weight * (at.value - at.mean) ** 2
     around_group = groups.weight * (at.value - at.group_mean[groups.of]) ** 2
     block_total = totals(groups.block, around_mean, groups.n_blocks) / at.weight
@@ -188,9 +188,9 @@ def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
 
 
 def _refuse_rest(total: float, parts: float, mean: float) -> None:
-    """Raise ValueError where the parts of a variance are not all of it.
+    """Raise ValueError if the parts do not add up to the variance.
 
-    mean: below its square times float64's precision a variance is rounding.
+    mean: a variance below its square times float64's precision is rounding.
     """
     if abs(total - parts) > TOLERANCE * total + 1e-15 * mean * mean:
         raise ValueError(f"the account of a variance does not add up: {total:g} against {parts:g}")
@@ -198,12 +198,12 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SiteVariances:
-    """All sites of a population, of one sample; arrays are [sites] unless stated. µs and µs²."""
+    """Variances of all sites in one sample; arrays are [sites] unless stated. µs and µs²."""
 
     n: I8
-    """Requests that have the site on their critical path."""
+    """Requests with the site on their critical path."""
     touched: F8
-    """[sites, blocks, 3] of those: sums of weight, weight·y, weight·y²."""
+    """[sites, blocks, 3] sums over these requests: weight, weight·y, weight·y²."""
     roots: F8
     paths: F8
     within: F8
@@ -224,10 +224,10 @@ def _site_variances(
     split: VarianceSplit,
     unmarked: tuple[B1, ...] | None = None,
 ) -> SiteVariances:
-    """The sites' parts of a variance whose levels and split are given.
+    """Attribute a variance, whose levels and split are given, to the sites.
 
-    unmarked: [categories] of [edges] that take part; `at` is then of what is left of the response times.
-    Raises ValueError where the parts are not the whole. O(requests · edges).
+    unmarked: [categories] of [edges] that take part; `at` is then of the residual response times. Raises
+    ValueError if the parts do not add up. O(requests · edges).
     """
     n_sites, n_blocks = len(times.names.sites), groups.n_blocks
     n = np.zeros(n_sites, dtype=np.int64)
@@ -255,7 +255,7 @@ def _site_variances(
     # [sites, groups] Σ w·y
     waited = coo_array((sums, (codes, group)), shape=(n_sites, groups.n_groups)).tocsr()
     root_mean = at.root_mean[groups.root]
-    # Σ w (y − ȳ_g)(T − μ_g): the same in sum, and each block's own part of a covariance.
+    # Σ w (y − ȳ_g)(T − μ_g): has the same sum, and is each block's own part of the covariance.
     of_group = groups.of * n_blocks + groups.block
     around = totals(of_group, off, groups.n_groups * n_blocks).reshape(groups.n_groups, n_blocks)
     within -= waited @ (around / at.group_weight[:, None])
@@ -273,12 +273,12 @@ def _site_variances(
 
 
 def coefficient(sums: F8) -> F8:
-    """C² of sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
+    """C² from sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
     return squared_variation(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
 def deviation(sums: F8) -> F8:
-    """Standard deviation of the same."""
+    """Standard deviation from sums [..., 3] of weight, weight·y, weight·y²."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = sums[..., 1] / sums[..., 0]
         found: F8 = np.sqrt(np.maximum(sums[..., 2] / sums[..., 0] - mean**2, 0.0))
@@ -287,7 +287,7 @@ def deviation(sums: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class GroupVariances:
-    """Groups of a sample; arrays are [groups]."""
+    """Variances of a sample's groups; arrays are [groups]."""
 
     n: I8
     sums: F8
@@ -300,7 +300,7 @@ class GroupVariances:
 
 
 def _group_variances(groups: RequestGroups, at: Levels) -> GroupVariances:
-    """Sum up by group and block. O(requests)."""
+    """Compute sums by group and block. O(requests)."""
     shape = groups.n_groups, groups.n_blocks
     cell = groups.of * groups.n_blocks + groups.block
     sums = [totals(cell, groups.weight * at.value**k, shape[0] * shape[1]).reshape(shape) for k in (0, 1, 2)]
@@ -308,9 +308,9 @@ def _group_variances(groups: RequestGroups, at: Levels) -> GroupVariances:
 
 
 def log_coefficient(sums: F8) -> Jackknifed:
-    """ln C² of items by their block sums [items, blocks, 3]: its interval is one of a ratio, and above 0.
+    """ln C² of items from block sums [items, blocks, 3]: the interval of a ratio, always above 0.
 
-    C² of few requests is skewed; its logarithm is far less so.
+    C² of few requests is skewed; its logarithm is much less so.
     """
 
     def estimate(parts: F8) -> F8:
@@ -321,7 +321,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Variances of one value of each request: its response time, or what is left of it."""
+    """Variances of one value of each request: its response time, or the residual."""
 
     levels: Levels
     split: VarianceSplit
@@ -331,16 +331,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
-    """One sample."""
+    """Variances of one sample."""
 
     groups: RequestGroups
     whole: Measured
     residual: Measured | None
-    """Without marked sources; None where no marker that holds means anything."""
+    """Variances without marked sources; None if no marker holds."""
 
     @property
     def site_order(self) -> list[int]:
-        """Sites that requests wait for, by what they add to the variance within paths that is left."""
+        """Sites on critical paths, by their part of the residual variance within paths."""
         ranked = (self.residual or self.whole).sites
         seen = np.flatnonzero(self.whole.sites.n > 0)
         order = np.lexsort((seen, -self.whole.sites.within[seen], -ranked.within[seen]))
@@ -349,7 +349,7 @@ class SampleVariance:
 
 
 def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRules) -> tuple[B1, ...] | None:
-    """[categories] of [edges] without a marker; None where all are."""
+    """[categories] of [edges] True without a marker; None if no edge has one."""
     if not rules.accepted:
         return None
     found = tuple(
@@ -362,7 +362,7 @@ def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRule
 def sample_variance(
     population: Population, times: AllPathTimes, sample: int, unmarked: tuple[B1, ...] | None
 ) -> SampleVariance:
-    """A sample's variances. O(requests · edges)."""
+    """Compute the variances of a sample. O(requests · edges)."""
     groups = request_groups(population, sample)
     residual = None if unmarked is None else _measured(times, groups, unmarked)
     return SampleVariance(groups, _measured(times, groups, None), residual)

@@ -21,7 +21,7 @@ from schemas.errors import PeriodError
 
 @dataclass(frozen=True, slots=True)
 class VarianceRun:
-    """What was found."""
+    """Results of VarianceFinder."""
 
     population: Population
     times: AllPathTimes
@@ -32,21 +32,21 @@ class VarianceRun:
 
     @property
     def shown(self) -> SampleVariance:
-        """The last sample: everything is about it but what became more variable."""
+        """Last sample, the subject of all sections except for the change."""
         return self.samples[-1]
 
     def graph_of(self, group: int) -> Graph | None:
-        """The category of a group; None of rare ones of a root type, which are looked at together."""
+        """Graph of a group's category; None for the rare ones of a root type together."""
         alone = int(self.shown.groups.category[group])
         return None if alone == NOWHERE else self.population.categories[alone].graph
 
     def key_of(self, group: int) -> str | None:
-        """Its key."""
+        """Key of a group's category; None for rare ones."""
         graph = self.graph_of(group)
         return None if graph is None else graph.key
 
     def root_of(self, group: int) -> str:
-        """Its root type."""
+        """Root type of a group."""
         groups = self.shown.groups
         root: str = groups.roots[groups.root[group]]
         return root
@@ -57,8 +57,8 @@ def variance_run(
 ) -> VarianceRun:
     """Decompose the variance of every sample.
 
-    Markers hold that have not expired on the last day of the samples. Raises PeriodError where a sample has
-    no request: none was made, or none is complete.
+    Markers apply unless expired on the last day of the samples. Raises PeriodError if a sample has no
+    request: none was made, or none is complete.
     """
     for number, sample in enumerate(population.samples):
         if not population.has_requests(number):

@@ -1,4 +1,4 @@
-"""Where the time of a mutation's requests went, step by step, before and after."""
+"""Step-by-step accounts of the time of a mutation's requests, before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.report.parts import StepAccount, StepRow
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
-    """Account of one category in both samples; a step's part is the sum of the A_e of the edges into it.
+    """Account of one category in both samples; a step's part is the sum of A_e over the edges into it.
 
     `changed` is [edges]. At most about `limit` rows.
     """
@@ -34,7 +34,7 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
 def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
     """Account of a precursor's requests before beside a mutation's after, steps aligned by name.
 
-    The precursor is the mutation itself where nothing is known that its requests took before.
+    The precursor is the mutation itself if no path is known that its requests took before.
     """
     return _account(
         (precursor, mutation),
@@ -47,7 +47,7 @@ def structural_account(mutation: Category, precursor: Category, limit: int) -> S
 
 
 def _by_step(category: Category, by_edge: F8) -> F8:
-    """[nodes] sums of [edges] values over the edges into a node."""
+    """[nodes] sums of [edges] values over the edges into each node."""
     sums = np.zeros(category.graph.n_nodes)
     np.add.at(sums, category.graph.edges[:, 1], by_edge)
     return sums
@@ -88,7 +88,8 @@ def _count(category: Category, sample: int) -> int:
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
-    """At most `limit` rows: the steps with the largest parts as they are, those between them as runs."""
+    """Shorten to at most `limit` rows: the steps with the largest parts stay, the steps between them become
+    runs."""
     if len(rows) <= limit:
         return list(rows)
     by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))

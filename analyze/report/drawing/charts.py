@@ -24,14 +24,14 @@ _TICK_STEPS: Final[tuple[tuple[float, ...], ...]] = (
     (1, 3),
     (1,),
 )
-"""Multiples of powers of ten, from the finest: the first that gives few enough ticks is taken."""
+"""Multiples of powers of ten, finest first: the first set that gives few enough ticks is taken."""
 _SHADES: Final = 5
-"""Shades of a distance by its rank; 0 is the farthest fifth."""
+"""Number of shades of a distance by its rank; 0 is the farthest fifth."""
 
 
 @dataclass(slots=True)
 class _Canvas:
-    """What is drawn within margins; all text is escaped and shown with its control characters."""
+    """SVG canvas with margins; all text is escaped, and its control characters are made visible."""
 
     kind: str
     title: str
@@ -45,20 +45,20 @@ class _Canvas:
 
     @property
     def floor(self) -> int:
-        """Lower end of what is drawn."""
+        """Lower end of the plot area, px."""
         return self.height - self.bottom
 
     @property
     def end(self) -> int:
-        """Right end of what is drawn."""
+        """Right end of the plot area, px."""
         return self.width - self.right
 
     def x(self, part: float) -> float:
-        """A place across, from 0 to 1."""
+        """Horizontal position of a share from 0 to 1."""
         return self.left + (self.end - self.left) * min(1.0, max(0.0, part))
 
     def y(self, part: float) -> float:
-        """A place upwards, from 0 to 1."""
+        """Vertical position of a share from 0 (floor) to 1 (top)."""
         return self.floor - (self.floor - self.top) * part
 
     def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
@@ -71,17 +71,17 @@ class _Canvas:
         self.parts.append(element("path", class_=kind, d=d))
 
     def upright(self, x: float, text: str) -> None:
-        """A vertical line with what it stands for below."""
+        """Draw a vertical line with its label below."""
         self.line("grid", x, self.top, x, self.floor)
         self.text("tick", x, self.floor + 16, text)
 
     def level(self, kind: str, y: float, text: str) -> None:
-        """A horizontal line with what it stands for at its left."""
+        """Draw a horizontal line with its label at the left."""
         self.line("grid", self.left, y, self.end, y)
         self.text(f"tick {kind}", self.left - 6, y + 4, text)
 
     def svg(self) -> Markup:
-        """The drawing."""
+        """Finish the SVG."""
         box, title = f"0 0 {self.width} {self.height}", element("title", self.title)
         size = {"width": self.width, "height": self.height}
         return element("svg", title, *self.parts, class_=self.kind, role="img", viewBox=box, **size)
@@ -118,7 +118,7 @@ def spread(
 ) -> Drawing:
     """Draw two distributions of one variable, small: the first class filled, the second as an outline.
 
-    edges: [bins + 1] ascending, > 0 where `log`. Each class is scaled to its own size.
+    edges: [bins + 1] ascending, > 0 if `log`. Each class is scaled to its own size.
     """
     low, high = edges[0], edges[-1]
     canvas = _Canvas("spread", title, 260, 76, left=8, right=8, top=6, bottom=18)
@@ -229,9 +229,9 @@ def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
 
 
 def _draw_two(canvas: _Canvas, edges: Sequence[float], counts: tuple[Sequence[int], Sequence[int]]) -> None:
-    """Draw counts before and after over the same bins, each scaled to its own sum; who has none is left out.
+    """Draw counts before and after in the same bins, each scaled to its own sum; empty ones are left out.
 
-    edges: places across, from 0 to 1.
+    edges: positions from 0 to 1.
     """
     places = [canvas.x(edge) for edge in edges]
     shares = [_shares(of) for of in counts]
@@ -257,7 +257,7 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 
 def _range(found: Histogram) -> tuple[float, float]:
-    """Ends of the axis, both positive and apart; a first edge of 0 is put one bin below the second."""
+    """Ends of the axis, positive and distinct; a first edge of 0 is moved to one bin below the second."""
     edges = found.edges_us
     if len(edges) < 2:
         return 1.0, 10.0
@@ -266,5 +266,5 @@ def _range(found: Histogram) -> tuple[float, float]:
 
 
 def log_part(value: float, low: float, high: float) -> float:
-    """Place of a value on a log axis, 0 to 1."""
+    """Position of a value on a log axis, 0 to 1."""
     return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))

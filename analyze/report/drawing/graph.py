@@ -1,6 +1,6 @@
 """Draw request-flow graphs and their differences as SVG: boxes, arrows, latencies before → after.
 
-Spans that call nothing become one box, long unchanged stretches one pill.
+Spans without calls become one box, long unchanged stretches one pill.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from schemas.windows import NS_PER_US
 
 
 def graph_view(category: Category, limit: int) -> GraphView:
-    """The first `limit` nodes in canonical order, and the edges among them with their mean latencies."""
+    """View of the first `limit` nodes in canonical order, and the edges among them with their mean
+    latencies."""
     graph = category.graph
     means = [_mean_latency_us(category, period) for period in (0, 1)]
     shown = min(limit, graph.n_nodes)
@@ -42,7 +43,8 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
-    """Weighted mean latency of each edge, as the difference of its nodes' mean times; None if no request."""
+    """Weighted mean latency of each edge, as the difference of its nodes' mean times; None without a
+    request."""
     mine = category.rows(period)
     weight = category.weight[mine]
     if len(weight) == 0:
@@ -55,9 +57,9 @@ def _mean_latency_us(category: Category, period: int) -> list[float | None]:
 
 
 def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
-    """Nodes without a partner, by a longest common subsequence of names in canonical order.
+    """Find nodes without a partner, by a longest common subsequence of names in canonical order.
 
-    Canonical order is topological, so common nodes keep their order of happening. O(n·m / 64).
+    Canonical order is topological, so common nodes keep their order of occurrence. O(n·m / 64).
     """
     operations = LCSseq.editops(mutation.nodes, precursor.nodes)
     return GraphDifference(
@@ -68,43 +70,43 @@ def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
 
 
 FOLD_LEAST = 3
-"""A stretch of fewer steps is drawn as it is: a pill would hide more than it saves."""
+"""Fewest steps that are folded: a pill for fewer would hide more than it saves."""
 
 
 class StepKind(StrEnum):
-    """How a step is drawn."""
+    """Kind of a drawn step."""
 
     NODE = "node"
     SPAN = "span"
-    """Start and end of an operation with nothing between: one box, the latency inside."""
+    """Start and end of an operation with nothing in between: one box with the latency inside."""
     FOLD = "fold"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One box of the drawing."""
+    """One box of a drawing."""
 
     kind: StepKind
     members: tuple[int, ...]
     """Canonical positions, ascending."""
     names: tuple[NodeName, ...]
-    """Of the members."""
+    """Names of the members."""
     marked: bool
-    """Has no partner in the other graph."""
+    """True if it has no partner in the other graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A drawing's boxes, in topological order, and its arrows between box indices."""
+    """Boxes of a drawing, in topological order, and arrows between box indices."""
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(box, box) -> the edge (src, dst) it stands for; None where it stands for several, into or out of a
-    fold of branches."""
+    """(box, box) -> edge (src, dst) of the arrow; None for an arrow of several edges, into or out of a fold
+    of branches."""
 
 
 def all_steps(view: GraphView, marked: Set[int]) -> Steps:
-    """Every step, spans that call nothing joined into one box."""
+    """Make a box of every step; spans without calls become one box."""
     heads = _leaf_spans(view, marked)
     groups: list[tuple[int, ...]] = [
         (node, heads[node]) if node in heads else (node,)
@@ -115,12 +117,12 @@ def all_steps(view: GraphView, marked: Set[int]) -> Steps:
 
 
 def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
-    """Steps with regions in which nothing happens folded.
+    """Make boxes of steps, with uneventful regions folded.
 
-    Kept are boxes that touch a changed edge or stand beside one that does, the first and the last, and those
-    where marked and unmarked meet. The others are merged by series-parallel reduction: boxes in series, and
-    branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
-    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is ever dropped.
+    Boxes stay if they touch a changed edge or are next to a box that does, if they are first or last, and
+    where marked and unmarked boxes meet. The others are merged by series-parallel reduction: boxes in series,
+    and branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
+    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is dropped.
     """
     whole = all_steps(view, marked)
     regions = reduce_series_parallel(
@@ -141,7 +143,7 @@ def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]
 
 
 def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
-    """Boxes that never go into a fold."""
+    """Boxes that are never folded."""
     hot = {i for arrow, edge in whole.arrows.items() if edge in changed for i in arrow}
     hot |= {i for i, step in enumerate(whole.steps) if step.kind is StepKind.SPAN and step.members in changed}
     kept = set(hot)
@@ -154,7 +156,7 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Regions of the boxes 0..n-1, singletons but for quiet boxes of one colour that could be merged.
+    """Merge boxes 0..n-1 to regions: quiet boxes of one colour where possible, all others alone.
 
     In series: a box and its only successor, whose only predecessor it is. In parallel: boxes with the same
     only predecessor and the same only successor. Boxes without predecessor or successor stay alone. Repeated
@@ -216,7 +218,7 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
-    """Boxes of the given groups of positions, put into topological order by their first position."""
+    """Make boxes of groups of positions, in topological order by their first position."""
     order = sorted(range(len(groups)), key=lambda g: groups[g][0])
     box = {position: i for i, g in enumerate(order) for position in groups[g]}
     steps = []
@@ -234,7 +236,8 @@ def _group(
 
 
 MOST_UNFOLDED = 24
-"""Boxes up to which every changed edge keeps its place; in larger graphs the minor ones may be folded."""
+"""Most boxes of a graph in which every changed edge keeps its place; in larger graphs minor ones may be
+folded."""
 CHAR_PX = 7.8
 """Mean width of a bold 12 px letter in the widest of the usual system fonts."""
 LABEL_CHARS = 36
@@ -244,11 +247,11 @@ LATENCY_PX = 6.8
 
 _ONLY = {"+": "gained", "−": "lost"}
 _WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"), (2100, "vast"))
-"""Widest drawing, px, of each class: the style sheet says how far each may be shrunk to fit."""
+"""Widest drawing, px, of each class: the style sheet sets how far each may be shrunk to fit."""
 
 
 class Heat(StrEnum):
-    """How an edge is coloured."""
+    """Colour of an edge."""
 
     QUIET = "quiet"
     SLOWER = "slower"
@@ -257,33 +260,33 @@ class Heat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EdgeMark:
-    """What is written at an edge, and its colour."""
+    """Text at an edge, and its colour."""
 
     text: str
     heat: Heat = Heat.QUIET
     minor: bool = False
-    """Changed, but carries little of the change: drawn thin, and may be folded."""
+    """True for a changed edge with little of the change: drawn thin, may be folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a drawing points out."""
+    """Annotations of a drawing."""
 
     only_here: frozenset[int] = frozenset()
     """Positions without a partner in the other graph."""
     sign: str = ""
-    """Badge of such a box: `+` in a mutation, `−` in a precursor."""
+    """Badge of boxes without a partner: `+` in a mutation, `−` in a precursor."""
     edges: Mapping[tuple[int, int], EdgeMark] = field(default_factory=dict)
-    """By (src, dst)."""
+    """Marks by (src, dst)."""
 
     @property
     def changed(self) -> frozenset[tuple[int, int]]:
-        """Edges that are coloured."""
+        """Coloured edges."""
         return frozenset(link for link, mark in self.edges.items() if mark.heat is not Heat.QUIET)
 
 
 def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
-    """SVG of a graph, stretches in which nothing happens folded."""
+    """Draw a graph as SVG, with uneventful stretches folded."""
     whole = all_steps(view, marks.only_here)
     kept = (
         marks.changed
@@ -310,7 +313,7 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 
 
 def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
-    """Write the SVG of what has been laid out; room: to the right of it."""
+    """Write the SVG of a finished layout; room: free space at its right, px."""
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
     fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "endless")
     box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
@@ -320,14 +323,14 @@ def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], roo
 
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
-    """Room right of the boxes for latencies beside a straight column of arrows."""
+    """Width needed right of the boxes for latencies beside a straight column of arrows."""
     shown = [edge for edge in drawn.arrows.values() if edge is not None and edge in marks.edges]
     texts = [marks.edges[edge].text for edge in shown]
     return max((len(t) * LATENCY_PX / 2 for t in texts), default=0.0)
 
 
 def _lines(step: Step) -> tuple[str, str]:
-    """The two lines of a box that is not a fold, clipped: component, and what it does."""
+    """Two lines of a box that is not a fold, clipped: component, and operation."""
     name = step.names[0]
     where, what = (text for text in (name.where, name.what))
     if not what:
@@ -337,7 +340,7 @@ def _lines(step: Step) -> tuple[str, str]:
 
 
 def _title(step: Step) -> str:
-    """All a box stands for, in full: what the pointer shows."""
+    """Full names of a box's steps, for the tooltip."""
     if step.kind is StepKind.SPAN:
         return step.names[0].text
     return " · ".join(f"{name.text} {name.happens}".rstrip() for name in step.names)
@@ -357,14 +360,14 @@ def _box(step: Step, marks: Marks) -> Box:
 
 
 def _inner_edge(step: Step, marks: Marks) -> EdgeMark | None:
-    """Latency of a span drawn as one box."""
+    """Latency of a span drawn as one box; None for other boxes."""
     if step.kind is not StepKind.SPAN:
         return None
     return marks.edges.get((step.members[0], step.members[1]))
 
 
 def _heat(mark: EdgeMark | None) -> str:
-    """Classes of an edge or of a span's box."""
+    """CSS classes of an edge or of a span's box."""
     if mark is None:
         return Heat.QUIET
     return f"{mark.heat} minor" if mark.minor else mark.heat
@@ -400,7 +403,7 @@ def outline(box: Box, x: float, y: float, radius: int) -> Markup:
 
 
 def _fold_text(step: Step, marks: Marks) -> str:
-    """What a pill says: how many steps it hides, and whether edges inside changed by test."""
+    """Text of a pill: number of hidden steps, and of changed edges inside."""
     n, inside = len(step.members), set(step.members)
     changed = sum(1 for src, dst in marks.changed if src in inside and dst in inside)
     if step.marked:
@@ -409,7 +412,7 @@ def _fold_text(step: Step, marks: Marks) -> str:
 
 
 def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
-    """A smooth line through `points`, an arrow head, and the latency beside its middle."""
+    """Draw a smooth line through `points`, an arrow head, and the latency beside its middle."""
     x, y = points[-1]
     head = f"M{px(x - 4)} {px(y - 7)}L{px(x)} {px(y)}L{px(x + 4)} {px(y - 7)}"
     parts = [element("path", d=curve(points)), element("path", class_="head", d=head)]
@@ -421,7 +424,7 @@ def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
 
 
 def curve(points: Sequence[tuple[float, float]]) -> str:
-    """Give the path of a smooth line through points, downwards."""
+    """Path of a smooth line through points, downwards."""
     path = f"M{px(points[0][0])} {px(points[0][1])}"
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         middle = px((y0 + y1) / 2)

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 GAP_X = 26.0
-"""Between boxes of a level."""
+"""Horizontal gap between boxes of a level, px."""
 SWEEPS = 6
 """Rounds of ordering and of aligning; more changed nothing visible on graphs of 200 boxes."""
 MAX_BENDS = 4000
-"""Bends of long arrows in one drawing; past this, long arrows run straight (a wide graph stays drawable)."""
+"""Most bends of long arrows in one drawing; beyond it long arrows are straight (a wide graph stays
+drawable)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Layout:
     x: tuple[float, ...]
     y: tuple[float, ...]
     bends: dict[tuple[int, int], tuple[tuple[float, float], ...]]
-    """Points an arrow passes between its two boxes, from the upper to the lower."""
+    """Points of an arrow between its two boxes, from the upper to the lower."""
     width: float
     height: float
 
 
 def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: float = 40) -> Layout:
-    """Positions for `boxes`; every arrow goes from a lower to a higher index. O(SWEEPS · (boxes + bends))."""
+    """Place `boxes`; every arrow goes from a lower to a higher index. O(SWEEPS · (boxes + bends))."""
     links = sorted(set(arrows))
     level = _levels(len(boxes), links)
     points = list(boxes)
@@ -81,7 +82,7 @@ def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: f
 
 
 def _levels(n: int, links: list[tuple[int, int]]) -> list[int]:
-    """Longest path from a source, arrows between levels."""
+    """Level of each box: longest path from a source; arrows connect different levels."""
     level = [0] * n
     for a, b in links:  # sorted by a; all arrows into a come from lower indices, so level[a] is final
         level[b] = max(level[b], level[a] + 1)
@@ -98,7 +99,7 @@ def _adjacent(n: int, segments: list[tuple[int, int]]) -> tuple[list[list[int]],
 
 
 def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) -> None:
-    """Order every row by the mean place of its neighbours, downwards and upwards in turn."""
+    """Order every row by the mean position of its neighbours, downwards and upwards in turn."""
     place = [0.0] * len(up)
     for row in rows:
         for k, i in enumerate(row):
@@ -114,7 +115,8 @@ def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) ->
 def _align(
     rows: list[list[int]], points: list[Box], up: list[list[int]], down: list[list[int]], gap: float
 ) -> list[float]:
-    """Centres: each box near the mean of its neighbours, as far as its row's order and widths let it."""
+    """Horizontal centres: each box near the mean of its neighbours, as far as order and widths of its row
+    allow."""
     x = [0.0] * len(points)
     for row in rows:
         _spread(row, [0.0] * len(row), points, gap, x)
@@ -126,7 +128,7 @@ def _align(
 
 
 def _spread(row: list[int], wish: list[float], points: list[Box], gap: float, x: list[float]) -> None:
-    """Centres near `wish` that do not overlap: mean of packing from the left and from the right."""
+    """Set centres near `wish` without overlap: the mean of packing from the left and from the right."""
     apart = [(points[a].width + points[b].width) / 2 + gap for a, b in itertools.pairwise(row)]
     left, right = wish[:], wish[:]
     for k in range(1, len(row)):

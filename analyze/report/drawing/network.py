@@ -1,6 +1,6 @@
 """Dependency networks as SVG: boxes coloured by divergence, lines as wide as the dependency. Text is escaped.
 
-Laid out by the report's one layout engine, top to bottom in the order of happening, what is explained last.
+Laid out by the report's one layout engine, top to bottom in order of occurrence, the explained variable last.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
 _THIN, _THICK = 1.2, 6.0
 _SHADES: Final = 5
-"""Shades of divergence; the first is none."""
+"""Number of shades of divergence; the first means none."""
 
 
 def draw_network(
     component: NetworkComponent, numbers: Callable[[NetworkVariable], str], title: str
 ) -> Markup:
-    """SVG of a component's network in the order of happening; numbers: what moved, in words."""
+    """Draw a component's network in order of occurrence; numbers: the change of a variable in words."""
     order = _downwards(component)
     nodes = [component.variables[i] for i in order]
     moved = [f"{one.measure} {numbers(one)}".lstrip() for one in nodes]
@@ -47,7 +47,7 @@ def draw_network(
     ]
     layout = lay_out(boxes, {(min(src, dst), max(src, dst)) for _, src, dst, _ in lines}, gap_y=46)
     parts = []
-    # Weak ones first, so that strong ones lie above them.
+    # Weak dependencies first, so that strong ones are drawn over them.
     for edge, src, dst, chained in sorted(lines, key=lambda line: (line[3], line[0].in_tree, line[0].weight)):
         top, bottom = min(src, dst), max(src, dst)
         points = [
@@ -69,7 +69,7 @@ def _name(variable: NetworkVariable) -> str:
 
 
 def shade(divergence: float) -> int:
-    """0 for none, 1 to 4 by |t| over the largest of the log, on a root scale so that small ones show."""
+    """Shade of a divergence: 0 for none, 1 to 4 on a root scale, to make small ones visible."""
     if divergence <= 0:
         return 0
     return min(_SHADES - 1, 1 + int(divergence**0.5 * (_SHADES - 1)))
@@ -82,7 +82,7 @@ def _box(words: tuple[str, str, str]) -> Box:
 
 
 def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float, y: float) -> Markup:
-    """A box; of P (`p`), whose corners are round, or of a variable."""
+    """Draw a box; with rounded corners for P (`p`), else for a variable."""
     parts = [element("title", title), outline(box, x, y, 14 if kind.startswith("p") else 5)]
     line = y - box.height / 2 + 18
     for text, role in zip(words, ("where", "what", "latency"), strict=True):
@@ -95,7 +95,7 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """A dependency; of a directed one the first end happens first."""
+    """Draw a dependency; the first end of a directed one occurs first."""
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
     kind = " ".join(["dep", *(word for word, wanted in words.items() if wanted)])
@@ -112,7 +112,7 @@ def _line(
 
 
 def _downwards(component: NetworkComponent) -> list[int]:
-    """Variables such that what happens first comes first and P comes last.
+    """Order variables by occurrence, P last.
 
     Directed lines are an order in time; the others go from the outside to P along the spanning tree.
     """
@@ -126,7 +126,7 @@ def _downwards(component: NetworkComponent) -> list[int]:
     order: list[int] = []
     left = list(range(1, len(component.variables)))
     while left:
-        # Directed and undirected lines may turn in a circle together; then the farthest from P goes first.
+        # Directed and undirected lines may form a cycle; then the variable farthest from P goes first.
         ready = [i for i in left if not (after[i] - set(order) - {0})]
         chosen = max(ready or left, key=lambda i: (depth[i], -i))
         order.append(chosen)
@@ -135,7 +135,7 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] lines of the spanning tree between a variable and P."""
+    """[variables] number of spanning-tree lines between a variable and P."""
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

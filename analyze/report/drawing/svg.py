@@ -1,4 +1,4 @@
-"""Write SVG, element by element: texts and attributes are escaped, lengths have the digits that are seen."""
+"""Write SVG, element by element: texts and attributes are escaped, lengths have visible digits only."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from markupsafe import Markup, escape
 
 
 def px(value: float) -> str:
-    """Write a length, or a coordinate, with as many digits as can be seen."""
+    """Write a length or a coordinate without invisible digits."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def element(tag: str, /, *inside: str, **attributes: str | float) -> Markup:
-    """Write an element with what is inside it: text, or markup as it is; closed at once where nothing is.
+    """Write an element around its content: text is escaped, markup is not; without content it is
+    self-closing.
 
-    attributes: numbers are lengths; of a name a last `_` goes (`class_`), others are `-`.
+    attributes: numbers are lengths; a trailing `_` of a name is dropped (`class_`), other `_` become `-`.
     """
     words = ""
     for name, value in attributes.items():

@@ -1,6 +1,6 @@
-"""One request as a swim lane: what ran where and when, the critical path marked.
+"""One request as swim lanes: bars of work by component and host, with the critical path marked.
 
-Pure model: `activities` turns a stored flow into bars, `cells` a bar into places on the axis of the
+Pure model: `activities` turns a stored flow into bars, `cells` a bar into positions on the axis of the
 response; `flowdiff flow` draws them in the terminal.
 """
 
@@ -21,43 +21,43 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One bar: a span, or a run of records on one component and host that follow each other."""
+    """One bar: a span, or a run of consecutive records on one component and host."""
 
     lane: str
-    """Component, with the host where it is known."""
+    """Component, with its host if known."""
     name: str
     depth: int
-    """Nesting below the root, for indentation."""
+    """Depth below the root, for indentation."""
     start_us: float
     end_us: float
     critical_us: float
-    """Time of this bar that lies on the critical path, microseconds."""
+    """Time of the bar on the critical path, µs."""
     deferred: bool
     failed: tuple[str, ...] = ()
-    """Error classes of the nodes in it that failed, each once."""
+    """Error classes of its failed nodes, each once."""
 
     @property
     def duration_us(self) -> float:
-        """Length of the bar, microseconds; 0 for a single point."""
+        """Length of the bar, µs; 0 for a point in time."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Where a bar lies on an axis of so many cells; what lies outside is clipped."""
+    """Position of a bar on an axis of cells, clipped to the axis."""
 
     left: int
     """First cell."""
     length: int
     """Cells, at least 1, `left + length` at most the cells of the axis."""
     earlier: bool
-    """Begins before the axis: a clock that is behind."""
+    """True if it begins before the axis: a clock that is behind."""
     later: bool
-    """Ends after the axis: work that the response did not wait for."""
+    """True if it ends after the axis: work that the response did not wait for."""
 
 
 def cells(bar: Activity, axis_us: float, count: int) -> Cells:
-    """Place of a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
+    """Place a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
 
     A bar wholly outside takes the cell at that end. `axis_us` 0 is a single point in time.
     """
@@ -141,11 +141,11 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 
 
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
-    """Start position of a span -> ns of its own work that the response of this one request waited for.
+    """Start position of a span -> self time on the critical path of this one request, ns.
 
     Stored siblings have no order, and one request is no population to learn it from, so this is the usual
-    walk over one trace, as the view `spans` has it. Sums to the response time where every span lies inside
-    its parent.
+    walk over one trace, as in the view `spans`. Sums to the response time if every span lies inside its
+    parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
@@ -164,7 +164,7 @@ def _record_bars(
     offsets = flow["offset_ns"]
     failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
-    # The time of a critical edge belongs to the run in which it ends.
+    # The time of a critical edge counts for the run in which it ends.
     waited = {dst: (offsets[dst] - offsets[src]) / 1e3 for src, dst in pairwise(path)}
     successors: dict[int, list[int]] = {}
     predecessors: dict[int, list[int]] = {}
@@ -210,8 +210,8 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Runs in an order in which each follows all it comes from; of the branches of a fork the one that
-    started first is followed to its join before the next, ties by position."""
+    """Order runs such that each follows all its predecessors; of the branches of a fork the one that started
+    first is followed to its join before the next, ties by position."""
     open_before = [len(sources) for sources in comes_from]
     leads_to: list[list[int]] = [[] for _ in comes_from]
     for run, sources in enumerate(comes_from):

@@ -1,9 +1,9 @@
 """A request as a train schedule (TR Figure 7).
 
-A lane is a component. An edge of the graph is work of the component whose own time it is, or a message: of
-records an edge between two components, of spans the way from the caller's side of a remote call to the span
-that serves it, and back. Where a span calls another component without a span for the caller's side, the call
-takes no recorded time and stands upright.
+A lane is a component. An edge of the graph is work of one component, or a message: for records an edge
+between two components, for spans the way from the caller's side of a remote call to the serving span, and
+back. If a span calls another component without a span for the caller's side, the call takes no recorded time
+and is drawn vertically.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 _MOST_STEPS: Final = 40
-"""Listed of a component."""
+"""Most steps listed of a component."""
 _MOST_PARTS: Final = 600
-"""Bars, and messages, that are drawn."""
+"""Most bars, and most messages, drawn."""
 _MOST_LANES: Final = 24
-"""Components; the others share the last lane."""
+"""Most components with a lane; further ones share the last lane."""
 _OTHERS: Final = "others"
 _Span = tuple[float, float]
 
 
 def hosts_of(population: Population, category: Category, row: int) -> list[str]:
-    """[nodes] host of each node of a request; empty where it is not known."""
+    """[nodes] host of each node of a request; empty if unknown."""
     if category.host is None:
         return [node.host for node in category.graph.nodes]
     return [population.hosts[code] if code >= 0 else "" for code in category.host[:, row].tolist()]
@@ -50,7 +50,7 @@ def hosts_of(population: Population, category: Category, row: int) -> list[str]:
 
 @dataclass(slots=True)
 class _Drawing:
-    """What is collected of a graph; times in µs."""
+    """Lanes, work and messages collected from a graph; times in µs."""
 
     lane: Numbering[str] = field(default_factory=Numbering)
     work: dict[tuple[int, bool], list[_Span]] = field(default_factory=dict)
@@ -77,9 +77,10 @@ def train_schedule(
     request_id: str | None = None,
     hosts: Sequence[str] | None = None,
 ) -> TrainSchedule:
-    """The schedule of node times that keep dst >= src along every edge. O(nodes + edges), and sorting.
+    """Make the schedule of node times that satisfy dst >= src along every edge. O(nodes + edges), and
+    sorting.
 
-    hosts: [nodes] names, empty for unknown; None: of many requests.
+    hosts: [nodes] names, empty for unknown; None: many requests together.
     """
     us = (times_ns / NS_PER_US).tolist()
     edges = [(int(a), int(b)) for a, b in graph.edges.tolist()]
@@ -155,14 +156,14 @@ def _call(
     us: Sequence[float],
     waited: bool,
 ) -> bool:
-    """Messages at the ends of an edge of spans; whether the edge is one itself, all of it."""
+    """Add messages at the ends of an edge of spans; True if the whole edge is a message itself."""
     src, dst = edge
     here = graph.nodes[int(sites.start[owner])].component
     source, target = graph.nodes[src], graph.nodes[dst]
     lane = drawing.lane_of(here)
     comes = source.side == END and source.component != here
     goes = target.side == START and target.component != here
-    # Between the caller's side of a remote call and the span that serves it.
+    # Between the caller's side of a remote call and the serving span.
     one_way = (goes and src == int(sites.start[owner])) or (comes and dst == int(sites.end[owner]))
     if one_way and is_caller:
         first, last = (lane, drawing.lane_of(target.component)) if goes else (None, lane)
@@ -190,7 +191,7 @@ def _callers(sites: GraphSites, names: Names) -> set[int]:
 
 
 def _joined(spans: Sequence[_Span]) -> list[_Span]:
-    """Intervals that touch or lie over each other as one; ascending."""
+    """Merge intervals that touch or overlap; ascending."""
     found: list[_Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -220,7 +221,7 @@ def _steps(
     us: Sequence[float],
     waited: F8,
 ) -> list[ScheduleStep]:
-    """What happens inside a component: spans, or the ways between its records; by start."""
+    """Steps inside a component, by start: spans, or edges between its records."""
     found = []
     for unit in range(sites.n_units):
         start, end = int(sites.start[unit]), int(sites.end[unit])
@@ -242,7 +243,7 @@ def _steps(
 
 
 def schedule_blocks(schedule: TrainSchedule, title: str) -> Blocks:
-    """The drawing, and a table of the steps of each component."""
+    """Blocks with the drawing, and a table of the steps of each component."""
     rails = Markup("").join(
         element(
             "li",

@@ -1,7 +1,7 @@
 """Drawings as wide as the page: densities, values by time, requests in lanes, train schedules.
 
-Lines and areas are stretched, texts and line widths are not: inside lies a second drawing of WIDE units
-across whatever the width; texts stand in percent beside it.
+Lines and areas are stretched, texts and line widths are not: an inner drawing is WIDE units across at any
+width; texts are positioned in percent beside it.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ WIDE: Final = 1000.0
 
 @dataclass(slots=True)
 class Stretched:
-    """What is drawn; x is a share of the width from 0 to 1, y are pixels from the top."""
+    """Stretched drawing; x is a share of the width from 0 to 1, y are pixels from the top."""
 
     height: int
     kind: str
     """CSS class."""
     title: str
-    """What a screen reader says; fit to be shown."""
+    """Title for screen readers; safe to show."""
     _below: list[Markup] = field(default_factory=list)
     _inside: list[Markup] = field(default_factory=list)
     _beside: list[Markup] = field(default_factory=list)
 
     def path(self, kind: str, d: str) -> None:
-        """A path by its commands, x from 0 to WIDE."""
+        """Add a path by its commands, x from 0 to WIDE."""
         if d:
             self._inside.append(element("path", class_=kind, d=d))
 
     def text(self, kind: str, x: float, y: float, text: str, link: str = "") -> None:
-        """A text at a share of the width; with `link` one to an id of the page."""
+        """Add a text at a share of the width; `link` is an id of the page."""
         one = element("text", text, class_=kind, x=_percent(x), y=y)
         self._beside.append(element("a", one, href=f"#{link}") if link else one)
 
     def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
-        """A straight line between two places, over or below areas."""
+        """Add a straight line between two places, over or below areas."""
         line = element("line", class_=kind, x1=_percent(x0), y1=y0, x2=_percent(x1), y2=y1)
         (self._below if below else self._beside).append(line)
 
     def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
-        """A rectangle from one share of the width to another, below everything else."""
+        """Add a rectangle from one share of the width to another, below everything else."""
         width = _percent(max(x1 - x0, 0.0))
         self._below.append(element("rect", class_=kind, x=_percent(x0), width=width, y=y, height=height))
 
     def svg(self) -> Markup:
-        """The drawing."""
+        """Finish the SVG."""
         box, size = f"0 0 {WIDE:.0f} {self.height}", {"width": "100%", "height": px(self.height)}
         stretched = Markup("").join(self._inside)
         wide = element("svg", stretched, class_="wide", viewBox=box, **size, preserveAspectRatio="none")
@@ -70,15 +70,15 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A value on an axis."""
+    """Label of a value on an axis."""
 
     at: float
-    """Share of the width."""
+    """Position, as a share of the width."""
     text: str
 
 
 def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: float) -> None:
-    """Lines and texts below; on narrow screens every second text is left out (CSS class `odd`)."""
+    """Draw lines with texts below; narrow screens leave out every second text (CSS class `odd`)."""
     for number, tick in enumerate(ticks):
         drawing.line("grid", tick.at, top, tick.at, floor, below=True)
         end = " first" if tick.at < 0.03 else " last" if tick.at > 0.97 else ""
@@ -86,7 +86,7 @@ def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: flo
 
 
 def steps_path(heights: Iterable[float | None], count: int, floor: float, room: float) -> str:
-    """Area of a step curve of values from 0 to 1, `count` of the same width; None is a hole."""
+    """Area below a step curve of values from 0 to 1, `count` of equal width; None is a gap."""
     width = WIDE / max(count, 1)
     parts = []
     is_open = False
@@ -114,10 +114,10 @@ def draw_density(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Curves on one axis, each as high as the highest of all; modes and other ranges as bands under them.
+    """Draw density curves on one axis, scaled to the highest; modes and other ranges as bands under them.
 
     axis_us: ends of the axis, those of the bins; curves: CSS class (`before` or `after`), and points (µs > 0,
-    density), ascending. Without a curve the bands are there alone.
+    density), ascending. Without a curve only the bands are drawn.
     """
     low, high = max(axis_us[0], _LEAST_US), max(axis_us[1], 2 * _LEAST_US)
     if high <= low:
@@ -136,7 +136,7 @@ def draw_density(
         drawing, [Tick(x(us), wording.duration(us)) for us in log_ticks(low, high, 9)], _DENSITY_TOP, floor
     )
     for kind, curve in curves:
-        # What lies beyond the axis is the kernel's, not the data's: it ends at the axis.
+        # Density beyond the axis comes from the kernel, not from data: it is cut at the axis.
         points = [
             (x(us), floor - (floor - _DENSITY_TOP) * y / highest) for us, y in curve if low <= us <= high
         ]
@@ -166,19 +166,19 @@ _TIME_TOP: Final = 16
 _TIME_LANE: Final = 8
 _TIME_TICKS: Final = 7
 _LEAST_WIDTH: Final = 0.6
-"""Of WIDE: a shorter request can still be seen."""
+"""Least width of a request, of WIDE: a shorter one is widened to be visible."""
 
 
 Series = tuple[str, Sequence[float | None]]
-"""CSS class, and a value by time; None: not watched, or nothing there."""
+"""CSS class, and values by time; None: not observed, or no value."""
 
 
 def draw_by_time(
     name: str, note: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
 ) -> Markup:
-    """Series of one unit over each other, as high as the largest; `note` stands at the right.
+    """Draw series of one unit over each other, scaled to the largest; `note` is at the right.
 
-    edges_ns: the ends. axis: whether times stand below.
+    edges_ns: both ends. axis: True to label times below.
     """
     floor = _TIME_ROW
     highest = max((v for _, values in series for v in values if v is not None), default=0.0) or 1.0
@@ -195,7 +195,7 @@ def draw_by_time(
 
 
 def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
-    """Times of day, UTC, as fine as the length asks for."""
+    """Ticks with times of day, UTC, as fine as the length requires."""
     length = max(end_ns - start_ns, 1)
     digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
     minutes = length >= 6 * 3600 * 10**9
@@ -217,7 +217,7 @@ def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
 
 
 def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
-    """Requests as rectangles in lanes, the first at the bottom, so that height is how many are at work."""
+    """Draw requests as rectangles in lanes from the bottom, so that the height is the number in flight."""
     floor = 6 + max(strip.lanes, 1) * _TIME_LANE
     length = strip.length_us or 1.0
     drawing = Stretched(floor + _TIME_BOTTOM, "lanes", title)
@@ -238,15 +238,15 @@ def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
 
 
 _TRAIN_LANE: Final = 38
-"""As high as a row of the list of names beside it (style sheet)."""
+"""Height of a lane, px: equal to a row of the list of names beside it (style sheet)."""
 _TRAIN_TOP: Final = 6
 _TRAIN_BOTTOM: Final = 20
 _LEAST_BAR: Final = 1.2
-"""Of WIDE: the shortest bar that is drawn as such."""
+"""Shortest bar, of WIDE; a shorter one is widened."""
 
 
 def draw_train(schedule: TrainSchedule, title: str) -> Markup:
-    """The schedule zoomed out: no point inside a component, only when it worked and who called whom."""
+    """Draw a schedule in overview: work of components, and messages, without steps inside a component."""
     floor = _TRAIN_TOP + _TRAIN_LANE * len(schedule.lanes)
     # Deferred work may go on after the response.
     last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
@@ -282,7 +282,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
 
 
 def even_ticks(last_us: float) -> list[Tick]:
-    """Round times from 0, at most eight; 0 alone where nothing takes time."""
+    """Ticks at round times from 0, at most eight; only 0 if nothing takes time."""
     if last_us <= 0:
         return [Tick(0.0, wording.duration(0.0))]
     step = 10.0 ** int(f"{(last_us / 7):e}".partition("e")[2])

@@ -1,6 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-ptars turns all payloads into nested Arrow at once; what it refuses is malformed.
+The native library (`wire`) reads all payloads in one pass, and leaves those of which it does not understand
+every byte. Those, or all where there is no library, are read by protobuf's own parser, which decides what is
+accepted, and as it writes them turned into nested Arrow by ptars.
 """
 
 from __future__ import annotations
@@ -10,19 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ptars import HandlerPool
 
 from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.otlp.nested_values import json_of_elements
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
+from ingest.codecs.otlp.wire.library import Found, Library, native_library
+from ingest.codecs.otlp.wire.reading import read_messages
 from ingest.codecs.payloads import runs_of, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
@@ -33,6 +36,7 @@ from ingest.codecs.values.protobuf import (
     MAX_FIELDS,
     PART_BYTES,
     batches_of,
+    canonical,
     has_many_fields,
     message_classes,
     refuse_foreign,
@@ -48,6 +52,8 @@ _MAX_NESTED_BYTES = 2**16
 """A larger array or object is recognised by its size: of its text `max_text_bytes` would be kept."""
 _ELEMENT_BYTES = 2
 """Tag and length."""
+_WALK_BYTES = 8 * 2**20
+"""Read by the native library at a time: its tables take up to nine times as much."""
 _HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
 
 
@@ -56,17 +62,18 @@ class OtlpProtoCodec:
 
     name = "otlp-proto"
 
+    def __init__(self, found: Found | None = None) -> None:
+        """`found`: the native library, or none; the default is the one of this installation."""
+        self._library = (native_library() if found is None else found).library
+
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. O(bytes)."""
-        good, log = sized(payloads, config)
-        good = refuse_foreign(payloads, good, "no resource_spans in the message", log)
-        one_by_one = [i for i in good if len(payloads[i]) > GROUP_BYTES]
-        grouped = sorted(set(good).difference(one_by_one))
-        reader = _Reader(payloads, config, log)
-        read = reader.read_grouped(grouped)
-        left = sorted(set(grouped).difference(read))
-        one_by_one += [i for i in left if len(payloads[i]) > PART_BYTES]
-        reader.read_small([i for i in left if len(payloads[i]) <= PART_BYTES])
+        left, log = sized(payloads, config)
+        reader = _Reader(payloads, config, log, self._library)
+        left = reader.read_at_once(left)
+        left = refuse_foreign(payloads, left, "no resource_spans in the message", log)
+        one_by_one = [i for i in left if len(payloads[i]) > GROUP_BYTES]
+        one_by_one += reader.read_grouped([i for i in left if len(payloads[i]) <= GROUP_BYTES])
         for index in one_by_one:
             reader.read_in_parts(index)
         return decoded_spans(reader.results, log)
@@ -75,13 +82,14 @@ class OtlpProtoCodec:
 class _Reader:
     """Collects events of one decode, and logs what becomes none."""
 
-    def __init__(self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog) -> None:
+    def __init__(
+        self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog, library: Library | None
+    ) -> None:
         self.results: list[SpanResult] = []
-        self._refused: set[int] = set()
-        """By ptars, for good."""
         self._payloads = payloads
         self._config = config
         self._log = log
+        self._library = library
 
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
         """Read spans of payloads; or of a part of one, whose first span is item `first` of it."""
@@ -95,25 +103,55 @@ class _Reader:
         if len(result.payload):  # one without events would only keep what was refused
             self.results.append(result)
 
+    def read_at_once(self, indexes: list[int]) -> list[int]:
+        """Payloads up to GROUP_BYTES by the native library, in one pass; those that it leaves."""
+        if self._library is None:
+            return indexes
+        left = {i for i in indexes if len(self._payloads[i]) > GROUP_BYTES}
+        small = [i for i in indexes if i not in left]
+        for group in runs_of(small, [len(self._payloads[i]) for i in small], _WALK_BYTES):
+            read = self._walk(group, [self._payloads[i] for i in group])
+            left.update(set(group).difference(read))
+        return sorted(left)
+
+    def _walk(self, indexes: list[int], messages: list[bytes]) -> list[int]:
+        """The payloads of which the native library reads the message."""
+        if self._library is None or not messages:
+            return []
+        result, read = read_messages(self._library, messages, indexes, self._config)
+        if result is not None:
+            self.results.append(result)
+        return read
+
     def read_grouped(self, indexes: list[int]) -> list[int]:
-        """Payloads up to GROUP_BYTES, all at once: the fast path. Which of them it read."""
-        batches = batches_of(
-            _HANDLER, ExportTraceServiceRequest, self._payloads, indexes, refused=self._refused
-        )
-        pieces = [(part, batch.column(0)) for part, batch in batches]
+        """Payloads up to GROUP_BYTES, as protobuf's own parser reads them; the dense ones are left."""
+        pieces = []
+        left: set[int] = set()
+        for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
+            messages = self._canonical(group)
+            # What was odd only in how it was written is read in one pass now.
+            odd = [i for i, message in messages.items() if message != self._payloads[i]]
+            for index in self._walk(odd, [messages[i] for i in odd]):
+                del messages[index]
+            left.update(messages)
+            numbers = list(messages)
+            for part, batch in batches_of(_HANDLER, [*messages.values()]):
+                pieces.append(([numbers[place] for place in part], batch.column(0)))
+                left.difference_update(pieces[-1][0])
         if pieces:
             self.take(_span_batch(pieces))
-        return [index for part, _ in pieces for index in part]
+        return sorted(left)
 
-    def read_small(self, indexes: list[int]) -> None:
-        """Payloads up to PART_BYTES that the fast path left: dense ones, and those ptars refuses."""
-        left = set(indexes)
-        dense = [i for i in indexes if i not in self._refused]
-        for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, dense, PART_BYTES):
-            self.take(_span_batch([(part, batch.column(0))]))
-            left.difference_update(part)
-        for index in sorted(left):
-            self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
+    def _canonical(self, indexes: list[int]) -> dict[int, bytes]:
+        """Messages of payloads that protobuf accepts; the others are refused."""
+        messages = {}
+        for index in indexes:
+            message = canonical(ExportTraceServiceRequest, self._payloads[index])
+            if message is None:
+                self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
+            elif message:
+                messages[index] = message
+        return messages
 
     def read_in_parts(self, index: int) -> None:
         """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
@@ -159,9 +197,12 @@ class _Reader:
 
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
-    """Span columns; None where ptars refuses the message, or it is dense (`batches_of`)."""
-    for piece, batch in batches_of(_HANDLER, ExportTraceServiceRequest, [part], [0], group_bytes):
-        return _span_batch([(piece, batch.column(0))])
+    """Span columns; None where protobuf refuses the message, or it is dense (`batches_of`)."""
+    message = canonical(ExportTraceServiceRequest, part)
+    if message is None:
+        return None
+    for places, batch in batches_of(_HANDLER, [message], group_bytes):
+        return _span_batch([(places, batch.column(0))])
     return None
 
 
@@ -191,7 +232,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
             continue
         elements = tuple(value["values"] or ())
         if elements not in known:
-            known[elements] = _json_of(elements, which)
+            known[elements] = json_of_elements(elements, is_list=which == "array_value")
         out.append(known[elements])
     return pa.array(out, pa.string())
 
@@ -202,19 +243,6 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
     sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
     total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
     return np.where(total > _MAX_NESTED_BYTES, total, 0)
-
-
-def _json_of(elements: tuple[bytes, ...], which: str) -> str:
-    """JSON of the elements; base64 of their bytes if protobuf refuses them (nested deeper than 100)."""
-    try:
-        if which == "array_value":
-            plain: object = [value_of(AnyValue.FromString(e)) for e in elements]
-        else:
-            pairs = [KeyValue.FromString(e) for e in elements]
-            plain = {pair.key: value_of(pair.value) for pair in pairs}
-    except DecodeError:
-        plain = [base64.b64encode(e).decode() for e in elements]
-    return msgspec.json.encode(plain).decode()
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
@@ -243,22 +271,6 @@ def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             yield from scope.spans
-
-
-def value_of(value: AnyValue) -> object:
-    """Plain Python value; bytes as base64 text, an unset value as None."""
-    which = value.WhichOneof("value")
-    if which is None:
-        return None
-    if which == "array_value":
-        return [value_of(v) for v in value.array_value.values]
-    if which == "kvlist_value":
-        return {pair.key: value_of(pair.value) for pair in value.kvlist_value.values}
-    if which == "bytes_value":
-        return base64.b64encode(value.bytes_value).decode()
-    if which == "string_value_strindex":
-        return None
-    return getattr(value, which)
 
 
 _LEVELS = message_classes(

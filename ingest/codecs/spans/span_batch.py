@@ -1,9 +1,9 @@
-"""Hold the spans of one batch in columns, before they become events; every span format ends here."""
+"""Columns of a batch of spans before conversion to events; every span format produces them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,9 @@ from schemas.arrays import B1, I8, U1
 from schemas.rejects import Reason, Reject
 
 NO_TIME = np.iinfo(np.int64).min
-"""A time that the source does not give."""
+"""Placeholder of a missing time."""
 BAD_TIME = np.iinfo(np.int64).min + 1
-"""A time that the source gives, but which is none (out of int64)."""
+"""Placeholder of an invalid time (out of int64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Owned:
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
-    """No rows."""
+    """Table without rows."""
     return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
@@ -43,11 +43,11 @@ class SpanEvents:
     name: pa.Array
     """[n] string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
-    """Owned by the row of the event."""
+    """Attributes, owned by rows of this table."""
 
 
 def no_span_events() -> SpanEvents:
-    """No rows."""
+    """Table without rows."""
     none = np.empty(0, np.int64)
     return SpanEvents(none, none, pa.array([], pa.string()))
 
@@ -66,7 +66,7 @@ class SpanBatch:
     parent_id: pa.Array
     """[n] bytes; null: none given."""
     bad_id: B1
-    """[n] one of the three is there but no id."""
+    """[n] True if one of the three ids is given but invalid."""
     name: pa.Array
     kind: U1
     """[n] EventKind."""
@@ -74,20 +74,20 @@ class SpanBatch:
     end_ns: I8
     """[n] ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
-    """[n] the span failed; its class comes from `error.type`."""
+    """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
     """[n] row of the resource."""
     component: pa.Array
     host: pa.Array
-    """[resources] name and machine where the format says them beside the attributes; else null."""
+    """[resources] component and host, where the format has them outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service beside the attributes."""
+    """[n] name of the called service, where the format has it outside the attributes."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
-    """[n] becomes the parameter `status.message` where it says something."""
+    """[n] becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
     """`trace/span` of linked spans."""
@@ -97,6 +97,58 @@ class SpanBatch:
     def __len__(self) -> int:
         return len(self.payload)
 
+    def rows(self, chosen: B1) -> SpanBatch:
+        """The spans where `chosen` holds, with what they own; resources stay."""
+        kept = pa.array(chosen)
+
+        def of_spans(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.filter(kept)
+
+        return replace(
+            self,
+            payload=self.payload[chosen],
+            item=self.item[chosen],
+            trace_id=self.trace_id.filter(kept),
+            span_id=self.span_id.filter(kept),
+            parent_id=self.parent_id.filter(kept),
+            bad_id=self.bad_id[chosen],
+            name=self.name.filter(kept),
+            kind=self.kind[chosen],
+            start_ns=self.start_ns[chosen],
+            end_ns=self.end_ns[chosen],
+            error=self.error[chosen],
+            resource=self.resource[chosen],
+            attributes=_attributes_of(self.attributes, chosen),
+            peer=of_spans(self.peer),
+            shared=None if self.shared is None else self.shared[chosen],
+            trace_state=of_spans(self.trace_state),
+            status_message=of_spans(self.status_message),
+            events=_events_of(self.events, chosen),
+            links=_owned_by(self.links, chosen),
+            follows=_owned_by(self.follows, chosen),
+        )
+
+
+def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
+    """Attributes of some owners, which are numbered anew."""
+    kept = table.rows(chosen[table.owner])
+    return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
+
+
+def _events_of(events: SpanEvents, chosen: B1) -> SpanEvents:
+    own = chosen[events.owner]
+    return SpanEvents(
+        (np.cumsum(chosen) - 1)[events.owner[own]],
+        events.ts_ns[own],
+        events.name.filter(pa.array(own)),
+        _attributes_of(events.attributes, own),
+    )
+
+
+def _owned_by(owned: Owned, chosen: B1) -> Owned:
+    own = chosen[owned.owner]
+    return Owned((np.cumsum(chosen) - 1)[owned.owner[own]], owned.value.filter(pa.array(own)))
+
 
 FAULTS: tuple[tuple[Reason, str], ...] = (
     (Reason.BAD_TIME, "start or end lies outside 1990 to 2200"),
@@ -105,12 +157,12 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
     (Reason.MISSING_FIELD, "no trace id"),
     (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
 )
-"""Why a span is refused; the last that applies is reported."""
+"""Reasons for refusing a span; the last that applies is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Spans of a batch that became no events, in its order; who has the payloads makes rejects of them."""
+    """Spans of a batch that were refused, in its order; the holder of the payloads makes rejects of them."""
 
     payload: I8
     item: I8
@@ -124,7 +176,9 @@ class BadSpans:
 def log_bad_spans(
     bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
 ) -> None:
-    """Log refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
+    """Log refused spans; `open_payload(payload)`, called once a payload, returns a function from item to
+    bytes.
+    """
     order = np.lexsort((bad.item, bad.payload))
     opened, raw_of = -1, None
     for done, at in enumerate(order.tolist()):

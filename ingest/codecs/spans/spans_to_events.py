@@ -1,7 +1,7 @@
-"""Turn span columns into an event batch. The one place that says how a span reads, in any format.
+"""Convert span columns to an event batch: the one place that defines the meaning of a span, for all formats.
 
-Columnar; Python runs per distinct name, key or host only. What cannot be a span (no id, bad time) comes
-back as `BadSpans`.
+Columnar; Python runs per distinct name, key or host only. Invalid spans (no id, bad time) are returned as
+`BadSpans`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpans, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
 from ingest.codecs.values.columns import event_table, list_column, mask
-from ingest.codecs.values.names import NUL_MARK, clean_words, constant_words, cut_utf8, normalise_name, words
+from ingest.codecs.values.names import (
+    NUL_MARK,
+    clean_words,
+    constant_words,
+    cut_utf8,
+    normalise_name,
+    point_name,
+    words,
+)
 from ingest.codecs.values.params import params_column
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
@@ -31,13 +39,13 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""1990-01-01 UTC. Earlier is a clock that was never set."""
+"""1990-01-01 UTC. Earlier times come from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""2200-01-01 UTC. Later is a wrong unit or garbage (int64 ends in 2262)."""
+"""2200-01-01 UTC. Later times have a wrong unit or are garbage (int64 ends in 2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
-"""Of the sampling threshold: 56 bits."""
+"""Number of sampling thresholds: they have 56 bits."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")
@@ -46,7 +54,7 @@ _CALLERS = (EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER)
 
 @dataclass(frozen=True, slots=True)
 class SpanResult:
-    """What became of a span batch."""
+    """Events and refused spans of a batch."""
 
     events: pa.Table
     """EVENT_SCHEMA, rows in the order of the batch."""
@@ -64,12 +72,11 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
     problems = BadSpans(spans.payload[~good], spans.item[~good], fault[~good])
     if not good.any():
         return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
-    oddities["untimed"] += int(((spans.start_ns == NO_TIME) & good).sum())
-    columns = _columns(spans, config, oddities)
-    table = event_table(columns, len(spans))
-    if len(problems):
-        table = table.filter(pa.array(good))
-    return SpanResult(table, spans.payload[good], problems, +oddities)
+    if len(problems):  # what a refused span would have been says nothing about those that are kept
+        spans = spans.rows(good)
+    oddities["untimed"] += int((spans.start_ns == NO_TIME).sum())
+    table = event_table(_columns(spans, config, oddities), len(spans))
+    return SpanResult(table, spans.payload, problems, +oddities)
 
 
 def in_payload_order(results: list[SpanResult]) -> pa.Table:
@@ -85,13 +92,13 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 
 def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
-    """Give what a codec gives: events in the order of the payloads, what was refused, what was odd."""
+    """Result of a codec: events in the order of the payloads, rejects, oddities."""
     oddities = sum((result.oddities for result in results), Counter[str]())
     return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def bad_times(ts_ns: I8) -> B1:
-    """Times that are given and lie outside 1990 to 2200."""
+    """True for given times outside 1990 to 2200."""
     bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
     return bad
 
@@ -112,7 +119,7 @@ def _faults(spans: SpanBatch) -> U1:
 def _columns(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> dict[str, pa.Array]:
     n = len(spans)
     names = words(pc.fill_null(spans.name, ""))
-    point = clean_words(names, config.max_name_bytes, oddities, lambda w: normalise_name(w) or "?")
+    point = clean_words(names, config.max_name_bytes, oddities, point_name)
     component, host, resource_attributes = _resources(spans, config, oddities)
     attributes, label = _take_label(spans.attributes, n, config, oddities)
     params = [
@@ -157,7 +164,7 @@ def _nulls(column: pa.Array) -> B1:
 
 
 def _singles(column: pa.Array) -> Owned:
-    """Give each value of a column as a list of one."""
+    """Values of a column as lists of one."""
     at = np.flatnonzero(~_nulls(column))
     return Owned(at, column.drop_null())
 
@@ -170,7 +177,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """Component and host of every span; the resource attributes that are neither."""
+    """(Component of every span, host of every span, the other resource attributes)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))
@@ -198,7 +205,7 @@ def _resources(
 def _take_label(
     table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[AttributeTable, pa.DictionaryArray]:
-    """The attributes that are no label, and the label column (values in the order of `label_keys`)."""
+    """(Attributes without labels, label column with values in the order of `label_keys`)."""
     present = [k for k in config.label_keys if k in table.keys]
     if not present:
         return table, constant_words(None, n)
@@ -215,7 +222,7 @@ def _take_label(
 
 
 def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
-    """`span.name`: the name as recorded, where it is not the point (ids were replaced)."""
+    """`span.name`: recorded name, where the point differs from it (ids were replaced)."""
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
     at = np.flatnonzero(mask(changed))
@@ -229,7 +236,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
 
 
 def _status_messages(message: pa.Array | None) -> AttributeTable:
-    """`status.message` of the spans that have one."""
+    """`status.message` of the spans with one."""
     if message is None:
         return no_attributes()
     at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
@@ -238,8 +245,9 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Find the peer: what the format says, else `peer.service`, else (callers only) the address of the
-    server."""
+    """Peer of every span: as given by the format, else `peer.service`, else (callers only) the server's
+    address.
+    """
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer
@@ -259,7 +267,7 @@ def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.
 
 
 def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """`ok`, or for a failed span its `error.type`, or `error`."""
+    """`ok`; for a failed span its `error.type`, else `error`."""
     n = len(spans)
     if not spans.error.any():
         return constant_words("ok", n)
@@ -271,7 +279,8 @@ def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> p
 
 
 def probability_of_tracestate(state: str) -> float | None:
-    """p = 1 − T/2^56 of the threshold in `ot=…;th:T;…` (OpenTelemetry); None if there is none or it is wrong.
+    """Probability p = 1 − T/2^56 of the threshold in `ot=…;th:T;…` (OpenTelemetry); None if missing or
+    invalid.
 
     T is 1 to 14 hex digits, trailing zeros left out: `th:8` is one half, `th:0` is one.
     """
@@ -335,14 +344,14 @@ def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.A
 def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list[AttributeTable]:
     """Parameters `event.<name>` (ns after the span's start) and `event.<name>.<key>`.
 
-    Of an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
-    since the epoch, empty where it has none. Names are normalised as span names are. Marks give none.
+    For an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
+    since the epoch, empty without one. Names are normalised as span names are. Marks have no `event.<name>`.
     """
     if len(events.owner) == 0:
         return []
     names = events.name.dictionary_encode()
     plain = ~_is_mark(events, config)
-    prefixes = [_key(name, config) for name in names.dictionary.to_pylist()]
+    prefixes = [event_key(name, config) for name in names.dictionary.to_pylist()]
     code = np.asarray(names.indices, np.int64)
     tables = [_times(events, start_ns, plain, code, tuple(prefixes))]
     inner = events.attributes
@@ -351,7 +360,7 @@ def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list
         keys = tuple(
             f"{prefixes[p // len(inner.keys)]}.{inner.keys[p % len(inner.keys)]}" for p in pair.tolist()
         )
-        # Also the attributes of marks: a mark is a name and a time only.
+        # Include the attributes of marks: a mark has only a name and a time.
         tables.append(replace(inner, owner=events.owner[inner.owner], code=inverse, keys=keys))
     return tables
 
@@ -379,6 +388,7 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
     return marks
 
 
-def _key(name: str, config: DecodeConfig) -> str:
+def event_key(name: str, config: DecodeConfig) -> str:
+    """The key of the parameter that says when an event was."""
     short = cut_utf8(name, 4 * config.max_name_bytes).replace("\0", NUL_MARK)
     return "event." + cut_utf8(normalise_name(short), config.max_name_bytes)

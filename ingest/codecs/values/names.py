@@ -1,4 +1,4 @@
-"""Take ids out of names, and work on words as dictionary columns, once per distinct value."""
+"""Remove ids from names, and process dictionary columns once per distinct value."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def normalise_name(name: str) -> str:
 
 
 def normalise_label(label: str) -> str:
-    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and every digit go.
+    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and all digits are
+    replaced.
 
-    Log texts carry ids glued to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
+    Log texts have ids attached to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
     """
     label = _URL.sub("{url}", label)
     label = _UUID.sub("{uuid}", label)
@@ -77,7 +78,9 @@ def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
 
 
 def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:
-    """Apply `change` once per distinct word; words that become equal share one code. O(rows + distinct)."""
+    """Column with `change` applied once per distinct word; words that become equal share one code. O(rows +
+    distinct).
+    """
     before = column.dictionary.to_pylist()
     after = [change(w) for w in before]
     distinct = {w: i for i, w in enumerate(dict.fromkeys(after))}
@@ -90,15 +93,25 @@ def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.Di
 def clean_words(
     column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
 ) -> pa.DictionaryArray:
-    """Words made storable: NUL replaced, `change` applied, cut at `max_bytes`; counted per row."""
+    """Storable words: NUL replaced, `change` applied, cut at `max_bytes`; changes are counted per row."""
     texts = column.dictionary.to_pylist()
     _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
     long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]
     _count(column, long, "name-cut", oddities)
-    # Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
-    return map_words(
-        column, lambda w: cut_utf8(change(cut_utf8(w, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
-    )
+    return map_words(column, lambda word: clean_word(word, max_bytes, change))
+
+
+def clean_word(word: str, max_bytes: int, change: Callable[[str], str] = str) -> str:
+    """The word as it is stored: without NUL, changed, cut.
+
+    Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
+    """
+    return cut_utf8(change(cut_utf8(word, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
+
+
+def point_name(name: str) -> str:
+    """The trace point of a span's name."""
+    return normalise_name(name) or "?"
 
 
 def _count(column: pa.DictionaryArray, codes: list[int], what: str, oddities: Counter[str]) -> None:

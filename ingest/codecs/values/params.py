@@ -1,8 +1,8 @@
 """Build the params column: attributes of spans, resources and events, sorted by key and bounded.
 
-Spans of one instrumentation carry the same keys in the same order, so what happens to a span's keys
-(sorting, dropping, cutting, duplicates) is worked out once per distinct key sequence and applied to all
-spans that have it. That is about twice as fast as sorting (owner, key) pairs, and never slower by much.
+Spans of one instrumentation have the same keys in the same order, so the treatment of a span's keys (sorting,
+dropping, cutting, duplicates) is computed once per distinct key sequence and applied to all spans with it.
+That is about twice as fast as sorting (owner, key) pairs, and never much slower.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
 from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.columns import list_column
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
-from schemas.arrays import I8
+from schemas.arrays import I4, I8
 from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
 
@@ -39,7 +39,6 @@ def params_column(
     tables = [t for t in tables if len(t)]
     if not tables:
         return pa.nulls(n_rows, pa.list_(PARAM_TYPE))
-    privacy = privacy_of(config.params)
     names, codes = _shared_keys(tables, config, oddities)
     lengths, code, source = _side_by_side(n_rows, tables, codes)
     sequence, first_owner = _sequences(lengths, code)
@@ -51,11 +50,30 @@ def params_column(
     key = code[index]
     row = pa.array(source[index])
     num = pa.concat_arrays([t.num for t in tables]).take(row)
-    text = pa.concat_arrays([_without_secrets(t.text, privacy) for t in tables]).take(row)
+    text = pa.concat_arrays([t.text for t in tables]).dictionary_encode()
+    text = pa.DictionaryArray.from_arrays(text.indices.take(row), text.dictionary)
+    return list_column(lengths_out, param_values(names, key.astype(np.int32), num, text, config, oddities))
+
+
+def param_values(
+    names: list[str],
+    key: I4,
+    num: pa.Array,
+    text: pa.DictionaryArray,
+    config: DecodeConfig,
+    oddities: Counter[str],
+) -> pa.StructArray:
+    """[params] PARAM_TYPE: values by the rules of their keys, texts without secrets, cleaned and bounded.
+
+    key: [params] index into `names`.
+    """
+    privacy = privacy_of(config.params)
+    words = _without_secrets(text.dictionary, privacy)
+    text = pa.DictionaryArray.from_arrays(text.indices, words)
     num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
     text = clean_text(text, config, oddities)
-    keys = pa.array(names, pa.string()).take(pa.array(key))
-    return list_column(lengths_out, pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE)))
+    keys = pa.DictionaryArray.from_arrays(pa.array(key), pa.array(names, pa.string()))
+    return pa.StructArray.from_arrays([keys, num, text], fields=list(PARAM_TYPE))
 
 
 def _begin(lengths: I8) -> I8:
@@ -65,7 +83,7 @@ def _begin(lengths: I8) -> I8:
 
 
 def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence[I8]) -> tuple[I8, I8, I8]:
-    """Attributes of all tables laid out row by row: lengths [n_rows], key codes, place in the values."""
+    """Attributes of all tables laid out row by row: (lengths [n_rows], key codes, indices of the values)."""
     counts = [np.bincount(t.owner, minlength=n_rows) for t in tables]
     lengths = np.sum(counts, axis=0)
     total = int(lengths.sum())
@@ -82,9 +100,9 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """Distinct key sequences: number of each row's, and one row that has it.
+    """(Number of each row's key sequence, one row with each sequence).
 
-    Distinguished by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)
@@ -101,9 +119,9 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """Choose for each sequence (of row `rows[s]`) the places kept, in key order, concatenated; and how many.
+    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; their number).
 
-    `weight[s]` rows have it, for the counts. One sort over the distinct sequences.
+    `weight[s]` is the number of rows with the sequence, for the counts. One sort over the distinct sequences.
     """
     size = lengths[rows]
     sequence = np.repeat(np.arange(len(rows)), size)
@@ -126,7 +144,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """Make one sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
+    """(Sorted keys of all tables, each table's codes into them; -1: dropped)."""
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
@@ -142,57 +160,62 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Nested values without what their names forbid; they are few, and each distinct one is parsed once."""
+    """Words with secrets removed from those that are nested values. O(bytes of the nested)."""
     _, offsets, data = text.buffers()
     if data is None or len(data) == 0:
         return text
     bytes_ = np.frombuffer(data, np.uint8)
     begin = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
     first = bytes_[np.minimum(begin[:-1], len(bytes_) - 1)]
-    # An empty text shows the first byte of the one behind it; it parses as nothing, and stays.
+    # For an empty text this is the first byte of the next one; it does not parse, and stays.
     at = (first == _BRACE) | (first == _BRACKET)
     if not at.any():
         return text
     nested = pa.array(at)
-    values = text.filter(nested).dictionary_encode()
-    before = values.dictionary.to_pylist()
+    before = text.filter(nested).to_pylist()
     after = [privacy.clean_text(t) for t in before]
-    if before == after:
-        return text
-    return pc.replace_with_mask(text, nested, pa.array(after, pa.string()).take(values.indices))
+    return text if before == after else pc.replace_with_mask(text, nested, pa.array(after, pa.string()))
 
 
 def _hidden(
-    num: pa.Array, text: pa.Array, keep: npt.NDArray[np.uint8], privacy: Privacy
-) -> tuple[pa.Array, pa.Array]:
-    """Values with those to be redacted or hashed replaced by text."""
+    num: pa.Array, text: pa.DictionaryArray, keep: npt.NDArray[np.uint8], privacy: Privacy
+) -> tuple[pa.Array, pa.DictionaryArray]:
+    """Values with secret ones redacted or hashed, as text."""
     if not keep.any():
         return num, text
     hidden = keep != Keep.PLAIN
+    plain = text.dictionary_decode()
     at = np.flatnonzero(keep == Keep.HASHED)
-    values = pc.coalesce(text.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
+    values = pc.coalesce(plain.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
     hashes = pa.array([privacy.hashed(t) for t in values.dictionary.to_pylist()], pa.string())
     shown = np.full(int(hidden.sum()), REDACTED, object)
     shown[keep[hidden] == Keep.HASHED] = hashes.take(values.indices).to_pylist()
-    text = pc.replace_with_mask(text, pa.array(hidden), pa.array(shown, pa.string()))
-    return pc.if_else(pa.array(hidden), None, num), text
+    plain = pc.replace_with_mask(plain, pa.array(hidden), pa.array(shown, pa.string()))
+    return pc.if_else(pa.array(hidden), None, num), plain.dictionary_encode()
 
 
-def clean_text(text: pa.Array, config: DecodeConfig, oddities: Counter[str]) -> pa.Array:
-    """Text values without NUL and at most `max_text_bytes` long; both changes are counted."""
-    buffer = text.buffers()[2]
-    if buffer is None:
+def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
+    """Text values without NUL, cut at `max_text_bytes`; both changes are counted, once a row.
+
+    O(bytes of the words); Python per word only where some word changes.
+    """
+    words = text.dictionary
+    data = words.buffers()[2]
+    if data is None:
         return text
-    if len(buffer) and not np.frombuffer(buffer, np.uint8).all():
-        has_nul = pc.fill_null(pc.match_substring(text, "\0"), False)
-        oddities["nul-replaced"] += int(pc.sum(has_nul).as_py() or 0)
-        text = pc.replace_substring(text, "\0", NUL_MARK)
-    length = np.diff(np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1])
-    long = np.flatnonzero(length > config.max_text_bytes)
-    if len(long) == 0:
+    has_nul = len(data) > 0 and not np.frombuffer(data, np.uint8).all()
+    size = pc.binary_length(words).to_numpy(zero_copy_only=False)
+    if not has_nul and not (size > config.max_text_bytes).any():
         return text
-    oddities["text-cut"] += len(long)
-    mask = np.zeros(len(text), np.bool_)
-    mask[long] = True
-    cut = [cut_utf8(t, config.max_text_bytes) for t in text.take(pa.array(long)).to_pylist()]
-    return pc.replace_with_mask(text, pa.array(mask), pa.array(cut, pa.string()))
+    rows = np.bincount(text.indices.drop_null().to_numpy(), minlength=len(words))
+    before = words.to_pylist()
+    without_nul = [word.replace("\0", NUL_MARK) for word in before]
+    short = [cut_utf8(word, config.max_text_bytes) for word in without_nul]
+    oddities["nul-replaced"] += _n_changed(before, without_nul, rows)
+    oddities["text-cut"] += _n_changed(without_nul, short, rows)
+    return pa.DictionaryArray.from_arrays(text.indices, pa.array(short, pa.string()))
+
+
+def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
+    """Number of rows whose word changed."""
+    return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

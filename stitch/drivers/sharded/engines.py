@@ -176,7 +176,7 @@ class _OtherProcesses:
 
     def begin(self, absurd_days: I8) -> None:
         """See Engine."""
-        self._job = replace(self._job, absurd_days=tuple(absurd_days.tolist()))
+        self._job = self._job.with_absurd_days(tuple(absurd_days.tolist()))
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
         """See Engine."""

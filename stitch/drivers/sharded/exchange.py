@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from schemas.errors import LakeError
 from stitch.lake.disk import FOLDER_MODE
 from stitch.lake.place import open_store
 from stitch.scratch import Scratch
@@ -32,6 +34,12 @@ class StoredFile:
         open_store(self.lake).remove(self.name)
 
 
+_NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
+"""A file below a folder: no part is empty or begins with a dot, so none leads out of it."""
+
+_LONGEST_REASON: Final = 200
+"""Characters of what Arrow says."""
+
 HandedFile = Path | StoredFile
 """A file that one task wrote, as another one finds it."""
 
@@ -39,6 +47,19 @@ HandedFile = Path | StoredFile
 def opened(file: HandedFile) -> pa.NativeFile:
     """Open a file to read it. Raises OSError, LakeError."""
     return pa.OSFile(str(file)) if isinstance(file, Path) else pa.BufferReader(file.read())
+
+
+@contextmanager
+def refused_if_broken(file: HandedFile) -> Iterator[None]:
+    """Raise LakeError where what is read in the block is no stream of Arrow."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        reason = str(error).partition("\n")[0][:_LONGEST_REASON]
+        raise LakeError(
+            f"'{file if isinstance(file, Path) else file.name}' is not what a task wrote: {reason}.",
+            remedy="Nothing was committed; run the import again.",
+        ) from error
 
 
 class Exchange(Protocol):
@@ -54,6 +75,22 @@ class Exchange(Protocol):
         Raises OSError, LakeError.
         """
         ...
+
+    def name_of(self, file: HandedFile) -> str:
+        """Name a file that was handed on, relative to the exchange."""
+        ...
+
+    def file_of(self, name: str) -> HandedFile:
+        """Return the file of a name (inverse of `name_of`). Raises LakeError for one that leads elsewhere."""
+        ...
+
+
+def outside(name: str) -> LakeError:
+    """Make the error for a name, written into the lake by somebody, of a file that no task may read."""
+    return LakeError(
+        f"A task or result in the lake names {name!a}, which is not on the stage of its import.",
+        remedy="Nothing was read. Find out who wrote it.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +109,18 @@ class SharedFolder:
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
         """See Exchange."""
         return [*files]
+
+    def name_of(self, file: HandedFile) -> str:
+        """See Exchange."""
+        assert isinstance(file, Path), "nothing here lies in a bucket"
+        return file.relative_to(self.path).as_posix()
+
+    def file_of(self, name: str) -> HandedFile:
+        """See Exchange. A symbolic link leads elsewhere, too."""
+        path = self.path / name
+        if not _NAME.fullmatch(name) or path.resolve() != self.path.resolve() / name:
+            raise outside(name)
+        return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +152,14 @@ class BucketStage:
                 given.append(file)
         store.persist(put)
         return given
+
+    def name_of(self, file: HandedFile) -> str:
+        """See Exchange."""
+        assert isinstance(file, StoredFile), "a file that was handed on lies in the bucket"
+        return file.name.removeprefix(self.attempts)
+
+    def file_of(self, name: str) -> HandedFile:
+        """See Exchange."""
+        if not _NAME.fullmatch(name):
+            raise outside(name)
+        return StoredFile(self.lake, f"{self.attempts}{name}")

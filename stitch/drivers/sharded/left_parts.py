@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from schemas.windows import Window
-from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened
+from stitch.drivers.sharded.exchange import Exchange, HandedFile, opened, refused_if_broken
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.windowing import WindowPart
 
@@ -64,8 +64,9 @@ def load_parts(windows: Iterable[WindowParts]) -> Iterator[tuple[int, list[Windo
                 return part
             if part.file not in files:
                 files[part.file] = stack.enter_context(opened(part.file))
-            files[part.file].seek(part.start)
-            tables = [pa.ipc.open_stream(files[part.file]).read_all() for _ in WINDOW_TABLES]
+            with refused_if_broken(part.file):
+                files[part.file].seek(part.start)
+                tables = [pa.ipc.open_stream(files[part.file]).read_all() for _ in WINDOW_TABLES]
             return WindowPart(part.window, *tables)
 
         for number, parts in windows:

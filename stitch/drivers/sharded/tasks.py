@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -44,6 +44,10 @@ class Job:
     exchange: Exchange = field(compare=False)
     settings: ImportSettings = field(compare=False)
     absurd_days: tuple[int, ...] = field(default=(), compare=False)
+
+    def with_absurd_days(self, days: tuple[int, ...]) -> Job:
+        """Return the job as it is once all files are read: events of these days are refused."""
+        return replace(self, absurd_days=days)
 
 
 @dataclass(frozen=True, slots=True)

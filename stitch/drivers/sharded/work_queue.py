@@ -6,15 +6,13 @@ two numbers have the same task, and a worker that is started again does what it 
 before is heard, or lies on the stage until that is swept. Where worker 0 is started again, it opens the lane
 anew, which sweeps the stage with the queue; the others go on with the next one.
 
-Who can write to the lake can put a task. So a task is one of three functions, its arguments are data of
-ours, and no settings are in it: every worker is given the same ones, with the same key for hashes.
+Who can write to the lake can put a task. So tasks and results are data in a closed schema (`messages`): a
+task names one of three functions, inputs of the worker's own command line and files of the import's stage.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import pickle
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,16 +20,31 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-from schemas.errors import ConfigError, FailedWorkerError, FlowdiffError, LakeError
+from schemas.errors import FailedWorkerError, FlowdiffError, LakeError
+from schemas.rejects import MAX_RAW_BYTES
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.sharded.tasks import deal_file, stitch_group, write_window_files
+from stitch.drivers.sharded.exchange import BucketStage, SharedFolder, outside
+from stitch.drivers.sharded.messages import (
+    TASKS,
+    ResultFile,
+    TaskFailed,
+    TaskFile,
+    Workplace,
+    read_result,
+    read_task,
+    result_of,
+    settings_hash,
+)
+from stitch.drivers.sharded.own_inputs import OwnInputs
+from stitch.drivers.sharded.tasks import Job, deal_file, stitch_group, write_window_files
 from stitch.lake.chain import CommitTakenError, taken
 from stitch.lake.lane import FILE_LANE
 from stitch.lake.layout import STAGE, stage_lane_folder, staged_seq
-from stitch.lake.place import open_store
+from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
 
 P = ParamSpec("P")
@@ -39,16 +52,12 @@ T = TypeVar("T")
 _TASKS: Final[dict[str, Callable[..., Any]]] = {
     task.__name__: task for task in (deal_file, stitch_group, write_window_files)
 }
-_OURS: Final = ("ingest", "schemas", "stitch")
-_THEIRS: Final = {
-    ("collections", "Counter"),
-    ("collections", "defaultdict"),
-    ("pathlib", "PosixPath"),
-    ("pathlib._local", "PosixPath"),
-}
-"""Classes of tasks and results, beside those of ours."""
 _KINDS: Final = ("task", "claim", "result")
 _JOB: Final = "job-"
+_QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
+"""Folder of a queue, of worker 0's stage and the job's name."""
+_TASK_BYTES: Final = 64 * 2**20
+"""Of a task, at most: names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
 _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
 """So long a worker that comes late learns that its job is done."""
@@ -63,6 +72,7 @@ class JobWorker:
     """Name of this one run: another run, also of the same files, has another one."""
     number: int
     workers: int
+    inputs: OwnInputs
     settings: ImportSettings = field(repr=False)
     """The same in all workers."""
     ahead: int = 2
@@ -131,39 +141,83 @@ class JobWorker:
     def _newest(self, store: Store) -> str:
         """Return the folder of the queue; empty where there is none. One that died has a lower number."""
         above = stage_lane_folder(FILE_LANE)
-        found = [name for name in store.names(above) if name.partition(f"-{_JOB}")[2] == self.job]
+        parts = {name: _QUEUE.fullmatch(name) for name in store.names(above)}
+        found = [name for name, part in parts.items() if part is not None and part[2] == self.job]
         return f"{above}/{found[-1]}" if found else ""
 
     def _queue(self, folder: str) -> _Queue:
-        return _Queue(open_store(self.lake), folder, self.number, self.settings.named())
+        lake = self.lake if is_bucket(self.lake) else str(Path(self.lake).absolute())
+        own = QueueWorker(lake, self.number, self.inputs, self.settings.named())
+        return _Queue(open_store(self.lake), folder, own)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWorker:
+    """A worker beside a queue: what its own command line says."""
+
+    lake: str
+    number: int
+    inputs: OwnInputs
+    settings: ImportSettings = field(repr=False)
+
+    def at(self, queue: str, scratch: str | None) -> Workplace:
+        """Return all that a task of a queue needs beside itself. Raises LakeError."""
+        above, _, last = queue.rpartition("/")
+        found = _QUEUE.fullmatch(last)
+        seq = staged_seq(last)
+        assert found is not None, "a queue is found by its name"
+        assert seq is not None, "which begins with a number"
+        stage = f"{above}/{found[1]}"
+        if (scratch is None) is not is_bucket(self.lake):
+            raise outside(scratch or "")
+        exchange = BucketStage(self.lake, stage) if scratch is None else self._scratch(scratch)
+        return Workplace(Job(self.lake, FILE_LANE, seq, stage, exchange, self.settings), self.inputs)
+
+    def _scratch(self, name: str) -> SharedFolder:
+        beside, lake = f"{STAGE}/scratch/{name}", Path(self.lake)
+        if (lake / beside).resolve() != lake.resolve() / beside:  # a link leads out of the lake
+            raise outside(name)
+        return SharedFolder(lake / beside)
 
 
 class _Queue:
     """Tasks of one attempt at an import, as one worker sees them."""
 
-    def __init__(self, store: Store, folder: str, number: int, settings: ImportSettings) -> None:
+    def __init__(self, store: Store, folder: str, own: QueueWorker) -> None:
         self.folder = folder
         self._store = store
-        self._number = str(number).encode()
-        self._settings = settings
+        self._own = own
+        self._number = str(own.number).encode()
         self._claims: dict[str, bytes] = {}
         """Number of the worker of each task, as far as it is known here."""
 
-    def put(self, task: str, call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> None:
-        """Put a task: its name and arguments. Raises CommitTakenError where the queue was swept, OSError."""
+    def at(self, job: Job) -> Workplace:
+        """Return where the tasks of a job are done."""
+        return Workplace(job, self._own.inputs)
+
+    def put(self, task: str, name: str, at: Workplace, arguments: tuple[Any, ...]) -> None:
+        """Put a task: its function and arguments. Raises CommitTakenError where the queue was swept,
+        OSError."""
+        exchange = at.job.exchange
+        file = TaskFile(
+            settings=settings_hash(self._own.settings),
+            scratch=exchange.path.name if isinstance(exchange, SharedFolder) else None,
+            task=TASKS[name].of(at, *arguments),
+        )
         try:
-            self._put("task", task, _written(call))
+            self._put("task", task, file.model_dump_json().encode())
         except FileNotFoundError as error:
             raise self._taken() from error
 
-    def result(self, task: str) -> Any:
-        """Return (what a task returned, what it raised), None where it is not done.
+    def result(self, task: str) -> bytes | None:
+        """Return the result of a task, None where it is not done.
 
         Raises CommitTakenError where the task is gone, which nobody but its leader removes or whoever takes
-        the lane over; OSError.
+        the lane over; LakeError, OSError.
         """
+        letters = self._own.settings.max_dead_letters_per_file
         try:
-            return self._read("result", task)
+            return self._read("result", task, _TASK_BYTES + 2 * letters * MAX_RAW_BYTES)
         except FileNotFoundError as error:
             if self._store.size(f"{self.folder}/task-{task}") is None:
                 raise self._taken() from error
@@ -180,18 +234,20 @@ class _Queue:
         if task is None:
             return False
         try:
-            name, arguments, named = self._read("task", task)
+            data = self._read("task", task, _TASK_BYTES)
         except FileNotFoundError:  # it was done and forgotten before it was claimed
             self.forget(task)
             return False
+        found = read_task(data, self._own.settings)
+        at = self._own.at(self.folder, found.scratch)
+        arguments = found.task.arguments(at)
         # An error of ours is a result: it would come again with every attempt.
-        done: tuple[Any, FlowdiffError | None]
         try:
-            done = _TASKS[name](*arguments, **named), None
+            done = result_of(found.task.kind, _TASKS[found.task.kind](*arguments), at)
         except FlowdiffError as error:
-            done = None, error
+            done = ResultFile(result=TaskFailed.of(error))
         with suppress(FileExistsError):  # by another process that was given our number
-            self._put("result", task, _written(done))
+            self._put("result", task, done.model_dump_json().encode())
         return True
 
     def _claim(self) -> str | None:
@@ -220,9 +276,16 @@ class _Queue:
     def _put(self, kind: str, task: str, data: bytes) -> None:
         self._store.put_if_absent(f"{self.folder}/{kind}-{task}", data, self.folder)
 
-    def _read(self, kind: str, task: str) -> Any:
-        data = self._store.read(f"{self.folder}/{kind}-{task}").to_pybytes()
-        return _Reader(data, self._settings).load()
+    def _read(self, kind: str, task: str, most_bytes: int) -> bytes:
+        name = f"{self.folder}/{kind}-{task}"
+        size = self._store.size(name)
+        if size is not None and size > most_bytes:
+            raise LakeError(
+                f"A {kind} in the lake has {size:,} bytes, more than any that flowdiff writes.",
+                remedy="Nothing was done. Find out who wrote it.",
+            )
+        data: bytes = self._store.read(name).to_pybytes()
+        return data
 
 
 class _Leader(Executor):
@@ -237,8 +300,11 @@ class _Leader(Executor):
         self._own = self._threads.submit(self._work)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor. `fn` is a task."""
-        return self._threads.submit(self._run, f"{next(self._numbers):06d}", fn, args, kwargs)
+        """See Executor. `fn` is a task, its first argument the job."""
+        assert not kwargs, "a task's arguments have an order"
+        job, *arguments = args
+        assert isinstance(job, Job), "a task is of a job"
+        return self._threads.submit(self._run, f"{next(self._numbers):06d}", fn, job, tuple(arguments))
 
     def __exit__(self, *_: object) -> None:
         """Wait for the task that is done here; nobody waits for others."""
@@ -250,67 +316,14 @@ class _Leader(Executor):
             if not self._queue.do_next():
                 self._over.wait(self._poll_s)
 
-    def _run(self, task: str, fn: Callable[..., T], arguments: tuple[Any, ...], named: dict[str, Any]) -> T:
-        self._queue.put(task, (fn.__name__, arguments, named))
-        while (done := self._queue.result(task)) is None:
+    def _run(self, task: str, fn: Callable[..., T], job: Job, arguments: tuple[Any, ...]) -> T:
+        at = self._queue.at(job)
+        self._queue.put(task, fn.__name__, at, arguments)
+        while (data := self._queue.result(task)) is None:
             if self._over.wait(self._poll_s):
                 raise CancelledError
             if self._own.done():
                 self._own.result()  # which raises
         self._queue.forget(task)
-        result: T
-        result, error = done
-        if error is not None:
-            raise error
-        return result
-
-
-class _Writer(pickle.Pickler):
-    """Settings are written as their hash."""
-
-    def persistent_id(self, obj: Any) -> bytes | None:
-        """See Pickler."""
-        return _hash_of(obj) if isinstance(obj, ImportSettings) else None
-
-
-class _Reader(pickle.Unpickler):
-    """Reads data of ours, and nothing that could do something."""
-
-    def __init__(self, data: bytes, settings: ImportSettings) -> None:
-        super().__init__(io.BytesIO(data))
-        self._settings = settings
-
-    def persistent_load(self, pid: Any) -> ImportSettings:
-        """See Unpickler. Raises ConfigError for other settings than ours."""
-        if pid != _hash_of(self._settings):
-            raise ConfigError(
-                "The workers of this job were given different options.",
-                remedy="Start all of them with the same ones, and the same key of --hash-params.",
-            )
-        return self._settings
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        """See Unpickler. Raises LakeError."""
-        if (module, name) in _THEIRS:
-            return super().find_class(module, name)
-        if module.partition(".")[0] in _OURS:
-            found = super().find_class(module, name)
-            # Not a function, nor what a module of ours imports.
-            if isinstance(found, type) and found.__module__ == module:
-                return found
-        raise LakeError(
-            f"A task in the lake names '{module}.{name}', which no task does.",
-            remedy="Find out who wrote it: nothing was done.",
-        )
-
-
-def _written(content: Any) -> bytes:
-    out = io.BytesIO()
-    _Writer(out).dump(content)
-    return out.getvalue()
-
-
-def _hash_of(settings: ImportSettings) -> bytes:
-    key = settings.decode.params.hash_key
-    secret = b"" if key is None else key.get_secret_value()
-    return hashlib.sha256(settings.model_dump_json().encode() + secret).digest()
+        done: T = read_result(data, fn.__name__, at)
+        return done

@@ -1,1 +1,1 @@
-"""Files of the page of a browsed period: the range that can be chosen, with its script, and its style."""
+"""Files of the page of a browsed period: the range chooser with its script, and the style."""

@@ -1,12 +1,12 @@
 "use strict";
 // Describe any range of response times from the sums by bin in the report's JSON; sort tables by a column.
-// Without this script the page says the same of the ranges that it lists. Names are taken from the page's own
+// Without this script the page describes only the ranges that it lists. Names are taken from the page's own
 // cells, never made from text.
 (() => {
   const report = JSON.parse(document.getElementById("flowdiff-report").textContent);
   const NBSP = "\u00a0";
 
-  // As Python rounds: exactly half goes to the even digit.
+  // Round as Python does: exactly half goes to the even digit.
   const isHalf = (rest) => /^50*$/.test(rest);
   const rounded = (value, digits) => {
     const [whole, power] = Math.abs(value).toExponential(60).split("e");
@@ -41,7 +41,7 @@
   const over = (part, whole) => (whole > 0 ? part / whole : 0);
 
   const sum = (values, first, past) => values.slice(first, past).reduce((a, b) => a + b, 0);
-  // Of a row with its own list of bins: what lies in the range, and all.
+  // Sums of a row with its own list of bins: in the range, and in all bins.
   const split = (row, values, first, past) => {
     let inside = 0, all = 0;
     row.bins.forEach((bin, i) => {
@@ -70,7 +70,7 @@
     row.append(table.tBodies[0].rows[place].cells[0].cloneNode(true), ...cells);
     return row;
   };
-  // Rows under the headings of a table, which narrow screens show beside each number.
+  // Rows with the headings of a table, which narrow screens show beside each number.
   const fill = (table, rows) => {
     const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
     rows.forEach((row) => [...row.cells].forEach((one, i) => { one.dataset.of = heads[i]; }));
@@ -203,7 +203,7 @@
     choose(tail ? tail.first : 0, tail ? tail.past : bins);
   };
 
-  // A cell's value: what its maker wrote, or the number that it begins with, by its unit.
+  // Value of a cell: its data attribute, or the number at its beginning, by its unit.
   const UNITS = { s: 1e6, ms: 1e3, "µs": 1, ns: 1e-3 };
   const valueOf = (td) => {
     if (td.dataset.v !== undefined) return Number(td.dataset.v);
@@ -237,6 +237,6 @@
     const place = seen[section.section];
     if (section.section === "browse-ranges") chooser(section, place === 1 ? "" : "-" + place);
   }
-  // Names for chosen ranges are found by their place in these two: they keep their order.
+  // Names of rows are looked up by index in these two tables: their order must not change.
   document.querySelectorAll("main table:not([id^=all-])").forEach((table) => table.tHead.rows.length && sortable(table));
 })();

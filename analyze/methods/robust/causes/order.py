@@ -71,7 +71,8 @@ class Entries:
         places = [self.place[operation] for operation in asked]
         ends = np.zeros((len(self.place), len(asked)))
         ends[places, range(len(asked))] = 1
-        # A little less than all come from elsewhere, so that each way has an end.
+        # A little less than all come from elsewhere, so that each way has an end: the matrix is diagonally
+        # dominant by rows, and a solution loses at most nine of its sixteen digits.
         part = _MOST_BACK * self.n / np.maximum(self.requests[self.later], 1)
         step = coo_array((part, (self.later, self.earlier)), (len(self.place),) * 2)
         ways = splu((eye_array(len(self.place)) - step).tocsc()).solve(ends) - ends

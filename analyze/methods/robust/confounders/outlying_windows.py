@@ -18,7 +18,7 @@ from analyze.stats.noise import (
     LEAST_FOR_ENVELOPE,
     SHRINKAGE_WEIGHT,
     LogMedians,
-    enough_errors,
+    student_z,
     window_noise,
 )
 from schemas.arrays import B1, F8
@@ -99,7 +99,7 @@ def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1
     for value, variance, assumed in _levels(blocks, verdict.assumed_tau, settings.outlying_share_tau):
         there = LogMedians(np.where(candidate, value, np.nan)[None], variance[None])
         noise = window_noise(there, floor=verdict.min_tau, prior_tau2=np.array([assumed**2]))
-        errors = enough_errors(settings.outlying_z, SHRINKAGE_WEIGHT + float(noise.windows[0]) - 1)
+        errors = student_z(settings.outlying_z, SHRINKAGE_WEIGHT + float(noise.windows[0]) - 1)
         with np.errstate(invalid="ignore"):
             far = np.abs(value - noise.centre[0]) > errors * np.sqrt(noise.tau2[0] + variance)
         found |= far & candidate

@@ -329,7 +329,7 @@ def slower_instance(view: View) -> Observed | None:
             own = groups[level.hosts]
             known = n[own, 0] >= settings.least_of_instance
             value, variance = medians.value[:, 1], medians.variance[:, 1]
-            sure = np.broadcast_to(medians.known, n.shape)[:, 1]
+            sure = np.broadcast_to(medians.freedom, n.shape)[:, 1]
             if known:  # all against their own past
                 value = value - medians.value[:, 0]
                 variance = np.where(
@@ -373,7 +373,7 @@ def slower_instance(view: View) -> Observed | None:
         LogMedians(value[:, FIRST_BLOCK:], variance[:, FIRST_BLOCK:]),
         np.where(np.isnan(value[:, FIRST_BLOCK:]), 0.0, np.inf),
         # How much instances differ for good is not known of a newcomer.
-        least_tau=np.array([row.tau for row in rows]),
+        tau_floor=np.array([row.tau for row in rows]),
     )
     e, sites = _alone(e), np.array([row.site for row in rows])
     added_ns = np.array([row.added_ns for row in rows]) * -np.expm1(-e.change)

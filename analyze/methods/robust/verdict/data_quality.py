@@ -225,16 +225,21 @@ def history_rows(
     if history is None or not before.n_requests:
         return
     there = history.weight.sum(axis=1) > 0
-    logs = np.log(history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there])[None]
+    mean_us = history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there]
+    logs = np.log(np.where(mean_us > 0, mean_us, np.nan))[None]  # A window without time has no level.
     noise = window_noise(LogMedians(logs, 0 * logs), floor=settings.min_tau)
     if int(there.sum()) < LEAST_FOR_ENVELOPE:
         return
     mean, variance, _, _ = (values[0] for values in before.response_times().mean())
-    far = settings.abnormal_z * np.sqrt(noise.tau2[0] + np.nan_to_num(variance) / mean**2)
-    if noise.outside(np.log([mean]))[0] and abs(np.log(mean) - noise.centre[0]) > far:
+    far = (
+        settings.abnormal_z * np.sqrt(noise.tau2[0] + np.nan_to_num(variance) / mean**2)
+        if mean > 0
+        else np.inf
+    )
+    if mean > 0 and noise.outside(np.log([mean]))[0] and abs(np.log(mean) - noise.centre[0]) > far:
         low, high = (duration(float(np.exp(edge[0]))) for edge in (noise.low, noise.high))
         later = after.response_times().mean()[0][0]
-        alike = abs(np.log(later / mean)) < abs(np.log(later) - noise.centre[0])
+        alike = later > 0 and abs(np.log(later / mean)) < abs(np.log(later) - noise.centre[0])
         yield _not_normal(
             f"its mean response time of {duration(float(mean))} lies outside of {int(there.sum())} ordinary "
             f"windows ({low} to {high})",

@@ -1,0 +1,79 @@
+"""Statistics of a period's windows by relation, for views: those kept are read, the others made of requests.
+
+What is made is the same as what would be kept, so a view answers alike before and after `summarize`. Nothing
+is written: whoever only asks may have no right to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.load import load_population
+from analyze.profile.build import profile_of
+from analyze.profile.encoding import StatisticsFile, relations_of, stored_of, version
+from analyze.profile.profile import Slot
+from analyze.profile.stored import kept_of_window, window_pieces
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod
+from schemas.errors import PeriodError
+from schemas.statistics import NAMES, columns_of_relation
+
+_START: Final = pa.field("start_ns", pa.int64(), nullable=False)
+
+
+class WindowStatistics:
+    """Relations of the windows of one period, each read when it is asked for."""
+
+    def __init__(self, found: LakePeriod, settings: RefineSettings) -> None:
+        """Take the period; its filter is left aside."""
+        self._pieces = window_pieces(found)
+        self._settings = settings
+        self._made: dict[int, Mapping[str, pa.StructArray]] = {}
+        """By place of the window: relations of those that are not kept."""
+
+    def rows(self, relation: str) -> pa.Table:
+        """Rows of a relation: names once each, sums with the `start_ns` of their window.
+
+        Raises LakeError where requests cannot be read.
+        """
+        schema = columns_of_relation(relation)
+        if relation not in NAMES:
+            schema = pa.schema([_START, *schema])
+        parts = [schema.empty_table()]
+        known = pa.array([], pa.int64())
+        for start_ns, rows in self._windows(relation):
+            columns = rows.flatten()
+            if relation in NAMES:
+                is_new = pc.invert(pc.is_in(columns[0], value_set=known))
+                columns = [column.filter(is_new) for column in columns]
+                known = pa.concat_arrays([known, columns[0]])
+            else:
+                columns = [pa.repeat(start_ns, len(rows)), *columns]
+            parts.append(pa.Table.from_arrays(columns, schema=schema))
+        return pa.concat_tables(parts)
+
+    def _windows(self, relation: str) -> Iterator[tuple[int, pa.StructArray]]:
+        """(start of a window, its rows of a relation), in the order of time."""
+        for at in range(len(self._pieces)):
+            here = self._pieces[at]
+            if at not in self._made:
+                data = kept_of_window(here, self._settings)
+                file = None if data is None else StatisticsFile.of(data)
+                if file is not None and file.version == version():
+                    yield here.period.start_ns, file.relation(relation)
+                    continue
+                self._made[at] = self._make(here)
+            if self._made[at]:
+                yield here.period.start_ns, self._made[at][relation]
+
+    def _make(self, here: LakePeriod) -> Mapping[str, pa.StructArray]:
+        try:
+            loaded = load_population([("window", here)], self._settings)
+        except PeriodError:
+            return {}
+        slot = Slot(0, here.period.start_ns, here.period.end_ns)
+        return relations_of(stored_of(profile_of(loaded.population, [slot], with_totals=True).profile))

@@ -1,0 +1,110 @@
+"""Compare two periods within a query: `select * from compare('2026-11-18', '2026-11-19')`.
+
+`compare` and `breakdown` are macros over a function that asks for a comparison and hands back its rows, so
+that DuckDB evaluates the arguments: constants, parameters, columns of a table of deployments. The comparison
+itself is made by whoever opened the session, outside of the process that runs what others write: that process
+stays locked, and gets rows and no path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from threading import Lock
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from analyze.sql.asked_comparison import AskedComparison, Comparing
+from analyze.sql.catalog import named_type, report_tables
+from analyze.sql.connection import statement
+from schemas.errors import QueryError
+
+COMPARING: Final = {"compare": "findings", "breakdown": "account"}
+"""The table that each function gives. Its columns are those of the view of that name, but for `report`."""
+MOST_COMPARISONS: Final = 100
+"""Comparisons of one session. A join with a column of periods would make one a row."""
+
+_NAMED_WHERE: Final = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/"
+    r"|\b(?P<where>where)(?=\s*(?::=|=>))",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+class Comparisons:
+    """The functions of DuckDB behind `compare` and `breakdown`; each comparison is made once."""
+
+    def __init__(self, comparing: Comparing) -> None:
+        self._comparing = comparing
+        self._made: dict[AskedComparison, Mapping[str, pa.Table]] = {}
+        self._lock = Lock()
+
+    def add_to(self, connection: duckdb.DuckDBPyConnection, noted: Callable[[Any], Any]) -> None:
+        """Make both table functions. `noted` wraps a function so that its errors are raised as they are."""
+        for name, table in COMPARING.items():
+            schema = report_tables()[table]
+            connection.create_function(
+                f"_{table}",
+                noted(self._function(table, schema)),
+                ["VARCHAR"] * len(fields(AskedComparison)),
+                f"STRUCT({', '.join(map(named_type, schema))})[]",
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
+            connection.execute(statement(name))
+
+    def _function(self, table: str, schema: pa.Schema) -> Callable[..., pa.Array]:
+        """The function behind one of them; DuckDB counts its parameters."""
+
+        def rows(
+            reference: pa.ChunkedArray,
+            problem: pa.ChunkedArray,
+            history: pa.ChunkedArray,
+            where: pa.ChunkedArray,
+            reference_where: pa.ChunkedArray,
+            problem_where: pa.ChunkedArray,
+            method: pa.ChunkedArray,
+        ) -> pa.Array:
+            """[calls] list of the rows of each."""
+            columns = (reference, problem, history, where, reference_where, problem_where, method)
+            parts = [self._tables(asked)[table] for asked in _calls(columns)]
+            ends = np.cumsum([0, *(part.num_rows for part in parts)])
+            joined = pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+            values = joined.to_struct_array().combine_chunks()
+            return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
+
+        return rows
+
+    def _tables(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
+        with self._lock:
+            if asked not in self._made:
+                if len(self._made) == MOST_COMPARISONS:
+                    raise QueryError(
+                        f"The query asks for more than {MOST_COMPARISONS} comparisons.",
+                        remedy="Filter the rows that give the periods, or ask in several sessions.",
+                    )
+                self._made[asked] = self._comparing(asked)
+            return self._made[asked]
+
+
+def _calls(columns: Sequence[pa.ChunkedArray]) -> Iterator[AskedComparison]:
+    """What each call asks for. Raises QueryError where an argument that is needed is null."""
+    for call in zip(*(column.to_pylist() for column in columns), strict=True):
+        asked = AskedComparison(*call)
+        for name in ("reference", "problem", "method"):
+            if getattr(asked, name) is None:
+                raise QueryError(
+                    f"A comparison has no {name}: it is null.",
+                    remedy="Write compare('2026-11-18', '2026-11-19').",
+                )
+        yield asked
+
+
+def with_named_where(text: str) -> str:
+    """The statement with the argument `where :=` in quotes: the word is one of SQL's own."""
+    return _NAMED_WHERE.sub(lambda found: f'"{found["where"]}"' if found["where"] else found[0], text)

@@ -1,0 +1,70 @@
+"""Make the comparisons that queries ask for: `compare(...)` and `breakdown(...)` of SQL.
+
+What compares is imported with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from schemas.errors import ConfigError, PeriodError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from analyze.sql.asked_comparison import AskedComparison, Comparing
+
+SPINNER: Final = "Comparing"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryComparisons:
+    """Comparisons of periods of one lake: a query reads no other."""
+
+    lake: str
+    now_ns: int
+    """What periods are relative to."""
+
+    def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
+        """Tables of a comparison, as a report keeps them. Raises PeriodError, ConfigError, LakeError."""
+        from analyze.methods.port import Chosen
+        from analyze.methods.registry import method_of
+        from analyze.refine.settings import RefineSettings
+        from flowdiff.extras import needed
+        from flowdiff.lake import analysed
+        from flowdiff.samples import asked_samples, find_samples
+
+        texts = [asked.reference, asked.problem, *([asked.history] if asked.history is not None else [])]
+        if named := next((text for text in texts if "@" in text), None):
+            raise PeriodError(f"'{named}' names a lake.", remedy="A query compares periods of its own lake.")
+        with needed():
+            method = method_of(asked.method)
+        if not any(view.tag == "findings" for view in method.sections):
+            raise ConfigError(
+                f"The method '{method.name}' gives no findings to query.",
+                remedy=f"Take 'robust', or run: flowdiff compare --method {method.name}.",
+            )
+        filters = (("reference", asked.reference_where), ("problem", asked.problem_where))
+        samples = find_samples(
+            asked_samples([asked.reference], [asked.problem], ()),
+            texts[2:],
+            now_ns=self.now_ns,
+            lake=self.lake,
+            where=asked.where,
+            own_where={name: text for name, text in filters if text is not None},
+        )
+        return analysed(samples, [Chosen(method, method.settings())], RefineSettings(), "auto").tables
+
+
+def with_spinner(comparing: Comparing) -> Comparing:
+    """The same, with a spinner on a terminal while it lasts."""
+
+    def shown(asked: AskedComparison) -> Mapping[str, pa.Table]:
+        from flowdiff.cli.analysis import stage
+
+        with stage(SPINNER):
+            return comparing(asked)
+
+    return shown

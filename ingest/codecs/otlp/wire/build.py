@@ -1,0 +1,68 @@
+"""Build the native library with cargo: `python build.py` puts it beside its sources.
+
+The project's build backend loads this file by its path, so it needs the standard library alone. Without
+cargo, or where the build fails, it says so and gives nothing: the library is optional.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path(__file__).resolve().parent
+SOURCES: Final = ("Cargo.toml", "Cargo.lock", "src/*.rs")
+_BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platform, "libwire.so")
+"""The library as cargo names it."""
+LIBRARY: Final = "libwire.native"
+"""The library as it is installed: Python takes a `.so` for a module of its own."""
+DIGEST: Final = "libwire.sha256"
+"""File beside the library: the digest of the sources that it was built from."""
+
+
+def source_files(folder: Path) -> list[Path]:
+    """The sources; none in an installed wheel, which has the library alone."""
+    return sorted(path for pattern in SOURCES for path in folder.glob(pattern))
+
+
+def source_digest(folder: Path) -> str:
+    """SHA-256 of the names and bytes of the sources."""
+    digest = hashlib.sha256()
+    for path in source_files(folder):
+        data = path.read_bytes()
+        digest.update(f"{path.name} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def build(sources: Path, to: Path, target: Path) -> Path | None:
+    """Build the sources of a folder, always for release, and put the library into `to`.
+
+    target: cargo's folder. None where there is no cargo, or it fails; why goes to the standard error. What
+    `to` had before is gone then.
+    """
+    library, digest, made = to / LIBRARY, to / DIGEST, to / f"{LIBRARY}.tmp"
+    library.unlink(missing_ok=True)
+    digest.unlink(missing_ok=True)
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        print("flowdiff: no cargo, so no native library: the portable reader is used", file=sys.stderr)
+        return None
+    command = [cargo, "build", "--release", "--locked", "--offline", "--quiet"]
+    command += ["--manifest-path", str(sources / "Cargo.toml"), "--target-dir", str(target)]
+    try:
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        shutil.copy(target / "release" / _BUILT, made)  # a new file: processes may have the old one mapped
+        made.replace(library)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"flowdiff: no native library, the portable reader is used: {error}", file=sys.stderr)
+        return None
+    digest.write_text(source_digest(sources) + "\n")
+    return library
+
+
+if __name__ == "__main__":
+    build(FOLDER, FOLDER, FOLDER.parents[3] / "build" / "wire")

@@ -1,0 +1,336 @@
+"""The tables that the native library fills, and its functions: tables in, tables out.
+
+Columns are those of `src/tables.rs`, in the same order. A *word* is a distinct byte string; its code is its
+row in `words`. Other columns that name words hold codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.codecs.otlp.wire.library import Library
+from schemas.arrays import B1, F8, I4, I8, U1
+
+Table = npt.NDArray[Any]
+
+
+def _rows_of(columns: str) -> np.dtype[Any]:
+    return np.dtype([(name, np.int64) for name in columns.split()])
+
+
+WORD: Final = _rows_of("at size flags kind")
+"""Where its bytes begin and how many they are; `flags` of FLAGS, or -1: not understood; `kind`: Kind."""
+ATTRIBUTE: Final = _rows_of("key text value")
+"""`text`: a word; below 0: `value` holds a number, as float64 (-1) or int64 (-2)."""
+SPAN: Final = _rows_of(
+    "start end name kind resource first last message state failed first_event last_event"
+    " trace span parent first_link last_link"
+)
+"""`trace`, `span`, `parent`: where the ids lie (0: no parent); `first` to `last`: rows of attributes."""
+RESOURCE: Final = _rows_of("first last")
+LINK: Final = _rows_of("span trace id")
+EVENT: Final = _rows_of("span time name first last")
+
+_U1, _I4, _I8, _U8, _F8 = (np.dtype(t) for t in (np.uint8, np.int32, np.int64, np.uint64, np.float64))
+
+
+class Flag:
+    """Bits of `flags`."""
+
+    NUL = 1
+    LONG = 2
+    """Longer than the limit that the walk got."""
+    ODD = 4
+    """With a digit or a letter outside of ASCII: `normalise_name` may change it."""
+    OPENS = 8
+    """Begins as JSON does."""
+    RAW = 16
+    """No text: bytes, or the elements of a nested value."""
+
+
+class Kind:
+    """Kinds of words: the same bytes are another word as another kind."""
+
+    TEXT, ARRAY, KEY_VALUES, BYTES = range(4)
+
+
+class Role:
+    """What known keys are for: bits, as one key may have several roles."""
+
+    SERVICE, HOST, LABEL, PEER, ADDRESS, PEER_NAME, ERROR_TYPE, SAMPLER, MARK = (1 << bit for bit in range(9))
+
+
+FIRST_WORDS: Final = ("", "service.name", "true", "false", "NaN", "Infinity", "-Infinity")
+"""The words that the library knows by their codes."""
+EMPTY_WORD: Final = 0
+NONE: Final = -1
+NO_TIME: Final = np.iinfo(np.int64).min
+BYTES_A_WORD: Final = 8
+BYTES_A_SPAN: Final = 16
+"""Of a message at least: one that is denser is left to the other reader."""
+
+
+class Tables(NamedTuple):
+    """Rows of all messages that were read."""
+
+    buffer: U1
+    """Known words and messages, one after another."""
+    words: Table
+    attributes: Table
+    spans: Table
+    resources: Table
+    links: Table
+    events: Table
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """Settings of a walk."""
+
+    known: list[str]
+    """Words whose codes are their places: FIRST_WORDS, then others."""
+    roles: I8
+    """[known] bits of Role."""
+    seed: int
+    """Of the hash: nobody may know it who writes messages."""
+    long_bytes: int
+    """A longer text has the flag LONG."""
+    max_key_bytes: int
+    """A message with a longer key is left."""
+
+
+_WALK: Final = (
+    *(_U1, _I8, _I8, _I8, _U8),
+    *(WORD, ATTRIBUTE, SPAN, RESOURCE, LINK, EVENT),
+    *(_U1, _I8, _I8),
+)
+
+
+def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) -> tuple[Tables, B1, I8]:
+    """Read messages in one pass: `(tables, was_read, n_spans)`.
+
+    was_read: [messages] False: the message has no row, and is left to another reader. n_spans: [messages].
+    O(bytes).
+    """
+    known = [word.encode() for word in settings.known]
+    data = b"".join([*known, *messages])
+    buffer = np.frombuffer(data, np.uint8)
+    ends = np.cumsum([0, *map(len, known)])
+    bounds = ends[-1] + np.cumsum(np.fromiter((0, *map(len, messages)), np.int64))
+    room, few = len(data) // BYTES_A_WORD + 64, len(data) // BYTES_A_SPAN + 2
+    rows = (room + len(known), room, few, few, few, room)
+    types = (WORD, ATTRIBUTE, SPAN, RESOURCE, LINK, EVENT)
+    tables = [np.empty(n, type_) for n, type_ in zip(rows, types, strict=True)]
+    was_read = np.zeros(len(messages), np.uint8)
+    last = np.zeros(len(messages), np.int64)
+    counts = np.zeros(len(tables), np.int64)
+    library.call(
+        "walk",
+        _WALK,
+        buffer,
+        bounds.astype(np.int64),
+        np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64).ravel(),
+        settings.roles,
+        np.array([settings.seed, settings.long_bytes, settings.max_key_bytes], np.uint64),
+        *tables,
+        was_read,
+        last,
+        counts,
+    )
+    filled = (table[:n] for table, n in zip(tables, counts.tolist(), strict=True))
+    return Tables(buffer, *filled), was_read.view(np.bool_), np.diff(last, prepend=0)
+
+
+def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
+    """`(offsets [words + 1], bytes)` of the words that are text; the others are empty."""
+    offsets = np.zeros(len(tables.words) + 1, np.int32)
+    size = library.call("text_bytes", (WORD, _I4), tables.words, offsets[1:])
+    data = np.empty(size, np.uint8)
+    types = (_U1, WORD, _I4, _U1)
+    library.call("texts", types, tables.buffer, tables.words, offsets[1:], data)
+    return offsets, data
+
+
+def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
+    """`(dense, used)`: codes numbered in the order of their first rows, and the word of each number.
+
+    Codes below 0 stay.
+    """
+    dense = np.full(n_words, -1, np.int32)
+    used, out = np.empty(min(n_words, len(codes)), np.int32), np.empty(len(codes), np.int32)
+    n = library.call("distinct", (_I8, _I4, _I4, _I4), np.ascontiguousarray(codes), dense, used, out)
+    return out, used[:n]
+
+
+def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
+    """Words that are keys of spans or resources, ascending. is_of_event: [attributes]."""
+    out = np.zeros(len(tables.words), np.uint8)
+    types = (ATTRIBUTE, _U1, _U1)
+    library.call("keys_used", types, tables.attributes, is_of_event.view(np.uint8), out)
+    return np.flatnonzero(out)
+
+
+class KeyOrder(NamedTuple):
+    """Places of keys in the order of their names, -1: not kept."""
+
+    rank: I4
+    """[words]"""
+    roles: I8
+    """[known words]"""
+    host_rank: I8
+    """[known words] place among the keys of a host; the first that a resource has counts."""
+
+
+class ResourceColumns(NamedTuple):
+    """Words and attributes of resources."""
+
+    service: I8
+    host: I8
+    """[resources] words; -1: none."""
+    begin: I8
+    """[resources + 1] where each one's rows begin."""
+    row: I8
+    """Attributes in the order of their keys, without those of name and host."""
+
+
+def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> ResourceColumns:
+    """Take resources apart. O(attributes of resources)."""
+    n = len(tables.resources)
+    n_rows = int((tables.resources["last"] - tables.resources["first"]).sum())
+    service, host, begin, row = (np.empty(size, np.int64) for size in (n, n, n + 1, n_rows))
+    types = (RESOURCE, ATTRIBUTE, _I4, *[_I8] * 6)
+    library.call("resources", types, tables.resources, tables.attributes, *keys, service, host, begin, row)
+    return ResourceColumns(service, host, begin, row)
+
+
+class EventKeys(NamedTuple):
+    """Ranks of the keys that events make."""
+
+    event_rank: I4
+    """[events] of `event.<name>`."""
+    row_rank: I4
+    """[attributes] of `event.<name>.<key>`; of attributes of spans it does not matter."""
+
+
+class ParameterRules(NamedTuple):
+    """What makes parameters beside attributes, and how many there may be."""
+
+    message_rank: int
+    """Rank of `status.message`; -1: not kept."""
+    name_rank: int
+    """Rank of `span.name`."""
+    changed: B1
+    """[words] span names that are not kept as they are."""
+    most: int
+    """Parameters of a span."""
+
+
+class ParameterColumns(NamedTuple):
+    """Parameters of all spans in the order of their keys, and the words that are columns of spans."""
+
+    offsets: I4
+    """[spans + 1]"""
+    key: I4
+    """[parameters] rank."""
+    text: I8
+    """[parameters] word; -1: a number."""
+    num: F8
+    """[parameters] 0 for text."""
+    peer: I8
+    label: I8
+    error: I8
+    """[spans] words; -1: none."""
+    duplicates: int
+    dropped: int
+
+
+def parameter_columns(
+    library: Library,
+    tables: Tables,
+    keys: KeyOrder,
+    resources: ResourceColumns,
+    event_keys: EventKeys,
+    rules: ParameterRules,
+) -> ParameterColumns:
+    """Sort and bound the parameters of each span: its own, then its resource's, then its events'.
+
+    Of several values under one key the first counts. O(parameters).
+    """
+    n = len(tables.spans)
+    spread = int(np.diff(resources.begin)[tables.spans["resource"]].sum())
+    room = min(len(tables.attributes) + spread + 2 * n + len(tables.events), n * rules.most)
+    offsets = np.zeros(n + 1, np.int32)
+    key, text, num = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.float64)
+    peer, label, error = (np.empty(n, np.int64) for _ in range(3))
+    counts = np.zeros(2, np.int64)
+    n_parameters = library.call(
+        "parameters",
+        (SPAN, ATTRIBUTE, EVENT, _I8, _I8, _I4, _I4, _U1, _I4, _I8, _I8, _I4, _I4, _I8, _F8, *[_I8] * 4),
+        tables.spans,
+        tables.attributes,
+        tables.events,
+        resources.begin,
+        resources.row,
+        *event_keys,
+        rules.changed.view(np.uint8),
+        keys.rank,
+        keys.roles,
+        np.array([rules.message_rank, rules.name_rank, rules.most], np.int64),
+        offsets[1:],
+        key,
+        text,
+        num,
+        peer,
+        label,
+        error,
+        counts,
+    )
+    return ParameterColumns(
+        offsets=offsets,
+        key=key[:n_parameters],
+        text=text[:n_parameters],
+        num=num[:n_parameters],
+        peer=peer,
+        label=label,
+        error=error,
+        duplicates=int(counts[0]),
+        dropped=int(counts[1]),
+    )
+
+
+class IdColumns(NamedTuple):
+    """Bytes of ids, one after another."""
+
+    trace: U1
+    """[32 spans] hexadecimal digits."""
+    span: U1
+    """[8 spans]"""
+    parent: U1
+    """[8 spans with a parent]"""
+    has_parent: B1
+    """[spans]"""
+
+
+def id_columns(library: Library, tables: Tables) -> IdColumns:
+    """Ids of all spans."""
+    n = len(tables.spans)
+    trace, span, parent = (np.empty(size * n, np.uint8) for size in (32, 8, 8))
+    has_parent = np.empty(n, np.uint8)
+    types = (_U1, SPAN, _U1, _U1, _U1, _U1)
+    n_parents = library.call("ids", types, tables.buffer, tables.spans, trace, span, parent, has_parent)
+    return IdColumns(trace, span, parent[: 8 * n_parents], has_parent.view(np.bool_))
+
+
+LINK_BYTES: Final = 49
+
+
+def link_texts(library: Library, tables: Tables) -> U1:
+    """[49 links] `trace/span` in hexadecimal digits."""
+    out = np.empty(LINK_BYTES * len(tables.links), np.uint8)
+    library.call("link_texts", (_U1, LINK, _U1), tables.buffer, tables.links, out)
+    return out

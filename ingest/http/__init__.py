@@ -1,0 +1,1 @@
+"""HTTP requests to addresses that a person set: whoever answers there may be slow or hostile."""

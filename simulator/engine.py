@@ -1,0 +1,232 @@
+"""Turn the event loop, queue requests at servers and locks, and keep what each of them did.
+
+A process is a generator. It yields the simulated time (ns) at which it wants to go on, or None to sleep
+until somebody wakes it; in between it may add pure delays to its own clock. The rule that keeps the
+simulation exact: **yield your clock before you touch anything shared**, so that shared state is touched in
+global time order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Generator
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.streams import MASK, Stream, mix_one
+
+CHILD_SHIFT, COUNT_SHIFT = 20, 12
+CODE_MASK = (1 << COUNT_SHIFT) - 1
+COUNT_MASK = (1 << (CHILD_SHIFT - COUNT_SHIFT)) - 1
+"""A step is `code | strands << 12 | first strand << 20`: splits and joins name consecutive strands."""
+
+_KEY_BITS = 30
+_KEY_MASK = (1 << _KEY_BITS) - 1
+
+
+class Strand:
+    """One strand of sequential activity. `t` is its own clock, ns since the start of the run."""
+
+    __slots__ = ("a", "b", "codes", "flow", "number", "t", "times", "visits")
+
+    def __init__(self, flow: SimulatedFlow, number: int, key: int, t: float, n_streams: int) -> None:
+        self.flow = flow
+        self.number = number
+        self.a = key & _KEY_MASK
+        self.b = (key >> _KEY_BITS) & _KEY_MASK | 1
+        self.t = t
+        self.codes: list[int] = []
+        self.times: list[float] = []
+        self.visits = [0] * n_streams
+
+    def draw(self, stream: Stream) -> float:
+        """The next draw from a stream, ns (or a number in (0, 1) from a uniform one, whose mean is 1 ns)."""
+        number = stream.number
+        visit = self.visits[number]
+        self.visits[number] = visit + 1
+        return stream.mean_ns * stream.table[(self.a + (stream.key + visit) * self.b) & MASK]
+
+    def mark(self, code: int) -> None:
+        """Reach a trace point now."""
+        self.codes.append(code)
+        self.times.append(self.t)
+
+    def work(self, stream: Stream, code: int) -> None:
+        """Spend a draw, then reach a trace point."""
+        number = stream.number
+        visit = self.visits[number]
+        self.visits[number] = visit + 1
+        self.t += stream.mean_ns * stream.table[(self.a + (stream.key + visit) * self.b) & MASK]
+        self.codes.append(code)
+        self.times.append(self.t)
+
+    def fork(self, code: int, n: int) -> list[Strand]:
+        """Split: n new strands begin now (1 ≤ n ≤ COUNT_MASK); this one goes on."""
+        flow = self.flow
+        first = len(flow.strands)
+        self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
+        n_streams = len(self.visits)
+        salt = mix_one((code << COUNT_SHIFT) + 1) >> 4
+        children = [
+            # A child's draws depend on what it is for, not on how many strands came before it.
+            Strand(flow, first + i, mix_one(self.a ^ self.b << _KEY_BITS ^ salt + i), self.t, n_streams)
+            for i in range(n)
+        ]
+        flow.strands.extend(children)
+        return children
+
+    def join(self, code: int, children: list[Strand]) -> None:
+        """Merge children that have ended; the clock moves to the last of them."""
+        self.t = max(self.t, max(child.t for child in children))
+        self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
+
+    def touch(self, cause: int, added_ns: float) -> None:
+        """Note that a fault acted on the step that is reached next, adding this much work."""
+        self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
+
+
+class SimulatedFlow:
+    """One request: its row in the workload, its strands, and the touches of faults.
+
+    `touches` holds (cause, strand, step, added ns). It is the simulator's own record for the truth file and
+    never reaches a trace.
+    """
+
+    __slots__ = ("live", "row", "strands", "touches")
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.strands: list[Strand] = []
+        self.touches: list[tuple[int, int, int, float]] = []
+        self.live = 1
+
+
+Process = Generator["float | None", None, None]
+
+
+class Loop:
+    """Runs processes in order of (time, order of scheduling)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Process]] = []
+        self._scheduled = 0
+        self.current: Process | None = None
+        """The process that runs now: what puts itself to sleep registers this one to be woken."""
+
+    def start(self, at_ns: float, process: Process) -> None:
+        """Schedule (or wake) a process; `at_ns` must not lie in the past of the caller."""
+        self._scheduled += 1
+        heappush(self._heap, (at_ns, self._scheduled, process))
+
+    def run(self) -> None:
+        """Run until nothing is scheduled."""
+        heap = self._heap
+        while heap:
+            _, _, process = heappop(heap)
+            self.current = process
+            while True:
+                wake = next(process, None)
+                if wake is None:  # ended, or asleep
+                    break
+                if heap and heap[0][0] <= wake:
+                    self._scheduled += 1
+                    heappush(heap, (wake, self._scheduled, process))
+                    break
+
+
+class Server:
+    """A FIFO single server: work begins when the server is free, in order of arrival."""
+
+    __slots__ = ("free_ns",)
+
+    def __init__(self) -> None:
+        self.free_ns = 0.0
+
+    def serve(self, at_ns: float, service_ns: float) -> float:
+        """End of a job that arrives now and needs `service_ns`."""
+        start = self.free_ns if self.free_ns > at_ns else at_ns
+        self.free_ns = start + service_ns
+        return self.free_ns
+
+
+class Lock:
+    """A mutex with FIFO hand-over. `in_io`: the holder waits for a device, so spinning would be pointless."""
+
+    __slots__ = ("granted_ns", "held", "in_io", "waiters")
+
+    def __init__(self) -> None:
+        self.held = False
+        self.in_io = False
+        self.granted_ns = 0.0
+        self.waiters: deque[Process] = deque()
+
+    def release(self, at_ns: float, loop: Loop) -> None:
+        """Give the lock to the longest waiter, or free it."""
+        self.in_io = False
+        if self.waiters:
+            self.granted_ns = at_ns
+            loop.start(at_ns, self.waiters.popleft())
+        else:
+            self.held = False
+
+
+class Gather:
+    """Wakes a sleeping process when `left` others are done."""
+
+    __slots__ = ("left", "loop", "sleeper")
+
+    def __init__(self, loop: Loop, left: int) -> None:
+        self.loop, self.left = loop, left
+        self.sleeper: Process | None = None
+
+    def wait(self) -> Process:
+        """Sleep until all are done (the last one wakes the sleeper at its own time)."""
+        if self.left:
+            self.sleeper = self.loop.current
+            yield None
+
+    def done(self, at_ns: float) -> None:
+        """Note that one of the awaited processes has ended."""
+        self.left -= 1
+        if self.left == 0 and self.sleeper is not None:
+            self.loop.start(at_ns, self.sleeper)
+
+
+def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """The last keys, each once, in the order of their last places, the last one first: at most so many."""
+    _, places = np.unique(keys[::-1], return_index=True)
+    return keys[::-1][np.sort(places)[:most]]
+
+
+class Lru:
+    """Least-recently-used set of integers."""
+
+    __slots__ = ("_entries", "capacity")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._entries: OrderedDict[int, None] = OrderedDict()
+
+    def touch(self, key: int) -> bool:
+        """True if the key was present; either way it is present and newest afterwards."""
+        entries = self._entries
+        if key in entries:
+            entries.move_to_end(key)
+            return True
+        entries[key] = None
+        if len(entries) > self.capacity:
+            entries.popitem(last=False)
+        return False
+
+    def fill(self, newest: npt.NDArray[np.int64]) -> None:
+        """Put distinct keys in, the newest of them first (the cache must be empty): as many as it takes."""
+        self._entries = OrderedDict.fromkeys(newest[: self.capacity][::-1].tolist())
+
+    def drop(self, key: int) -> None:
+        """Forget the key, if present."""
+        self._entries.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)

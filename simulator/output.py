@@ -1,0 +1,138 @@
+"""Write a run as lines: records or spans, gzipped if asked for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import BinaryIO, cast
+
+from simulator.emit_otlp import otlp_lines
+from simulator.recording import ID, Filled, Recording, recorded_point, request_lines
+from simulator.run import Progress, RunPlan, simulate
+from simulator.trace import Structure, Trace
+from simulator.workloads import BLOCK_BYTES
+
+
+def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
+    """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
+    return request_lines(recording, traces, _template, lambda recorded: recorded.request_id)
+
+
+def call_params(trace: Trace, row: int) -> str:
+    """The low-level parameters of a call, as JSON text."""
+    count, offset = int(trace.count[row]), int(trace.offset[row])
+    aligned = "true" if offset % BLOCK_BYTES == 0 else "false"
+    return (
+        f'{{"count":{count},"offset":{offset},"file":{int(trace.file[row])},'
+        f'"client":"client-{int(trace.client[row])}","aligned":{aligned}}}'
+    )
+
+
+def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
+    """Make one format string a record; it takes the record's time (and the call's parameters)."""
+    lines = []
+    for number, strand in enumerate(structure.strands):
+        begin = f'{{"breadcrumb":"{ID}.{number}"'
+        for seq, step in enumerate(strand):
+            named, placed, last = _words(step.code, renamed, rate)
+            links = ""
+            if step.strands:
+                children = ",".join([f'"{ID}.{child}"' for child in step.strands])
+                links = f',"links":[{children}]'
+            params = ',"params":%s' if number == 0 and seq == 0 else ""
+            lines.append(f'{begin}{named}{seq}{placed}{links}{last},"ts":%d{params}}}\n')
+    whole = "".join(lines)
+
+    def filled(trace: Trace, row: int, at: list[int], gone: list[bool] | None) -> str:
+        params = call_params(trace, row)
+        if gone is None:
+            return whole % (at[0], params, *at[1:])
+        kept = zip(lines, [(at[0], params), *((time,) for time in at[1:])], gone, strict=True)
+        return "".join(line % value for line, value, lost in kept if not lost)
+
+    return filled
+
+
+@lru_cache(maxsize=4096)
+def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
+    """What all records of a point say: before their number in the strand, before their links, behind them."""
+    point = recorded_point(code, renamed)
+    named = {"request_id": ID, "component": point.component, "point": point.name, "host": point.host}
+    placed = {"label": point.label, "kind": "" if point.kind == "event" else point.kind}
+    last = {
+        "status": "" if point.status == "ok" else point.status,
+        "params": dict(point.params),
+        "sample_rate": rate if rate < 1.0 else None,
+    }
+    first, second, third = (_members(some) for some in (named, placed, last))
+    return f'{first},"seq":', second, third
+
+
+def _members(fields: Mapping[str, object]) -> str:
+    """Those that have a value as JSON, each behind a comma, in a format string."""
+    given = {name: value for name, value in fields.items() if value}
+    text = json.dumps(given, separators=(",", ":")).replace("\\u0001", ID).replace("%", "%%")
+    return f",{text[1:-1]}" if given else ""
+
+
+GZIP_LEVEL = 3
+
+
+class RunFormat(StrEnum):
+    """How a run is recorded."""
+
+    NATIVE = "native"
+    OTLP_JSON = "otlp-json"
+
+
+_EMITTERS: dict[RunFormat, Callable[[Recording, Sequence[Trace]], Iterator[bytes]]] = {
+    RunFormat.NATIVE: native_lines,
+    RunFormat.OTLP_JSON: otlp_lines,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: what happened, and how it is recorded."""
+
+    plan: RunPlan
+    recording: Recording
+    traces: list[Trace]
+
+    def lines(self, format_: RunFormat) -> Iterator[bytes]:
+        """Chunks of bytes, each of whole lines."""
+        return _EMITTERS[format_](self.recording, self.traces)
+
+    @property
+    def seconds(self) -> float:
+        """Simulated duration."""
+        return max(t.end_ns for t in self.traces) / 1e9
+
+
+def run(plan: RunPlan, start_ns: int, *, workers: int = 1, progress: Progress | None = None) -> Run:
+    """Simulate a run that begins at `start_ns`, ns since the epoch."""
+    traces = simulate(plan, plan.simulated_causes, workers=workers, progress=progress)
+    return Run(plan, Recording(plan, start_ns), traces)
+
+
+def write_lines(out: BinaryIO, chunks: Iterator[bytes], *, packed: bool) -> int:
+    """Write chunks, gzipped if `packed`; number of bytes before compression.
+
+    The gzip header holds no time and no name, so that the same run gives the same bytes.
+    """
+    written = 0
+    with _compressed(out) if packed else nullcontext(out) as lines:
+        for chunk in chunks:
+            lines.write(chunk)
+            written += len(chunk)
+    return written
+
+
+def _compressed(file: BinaryIO) -> AbstractContextManager[BinaryIO]:
+    stream = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0)
+    return cast(AbstractContextManager[BinaryIO], stream)

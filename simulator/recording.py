@@ -1,0 +1,148 @@
+"""Record a run: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6).
+
+A format makes a template of every structure once, and a request's text of it and of the request's times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.arrays import B1, I8
+from simulator.faults import FaultMechanism, injected
+from simulator.points import HOSTS, MDS_HOST, POINTS, Point
+from simulator.run import SAMPLING, RunPlan
+from simulator.streams import mix, request_keys, unit_interval
+from simulator.trace import Structure, Trace, decode
+
+RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
+"""N6: new names of the metadata server's trace points."""
+_LOSS, _TRACE_ID = 11, 12
+"""Purposes of request keys."""
+_CHUNK_REQUESTS = 500
+"""Requests gathered before a chunk is handed over: about 4 MB."""
+ID, ID_BEGIN = "\x01", "\x02"
+"""Stand for a request's id, and for its first 12 digits, in what a template makes."""
+
+Filled = Callable[[Trace, int, list[int], list[bool] | None], str]
+"""(trace, row, times of its steps, which of their records are lost) -> text, with ID for the request's id."""
+Template = Callable[[Structure, bool, float], Filled]
+"""(structure, whether points have their new names, sampling rate) -> what its requests are written with."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequests:
+    """The requests of one shard that reach a trace, in order of their start. [requests] columns."""
+
+    rows: I8
+    """Rows of the trace."""
+    request_id: list[str]
+    trace_id: list[str]
+    start_ns: I8
+    """Since the epoch, by the entry host's clock."""
+    sample_rate: npt.NDArray[np.float64]
+    renamed: B1
+
+
+class Recording:
+    """Turns the simulator's time and numbers into what a tracing system would have recorded."""
+
+    def __init__(self, plan: RunPlan, start_ns: int) -> None:
+        """`start_ns`: when the run began, ns since the epoch."""
+        self.plan, self.start_ns = plan, start_ns
+        name = (
+            f"{plan.workload} {plan.seed} {start_ns} {[(c.name, c.injection.severity) for c in plan.causes]}"
+        )
+        self.tag = blake2b(name.encode(), digest_size=4).hexdigest()
+        injections = {c.injection.mechanism: c.injection for c in plan.causes}
+        self._sampling = injected(injections, FaultMechanism.SAMPLING)
+        self._skew = injected(injections, FaultMechanism.CLOCK_SKEW)
+        self._loss = injected(injections, FaultMechanism.SPAN_LOSS)
+        self._rename = injected(injections, FaultMechanism.RENAME)
+
+    def recorded(self, trace: Trace) -> RecordedRequests:
+        """Which requests are recorded, and under which names."""
+        begin = trace.time_ns[trace.first_step[:-1]]
+        rate = np.full(len(trace), self.plan.sample)
+        kept = np.ones(len(trace), dtype=bool)
+        if self._sampling.severity:
+            rate[begin >= self._sampling.start_ns] /= max(1.0, self._sampling.severity)
+            kept = unit_interval(request_keys(self.plan.seed, trace.uid, SAMPLING)) < rate
+        rows = np.flatnonzero(kept)
+        rows = rows[np.argsort(begin[rows], kind="stable")]
+        uids = trace.uid[rows]
+        salt = int(self.tag, 16)
+        high, low = (request_keys(self.plan.seed, uids, _TRACE_ID + salt + i).tolist() for i in range(2))
+        return RecordedRequests(
+            rows=rows,
+            request_id=[f"{self.tag}-{uid:x}" for uid in uids.tolist()],
+            trace_id=[f"{h:016x}{low_:016x}" for h, low_ in zip(high, low, strict=True)],
+            start_ns=begin[rows] + self.start_ns,
+            sample_rate=rate[rows],
+            renamed=(begin[rows] >= self._rename.start_ns) & (self._rename.severity > 0.0),
+        )
+
+    def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
+        """[steps] of the trace: time on the recording host, ns since the epoch."""
+        times = trace.time_ns + self.start_ns
+        if self._skew.severity == 0.0 or len(trace) == 0:
+            return times
+        ahead = {host: round(self._skew.severity * 1e6) if host == MDS_HOST else 0 for host in HOSTS}
+        offsets = [
+            np.array([ahead[POINTS[s.code].host] for strand in structure.strands for s in strand])
+            for structure in structures
+        ]
+        added = np.concatenate([offsets[s] for s in trace.structure.tolist()])
+        return np.where(trace.time_ns >= self._skew.start_ns, times + added, times)
+
+    def lost(self, trace: Trace) -> B1 | None:
+        """[steps] of the trace: the record never arrives; None: nothing is lost."""
+        if self._loss.severity == 0.0:
+            return None
+        keys = np.repeat(
+            request_keys(self.plan.seed, trace.uid, _LOSS), np.diff(trace.first_step).astype(np.int64)
+        )
+        step = np.arange(len(keys), dtype=np.uint64)
+        unlucky = unit_interval(mix(keys + step)) < self._loss.severity
+        return unlucky & (trace.time_ns >= self._loss.start_ns)
+
+
+def request_lines(
+    recording: Recording,
+    traces: Sequence[Trace],
+    template: Template,
+    ids: Callable[[RecordedRequests], list[str]],
+) -> Iterator[bytes]:
+    """Chunks of whole lines: requests in order of their start, shard by shard."""
+    pending: list[str] = []
+    for trace in traces:
+        structures = [decode(raw) for raw in trace.structures]
+        times, lost = recording.recorded_times(trace, structures), recording.lost(trace)
+        recorded = recording.recorded(trace)
+        filled: dict[tuple[int, bool, float], Filled] = {}
+        kinds = zip(recorded.renamed.tolist(), recorded.sample_rate.tolist(), strict=True)
+        for row, id_, kind in zip(recorded.rows.tolist(), ids(recorded), kinds, strict=True):
+            key = int(trace.structure[row]), *kind
+            if key not in filled:
+                filled[key] = template(structures[key[0]], *kind)
+            steps = slice(int(trace.first_step[row]), int(trace.first_step[row + 1]))
+            gone = None if lost is None else lost[steps].tolist()
+            text = filled[key](trace, row, times[steps].tolist(), gone)
+            pending.append(text.replace(ID, id_).replace(ID_BEGIN, id_[:12]))
+            if len(pending) == _CHUNK_REQUESTS:
+                yield "".join(pending).encode()
+                pending = []
+    if pending:
+        yield "".join(pending).encode()
+
+
+def recorded_point(code: int, renamed: bool) -> Point:
+    """A trace point's name and host as recorded; `renamed` after the deploy of N6."""
+    point = POINTS[code]
+    if renamed and point.host == MDS_HOST and point.name in RENAMED:
+        return replace(point, name=RENAMED[point.name])
+    return point

@@ -1,0 +1,96 @@
+"""Hold what a run leaves behind: the sampled requests as columns, and their structures, each once.
+
+A raw structure is what the service wrote while it ran. Decoded, it has strands with splits and joins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schemas.arrays import F8, I8
+from simulator import points as p
+from simulator.engine import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
+
+STRAND_BREAK = -1
+"""In a raw structure: the next strand's steps follow."""
+
+RawStructure = tuple[int, ...]
+"""Steps of strand 0, STRAND_BREAK, steps of strand 1, … (see `flow.COUNT_SHIFT` for a step)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touches:
+    """What faults did, one row a touch: [touches] columns."""
+
+    request: I8
+    """Row in the trace."""
+    cause: I8
+    step: I8
+    """Position in the request's flat list of steps."""
+    added_ns: F8
+    """Work the fault added on the edge into this step; 0 where it acts in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The sampled requests of one shard, in order of completion."""
+
+    shard: int
+    uid: I8
+    structure: I8
+    """[requests] index into `structures`."""
+    first_step: I8
+    """[requests + 1] offsets into `time_ns`."""
+    time_ns: I8
+    """[steps] since the start of the run; the order of steps is that of the raw structure."""
+    response_ns: I8
+    op: I8
+    file: I8
+    offset: I8
+    count: I8
+    client: I8
+    structures: tuple[RawStructure, ...]
+    touches: Touches
+    n_simulated: int
+    end_ns: float
+    """Time of the last completion, since the start of the run."""
+
+    def __len__(self) -> int:
+        return len(self.uid)
+
+
+class TraceStep(NamedTuple):
+    """One step: its code, the strands it starts or merges, its position in the flat list of steps. A tuple,
+    because a run has millions."""
+
+    code: int
+    strands: tuple[int, ...]
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A decoded raw structure. `strands[0]` begins with the call and ends with the reply."""
+
+    strands: tuple[tuple[TraceStep, ...], ...]
+    joined: frozenset[int]
+    """Strands that the response waits for; the others, but for 0, are deferred."""
+
+
+def decode(raw: RawStructure) -> Structure:
+    """Take a raw structure apart."""
+    strands: list[list[TraceStep]] = [[]]
+    joined: set[int] = set()
+    position = 0
+    for item in raw:
+        if item == STRAND_BREAK:
+            strands.append([])
+            continue
+        code, n, first = item & CODE_MASK, item >> COUNT_SHIFT & COUNT_MASK, item >> CHILD_SHIFT
+        named = tuple(range(first, first + n)) if n else ()
+        if n and p.POINTS[code].kind == "join":
+            joined.update(named)
+        strands[-1].append(TraceStep(code, named, position))
+        position += 1
+    return Structure(tuple(tuple(s) for s in strands), frozenset(joined))

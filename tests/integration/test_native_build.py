@@ -1,0 +1,140 @@
+"""The native reader is built where cargo is, and left out, with a word, where it is not or fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ingest.codecs.otlp.wire.build import DIGEST, FOLDER, LIBRARY, build
+from ingest.codecs.otlp.wire.library import find_library
+
+WIRE = "flowdiff/ingest/codecs/otlp/wire/"
+PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+BUILD = """
+import sys
+sys.path.insert(0, "deploy/packaging")
+import one_package
+getattr(one_package, sys.argv[1])(sys.argv[2])
+"""
+
+
+@pytest.fixture
+def clone(repository: Path, tmp_path: Path) -> Path:
+    """What a package index would get, without what was built here."""
+    clone = tmp_path / "clone"
+    ignored = shutil.ignore_patterns("__pycache__", "libwire.*")
+    for name in ("flowdiff", "schemas", "ingest", "stitch", "analyze", "simulator", "deploy/packaging"):
+        shutil.copytree(repository / name, clone / name, ignore=ignored)
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(repository / name, clone)
+    return clone
+
+
+def built(clone: Path, to: Path, path: str, what: str = "build_wheel") -> tuple[Path, str]:
+    """A wheel that was built with this PATH, and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, what, str(to)],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = to.glob("*.whl")
+    return wheel, done.stderr
+
+
+def path_of(tmp_path: Path, cargo: str) -> str:
+    """A PATH whose `cargo` is a script."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "cargo").write_text(cargo)
+    (folder / "cargo").chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def needs_cargo() -> str:
+    if (cargo := shutil.which("cargo")) is None:
+        pytest.skip("no cargo, so no native reader")
+    return cargo
+
+
+@pytest.mark.slow
+def test_a_wheel_with_the_library_is_of_this_platform_and_any_python(clone: Path, tmp_path: Path) -> None:
+    needs_cargo()
+    wheel, _ = built(clone, tmp_path, os.environ["PATH"])
+    assert wheel.name.endswith(f"-py3-none-{PLATFORM}.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = {name.removeprefix(WIRE) for name in packed.namelist() if name.startswith(WIRE)}
+        packed.extractall(tmp_path / "site")
+    assert names == {"__init__.py", "build.py", "library.py", "reading.py", "tables.py", LIBRARY}
+    assert find_library(tmp_path / "site" / WIRE).reader == "native reader"
+    assert not (clone / "ingest/codecs/otlp/wire" / LIBRARY).exists()
+
+
+@pytest.mark.parametrize(
+    ("cargo", "why"),
+    [("", "no cargo"), ("#!/bin/sh\nexit 101\n", "exit status 101"), ("no program", "Exec format error")],
+    ids=["no cargo", "a build that fails", "no program"],
+)
+def test_a_wheel_without_the_library_is_of_any_platform(
+    clone: Path, tmp_path: Path, cargo: str, why: str
+) -> None:
+    # What was built here is of other sources, and must not go along.
+    (clone / "ingest/codecs/otlp/wire" / LIBRARY).write_bytes(b"of this machine")
+    wheel, said = built(clone, tmp_path, path_of(tmp_path, cargo) if cargo else str(tmp_path))
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert "portable reader" in said
+    assert why in said
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "site")
+    assert find_library(tmp_path / "site" / WIRE).reader == "portable reader (no native library)"
+
+
+@pytest.mark.slow
+def test_an_editable_installation_builds_for_release_in_place(clone: Path, tmp_path: Path) -> None:
+    needs_cargo()
+    built(clone, tmp_path, os.environ["PATH"], "build_editable")
+    folder = clone / "ingest/codecs/otlp/wire"
+    assert find_library(folder).reader == "native reader"
+    assert any((clone / "build/wire/release").glob("*wire.*"))
+
+    source = folder / "src" / "walk.rs"
+    source.write_text(source.read_text() + "\n// changed\n")
+    older = "portable reader (the native library is older than its source: `make native` builds it)"
+    assert find_library(folder).reader == older
+    assert build(folder, folder, clone / "build/wire") == folder / LIBRARY
+    assert find_library(folder).reader == "native reader"
+
+
+def test_a_library_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / LIBRARY).write_bytes(b"no library")
+    assert "cannot be loaded" in find_library(tmp_path).why
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "lib.rs").write_text("")
+    assert "older than its source" in find_library(tmp_path).why
+    (tmp_path / LIBRARY).unlink()
+    assert "`make native` builds it" in find_library(tmp_path).why
+
+
+def test_what_is_built_is_in_no_source_distribution(repository: Path) -> None:
+    excluded = (repository / "MANIFEST.in").read_text()
+    assert LIBRARY.partition(".")[0] in excluded
+    assert (repository / ".gitignore").read_text().count("wire/libwire.*") == 1
+    assert DIGEST.startswith("libwire.")
+    assert (FOLDER / "Cargo.lock").read_text().count("[[package]]") == 1  # no crates: nothing to download
+
+
+def test_config_says_which_reader_runs() -> None:
+    command = [sys.executable, "-m", "flowdiff", "config", "--topics", "t", "--bootstrap", "localhost:9"]
+    done = subprocess.run([*command, "--lake", "lake"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first == f"# OTLP protobuf: {find_library(FOLDER).reader}"
