@@ -92,6 +92,8 @@ _REPORT_TABLES: Final = {
     "findings": "findings",
     "evidence": "evidence",
     "account": "account",
+    "suspects": "suspects",
+    "kinds": "kinds",
     "mutations": "mutations",
     "report_requests": "requests",
 }
