@@ -27,7 +27,7 @@ from schemas.config import DecodeConfig, SpanColumns
 from schemas.rejects import Reason, Reject
 
 _MIN_ROW_BYTES: Final = 64
-"""A payload has no more rows than its bytes over this: what repeats takes almost none in the file."""
+"""Bounds the rows of a payload to its bytes over this: repeated values take almost no space in the file."""
 
 
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
@@ -147,7 +147,9 @@ def _payloads(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
+    """Halve batches that are larger in memory than their pages in the file suggest; a single row is never
+    split.
+    """
     half = batch.num_rows // 2
     if sum(map(plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch

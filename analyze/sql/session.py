@@ -65,8 +65,8 @@ _BIN_QUANTILE: Final = (
 )
 
 _KEPT_TABLES: Final = (
-    "SELECT table_name FROM duckdb_tables()"
-    " WHERE NOT internal AND (NOT starts_with(table_name, '_') OR starts_with(table_name, '_rows_of_'))"
+    "SELECT table_name, temporary FROM duckdb_tables()"
+    " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
 )
 """Tables that go along into another connection: somebody's own, and what was read by Arrow."""
 
@@ -92,6 +92,8 @@ _REPORT_TABLES: Final = {
     "findings": "findings",
     "evidence": "evidence",
     "account": "account",
+    "suspects": "suspects",
+    "kinds": "kinds",
     "mutations": "mutations",
     "report_requests": "requests",
 }
@@ -259,10 +261,16 @@ class Session:
         self._bound, self._opened = {**bound}, ExitStack()
         with opened:
             self._connection = self._connected()
-            made, self._made = self._made, set()
-            for (name,) in before.execute(_KEPT_TABLES).fetchall():
-                self._connection.from_arrow(before.table(name).to_arrow_reader(BATCH_ROWS)).create(name)
-            self._make(made)
+            views, self._made = self._made, set()
+            for name, is_temporary in before.execute(_KEPT_TABLES).fetchall():
+                # A temporary one may have the name of a view. Names are words: see `_TEMPORARY`.
+                made = (
+                    'CREATE TEMP TABLE "@" AS FROM _kept' if is_temporary else "CREATE TABLE @ AS FROM _kept"
+                )
+                self._connection.register("_kept", before.table(name).to_arrow_reader(BATCH_ROWS))
+                self._connection.execute(made.replace("@", name))
+                self._connection.unregister("_kept")
+            self._make(views)
         for table in {*LISTED} - self._unread:
             self._show(table)
 

@@ -25,19 +25,22 @@ from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 BACKLOG: Final = 100
-"""Connections that wait to be accepted, and that one turn of the loop accepts."""
+"""Connections waiting to be accepted, and accepted in one turn of the loop, at most."""
 MAX_CONNECTIONS: Final = 256
-"""Where one more comes, the oldest is dropped. What asks at once is answered two turns of the loop later, and
-so before it is the oldest, however fast others come: more than 2 * BACKLOG."""
+"""Connections, at most; beyond, the oldest is dropped. A request sent at once is answered two turns of the
+loop later, before it can become the oldest, however fast others arrive: more than 2 * BACKLOG.
+"""
 DEADLINE_S: Final = 10.0
-"""From connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
+"""Time limit from connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
 MAX_REQUEST: Final = 16 * 1024
-"""Bytes of a request line and its headers."""
+"""Bytes of a request line and its headers, at most."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class StatusServer:
-    """Serves from construction to `close`. Raises ConfigError where the address cannot be had."""
+    """HTTP server that runs from construction to `close`. Raises ConfigError where the address is not
+    available.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class StatusServer:
         )
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Who is connected, the oldest first."""
+        """Open connections, the oldest first."""
         try:
             listening = _listening(host, port)
         except OSError as error:
@@ -71,7 +74,7 @@ class StatusServer:
                 remedy="Take another with --serve-address, or '' to serve nothing.",
             ) from error
         self.port: Final[int] = listening.getsockname()[1]
-        """Where it listens."""
+        """Port that it listens on."""
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
@@ -79,7 +82,7 @@ class StatusServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more, and leave whoever is connected."""
+        """Stop listening, and drop open connections."""
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
@@ -97,7 +100,7 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; a client that leaves, sends no HTTP or is too slow is left."""
+        """Answer one request; a client that leaves, sends no HTTP or is too slow is dropped."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))
@@ -115,7 +118,7 @@ class StatusServer:
             writer.transport.abort()
 
     def _answer(self, request: bytes) -> bytes:
-        """Bytes of the answer to a request line and its headers."""
+        """Response to a request line and its headers."""
         line, _, headers = request.partition(b"\r\n")
         method, path, *_ = *line.decode("latin-1").split(" "), ""
         page = self._pages.get(path.partition("?")[0])
@@ -144,7 +147,7 @@ def served(
     clock: Clock,
     stalled_after_ns: int,
 ) -> Iterator[str | None]:
-    """Metrics and health at an address; gives it, None where it is empty. Raises ConfigError."""
+    """Serve metrics and health at an address; yields the actual one, None if empty. Raises ConfigError."""
     if not address:
         yield None
         return
@@ -156,7 +159,7 @@ def served(
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at an address; of IPv6, `::` takes IPv4 too. Raises OSError."""
+    """Listening socket at an address; IPv6 `::` accepts IPv4 too. Raises OSError."""
     if ":" not in host:
         return socket.create_server((host, port))
     return socket.create_server(

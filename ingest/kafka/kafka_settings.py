@@ -1,4 +1,4 @@
-"""Set how to reach Kafka, what to read of it, in which formats, and how to write to it."""
+"""Settings of Kafka: connection, topics and formats to read, and writing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""A client that waits longer sleeps on after the broker is back."""
+"""Longest pause between reconnects: with more, a client keeps sleeping after the broker is back."""
 
 
 class Protocol(StrEnum):
-    """How a broker's listener is spoken to."""
+    """Protocol of a broker's listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -28,17 +28,17 @@ class Protocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True if the connection is encrypted."""
         return self in (Protocol.SSL, Protocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client names itself with credentials."""
+        """True if the client authenticates with credentials."""
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
 class Mechanism(StrEnum):
-    """How a client shows who it is."""
+    """SASL mechanism: how a client authenticates."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -47,7 +47,7 @@ class Mechanism(StrEnum):
 
     @property
     def has_password(self) -> bool:
-        """Whether it takes a user name and a password."""
+        """True if it needs a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
 
 
@@ -143,7 +143,7 @@ class TopicFormat(Config):
     @field_validator("format")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        # Codecs' types load Arrow; a command that only shows its options does without.
+        # Codecs' types load Arrow, which a command that only shows its options does not need.
         from ingest.formats import format_of
 
         try:
@@ -164,7 +164,7 @@ def are_brokers(names: Iterable[str]) -> bool:
 
 
 class KafkaSettings(Config):
-    """What is read of which Kafka, as which member of which group."""
+    """Settings for reading a Kafka as a member of a consumer group."""
 
     bootstrap: tuple[str, ...] = Field(default=("localhost:9092",), min_length=1)
     """Brokers to ask first, `host:port`; one that answers is enough."""
@@ -250,7 +250,7 @@ def _checked_pattern(pattern: str) -> str:
 
 
 class ProduceSettings(Config):
-    """How messages are written."""
+    """Settings for writing messages."""
 
     rate: float | None = Field(default=None, gt=0)
     """Spans or records a second, at most."""

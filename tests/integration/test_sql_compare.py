@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -134,7 +135,7 @@ def test_statistics_change_nothing(lake: flowdiff.Lake) -> None:
     """A lake without them is compared from its requests."""
     asked = f"select rank, title, share, q from compare({DAYS})"
     without = lake.sql(asked).rows()
-    assert run(["-m", "flowdiff", "summarize", "--lake", lake.name]).returncode == 0
+    assert run([sys.executable, "-m", "flowdiff", "summarize", "--lake", lake.name]).returncode == 0
     assert lake.sql(asked).rows() == without
 
 

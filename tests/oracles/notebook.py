@@ -1,4 +1,4 @@
-"""Run a notebook's cells one after the other, as a kernel does.
+"""Run a notebook's cells in a kernel of Jupyter, one after the other, as `jupyter execute` does.
 
 `PYTHONPATH=tests python tests/oracles/notebook.py docs/tour.ipynb` keeps the outputs in it. Of a page that is
 a picture of its top: viewers of notebooks show no frames.
@@ -6,60 +6,107 @@ a picture of its top: viewers of notebooks show no frames.
 
 from __future__ import annotations
 
-import ast
 import base64
-import io
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any
 
-import flowdiff
+import zmq
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+from jupyter_core.utils import ensure_event_loop
+
+_SECONDS = 600
+_PAGE = re.compile(r'<iframe [^>]*srcdoc="(?P<page>[^"]*)"')
+_SHOWN = ("stream", "display_data", "execute_result", "error")
 
 
-def executed(notebook: dict[str, Any], *, pictures: bool) -> dict[str, Any]:
-    """The notebook with the outputs of its cells. Raises what a cell raises."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+class CellError(Exception):
+    """A cell raised; its message is the traceback's last line."""
+
+
+@contextmanager
+def kernel(folder: Path) -> Iterator[BlockingKernelClient]:
+    """A kernel of this Python that works in a folder."""
+    with tempfile.TemporaryDirectory() as sockets:
+        own, context = Path(sockets), zmq.Context()
+        manager = KernelManager(
+            kernel_name="python3",
+            transport="ipc",
+            connection_file=str(own / "kernel.json"),
+            ip=str(own / "kernel"),
+            context=context,
+        )
+        manager.start_kernel(cwd=str(folder), env={**os.environ, "TMPDIR": sockets})
+        client = manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=_SECONDS)
+            yield client
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+            context.destroy(linger=0)
+            ensure_event_loop().close()  # the client's
+
+
+def cell(client: BlockingKernelClient, source: str) -> list[dict[str, Any]]:
+    """What a cell shows, as a notebook keeps it. Raises CellError for what it raises."""
+    shown: list[dict[str, Any]] = []
+
+    def take(message: dict[str, Any]) -> None:
+        if message["msg_type"] in _SHOWN:
+            shown.append({"output_type": message["msg_type"], **message["content"]})
+
+    reply = client.execute_interactive(source, output_hook=take, timeout=_SECONDS)["content"]
+    if reply["status"] != "ok":
+        raise CellError(f"{reply.get('ename')}: {reply.get('evalue')}")
+    return [{key: part for key, part in one.items() if key != "transient"} for one in shown]
+
+
+def executed(notebook: dict[str, Any], folder: Path, *, pictures: bool) -> dict[str, Any]:
+    """The notebook with the outputs of its cells, run in a folder. Raises CellError."""
     count = 0
     cells = []
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            count += 1
-            outputs = _outputs("".join(cell["source"]), names, count, pictures=pictures)
-            cell = {**cell, "execution_count": count, "outputs": outputs}
-        cells.append(cell)
+    with kernel(folder) as client:
+        for one in notebook["cells"]:
+            if one["cell_type"] == "code":
+                count += 1
+                outputs = cell(client, "".join(one["source"]))
+                kept = [_kept(output, pictures=pictures) for output in _joined(outputs)]
+                one = {**one, "execution_count": count, "outputs": kept}
+            cells.append(one)
     return {**notebook, "cells": cells}
 
 
-def _outputs(source: str, names: dict[str, Any], count: int, *, pictures: bool) -> list[dict[str, Any]]:
-    body = ast.parse(source).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    printed = io.StringIO()
-    value = None
-    with redirect_stdout(printed):
-        exec(compile(ast.Module(body, []), f"cell {count}", "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), f"cell {count}", "eval"), names)
-    outputs: list[dict[str, Any]] = []
-    if printed.getvalue():
-        outputs.append({"output_type": "stream", "name": "stdout", "text": printed.getvalue()})
-    if value is not None:
-        data = _shown(value, pictures=pictures)
-        outputs.append(
-            {"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data}
-        )
-    return outputs
+def _joined(outputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is printed comes in pieces, and is one."""
+    joined: list[dict[str, Any]] = []
+    for output in outputs:
+        is_more = joined and output["output_type"] == "stream" == joined[-1]["output_type"]
+        if is_more and output["name"] == joined[-1]["name"]:
+            joined[-1] = {**joined[-1], "text": joined[-1]["text"] + output["text"]}
+        else:
+            joined.append(output)
+    return joined
 
 
-def _shown(value: Any, *, pictures: bool) -> dict[str, str]:
-    text = {"text/plain": repr(value)}
-    if isinstance(value, flowdiff.Analysis):
-        picture = {"image/png": base64.b64encode(_picture(value.html())).decode()} if pictures else {}
-        return {"text/plain": "\n".join(repr(value).splitlines()[:6]), **picture}
-    return text | ({"text/html": value._repr_html_()} if hasattr(value, "_repr_html_") else {})
+def _kept(output: dict[str, Any], *, pictures: bool) -> dict[str, Any]:
+    page = _PAGE.search(output.get("data", {}).get("text/html", ""))
+    if page is None:
+        return output
+    picture = _picture(unescape(page["page"])) if pictures else b""
+    head = "\n".join(output["data"]["text/plain"].splitlines()[:6])
+    data = {"text/plain": head, "image/png": base64.b64encode(picture).decode()}
+    return {**output, "data": data}
 
 
 def _picture(page: str) -> bytes:
@@ -76,5 +123,5 @@ def _picture(page: str) -> bytes:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    done = executed(json.loads(path.read_text()), pictures=True)
+    done = executed(json.loads(path.read_text()), path.parent, pictures=True)
     path.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n")
