@@ -117,11 +117,12 @@ format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp $(VENV)/native.stamp ## Benchmarks: figures and ratios against named baselines; FLEET=1: a fleet compared from statistics
+bench: $(VENV)/dev.stamp $(VENV)/native.stamp ## Benchmarks: figures and ratios against named baselines; BASE=DIR: another checkout; FLEET=1: a fleet compared from statistics
 ifneq ($(FLEET),)
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_fleet.py $(SITES)
 else
 	$(BIN)/python tests/bench/bench_codecs.py
+	$(BIN)/python tests/bench/bench_decode.py $(BASE)
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
@@ -129,8 +130,8 @@ else
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 
-bench-collector: $(VENV)/dev.stamp $(VENV)/native.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000
-	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(SPANS)
+bench-collector: $(VENV)/dev.stamp $(VENV)/native.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000, BASE=DIR: beside another checkout too
+	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(or $(SPANS),1000000) $(BASE)
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)

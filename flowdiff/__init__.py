@@ -8,8 +8,8 @@
     found = lake.compare("2026-11-18", "2026-11-19")
     print(found.verdict.text, *(finding.title for finding in found.findings), sep="\\n")
 
-What is public is in `__all__`; everything else may change with any version. Nothing is printed, kept in
-globals, or imported before it is asked for. See docs/python.md.
+Public names are in `__all__`; everything else may change with any version. Nothing is printed, stored in
+globals, or imported before it is used. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _PLACES: Final = {
     "Table": "flowdiff.tables",
     "simulate": "flowdiff.simulation",
 }
-"""Modules of the public names: a command starts without them."""
+"""Modules of the public names, imported on first use."""
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported now."""
+    """Public name, imported on first use."""
     if name == "__version__":
         from flowdiff.cli.version import version
 
@@ -71,9 +71,9 @@ def __getattr__(name: str) -> object:
 
 
 def open(lake: str | PathLike[str], *, create: bool = False) -> Lake:
-    """The lake of a name: a folder, or s3://BUCKET/PREFIX. Raises LakeError where there is none.
+    """Lake of a name: a folder, or s3://BUCKET/PREFIX. Raises LakeError where there is none.
 
-    create: it is to be made by the first import.
+    create: allow a missing lake, which the first import creates.
     """
     from flowdiff.lake import opened
 

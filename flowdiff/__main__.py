@@ -1,8 +1,8 @@
 """Find and run subcommands. One module each under `flowdiff.commands`.
 
 A command module has a function `command`, whose signature is the options and whose docstring is the help. It
-imports at its top what its options need, and in `command` what does the work, so that help and completion
-come at once. Only the module of the command that was asked for is imported at all. How a command ends:
+imports the needs of its options at the top, and those of the work inside `command`, so that help and
+completion are fast. Only the module of the given command is imported at all. Exit codes:
 `flowdiff.cli.outcome`.
 """
 
@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
     "watch": "Watch a lake: say once what changed, where and since when, and nothing otherwise.",
-    "incidents": "List what `flowdiff watch` found, show one, or say what it is.",
+    "incidents": "List incidents, show one, accept one as normal, or mark a deployment.",
     "distalyze": "Compare two classes of requests: what diverges, and what response time depends on.",
     "variance": "Find where response times vary, and which edges make them vary.",
     "clusters": "Group requests by what they do and how long, and overlay the groups' call trees.",
@@ -61,19 +61,20 @@ COMMANDS: Final = {
     "rekey": "Write a Kafka topic to another one, all of a request to one partition.",
     "fsck": "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is.",
 }
-"""Every subcommand, and the first sentence of its docstring (a test holds it to that): listing them imports
+"""Every subcommand with the first sentence of its docstring (checked by a test), so that listing them imports
 none."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""New objects between collections of cycles. Python's own 700 cost a comparison of 1,600 categories 9 % of
-its CPU time: what commands make lives to the end, and is looked through again and again."""
+"""Thresholds of the cyclic garbage collector. Python's default of 700 cost a comparison of 1,600 categories 9
+% of its CPU time: the objects of a command live to its end, and are scanned repeatedly.
+"""
 
 
 class _Commands(typer.core.TyperGroup):
-    """The group of subcommands: a name and a sentence each, until one is run or completed."""
+    """Group of subcommands, each a name and a sentence until it is run or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The subcommand that the arguments begin with, imported now."""
+        """Subcommand at the start of the arguments, imported on demand."""
         name, listed, rest = super().resolve_command(ctx, args)
         return name, None if listed is None else _load(str(listed.name)), rest
 
@@ -87,18 +88,18 @@ def _load(name: str) -> Any:
     loaded = typer.main.get_command(app)
     for parameter in loaded.params:
         if isinstance(parameter, typer.core.TyperArgument | typer.core.TyperOption):
-            # Square brackets are a section of the configuration or an option, no markup of the terminal's.
+            # Square brackets are a configuration section or an option, not markup.
             parameter.help = re.sub(r"\[(?=[a-z#/@])", r"\\[", parameter.help or "")
     return loaded
 
 
 def module_of(name: str) -> str:
-    """Name the module of a subcommand."""
+    """Module of a subcommand."""
     return f"flowdiff.commands.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}"
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:
-    """The application with some subcommands."""
+    """Application with the given subcommands."""
     app = typer.Typer(
         cls=_Commands,
         name="flowdiff",
@@ -112,7 +113,7 @@ def build_app(names: Sequence[str]) -> typer.Typer:
 
 
 def _stand_in() -> None:
-    """Stand for what the listing needs of a subcommand that is not imported."""
+    """Placeholder of a subcommand in listings, which do not import it."""
     raise AssertionError("a subcommand is imported before it runs")
 
 
@@ -144,7 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(given: list[str]) -> int | None:
-    """Run a subcommand: its exit code where it gives one. Nothing asked for is a wrong call: the help."""
+    """Run a subcommand and return its exit code, if it has one. Without arguments print the help, as a usage
+    error.
+    """
     for argument in given:
         _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])
@@ -153,7 +156,7 @@ def run(given: list[str]) -> int | None:
 
 
 def _refuse_foreign_bytes(argument: str) -> None:
-    """Raises InputError for what is not UTF-8, unless it is the name of a file: that has any bytes."""
+    """Raise InputError for an argument that is not UTF-8, unless a file of that name exists."""
     try:
         argument.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Name the extra of a package that is not installed: what one command alone needs is optional."""
+"""Extras that install optional packages: packages that only single commands need are optional."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ EXTRAS: Final = {
 }
 """Importable names of optional packages, and the extra of pyproject.toml that installs each."""
 TABLES: Final = ("pandas", "polars")
-"""What tables are given to where it is there, and no extra installs."""
+"""Packages that tables can be converted to, which no extra installs."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
-    """Say what to install so that an import succeeds; None for a module that nothing of ours needs."""
+    """Error with the install command for a failed import; None for a module that flowdiff does not use."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS and name not in TABLES:
         return None
@@ -42,13 +42,15 @@ def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
 
 
 def installed(command: str) -> bool:
-    """Tell whether the extra named as a command is installed; true of a command that has none."""
+    """True if the packages of the extra named like a command are installed; also if there is no such
+    extra.
+    """
     return all(find_spec(name) for name, extra in EXTRAS.items() if extra == command)
 
 
 @contextmanager
 def needed() -> Iterator[None]:
-    """Guard an import of a package that may be missing: raises ConfigError, which says what to install."""
+    """Guard an import of an optional package: raises ConfigError with the install command."""
     try:
         yield
     except ModuleNotFoundError as error:

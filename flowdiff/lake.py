@@ -1,6 +1,6 @@
-"""Ask a lake: its windows and requests, SQL, and what methods find in periods of it.
+"""Query a lake: windows, requests, SQL, and analyses of periods by methods.
 
-The front door: commands and notebooks come this way. What does the work is imported when it is asked for.
+The front door for notebooks and commands. The analysis is imported on use.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from flowdiff.samples import Samples
 
 SQL_SECONDS = 300.0
-"""How long a query may compute."""
+"""Time limit of a query's computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake by its name. Every question reads what is there at that moment."""
+    """A lake by its name. Every call reads its current state."""
 
     name: str
 
     def windows(self, period: Period = "all") -> Table:
-        """A row a window: requests, categories, mean response time, errors.
+        """Table with a row a window: requests, categories, mean response time, errors.
 
         Windows that the period touches are listed whole. From 64 on the number of categories is an estimate
         (`categories_estimated`), as in `flowdiff windows`. Raises PeriodError.
@@ -50,7 +50,8 @@ class Lake:
         return Table(Lakes(self.name).counts(asked, may_be_empty=True).windows)
 
     def requests(self, period: Period = "all", where: str | None = None) -> Table:
-        """A row a request, as the view `requests` of docs/sql.md; `where`: the filter of the commands.
+        """Table with a row a request, as the view `requests` of docs/sql.md; `where`: the filter of the
+        commands.
 
         Raises PeriodError.
         """
@@ -69,7 +70,7 @@ class Lake:
             return Table(session.query(query, [ids, kinds]))
 
     def flow(self, request_id: str, period: Period = "all", *, kind: str | None = None) -> Flow:
-        """One request, by its id or the beginning of it; `kind` where spans and records have the same.
+        """One request, by its id or a prefix; `kind` if both spans and records have the id.
 
         Raises NotFoundError, PeriodError, ConfigError.
         """
@@ -96,10 +97,12 @@ class Lake:
         seconds: float = SQL_SECONDS,
         **parameters: object,
     ) -> Table:
-        """The rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
+        """Rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
 
-        attach: tables of one's own by name: a file (CSV, JSON, Parquet), or what speaks Arrow (DataFrames).
-        The process of the query is ended at its time and memory; comparisons that it asks for are made here.
+        attach: your own tables by name: a file (CSV, JSON, Parquet), or an Arrow-compatible object
+        (DataFrame).
+        The query's process is killed when it exceeds its time or memory; comparisons that it calls run in
+        this one.
         Raises QueryError, PeriodError, ConfigError, InputError.
         """
         from analyze.sql.session_process import SessionProcess
@@ -123,8 +126,8 @@ class Lake:
     ) -> Imported:
         """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them.
 
-        The lake is made where it is missing. The same input twice changes nothing.
-        Raises LakeError, InputError, ConfigError, UnknownFormatError.
+        A missing lake is created. The same input twice changes nothing. Raises LakeError, InputError,
+        ConfigError, UnknownFormatError.
         """
         from flowdiff.cli.version import owner_name, version
         from flowdiff.commands.import_ import expanded, import_progress, reaching_topics
@@ -159,7 +162,7 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """What changed from one period to another; `history` are ordinary times, `settings` the method's.
+        """Changes from one period to another; `history`: ordinary times, `settings`: the method's.
 
         Raises PeriodError, ConfigError, LakeError.
         """
@@ -184,7 +187,9 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """What a method finds in a period, in two, or in two parts of one by filters. Raises as `compare`."""
+        """Findings of a method in a period, in two, or in two parts of one by filters. Raises as
+        `compare`.
+        """
         from flowdiff.samples import one_or_two
 
         filters = {"reference": reference_where, "problem": problem_where}
@@ -194,19 +199,21 @@ class Lake:
         return self._analysis(asked, (), method, settings, refine, where, filters, progress)
 
     def variance(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Where response times vary, and which edges make them vary. Options: those of `analyse`."""
+        """Locations where response times vary, and the edges that make them vary. Options: those of
+        `analyse`.
+        """
         return self.analyse("variance", period, **options)
 
     def clusters(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Groups of requests by what they do and how long. Options: those of `analyse`."""
+        """Groups of requests by structure and duration. Options: those of `analyse`."""
         return self.analyse("clusters", period, **options)
 
     def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """A page to look around in one period. Options: those of `analyse`."""
+        """Overview page of one period. Options: those of `analyse`."""
         return self.analyse("browse", period, **options)
 
     def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
-        """What diverges between two classes of requests. Options: those of `analyse`."""
+        """Differences between two classes of requests. Options: those of `analyse`."""
         return self.analyse("distalyze", reference=reference, problem=problem, **options)
 
     def _analysis(
@@ -251,7 +258,7 @@ class Lake:
 
 
 def opened(name: str, *, create: bool) -> Lake:
-    """A lake of a name. Raises LakeError where there is none and none is to be made."""
+    """Lake of a name. Raises LakeError if it does not exist, unless `create`."""
     if not create:
         from analyze.scope import Lakes
 
@@ -260,7 +267,7 @@ def opened(name: str, *, create: bool) -> Lake:
 
 
 def _unseen(_: str) -> AbstractContextManager[None]:
-    """A stage that nobody is shown."""
+    """Stage without a display."""
     return nullcontext()
 
 
@@ -272,9 +279,9 @@ def analysed(
     stage: Callable[[str], AbstractContextManager[None]] = _unseen,
     workers: int = 1,
 ) -> Outcome:
-    """What the methods find in the samples: read and refined once, analysed, ready to be shown.
+    """Outcome of methods over samples, which are read and refined once.
 
-    `stage` is entered with the name of what is done; workers: processes that may share the work. Raises
+    `stage` is entered with the name of each step; workers: processes that may share the work. Raises
     PeriodError, LakeError, ConfigError.
     """
     from analyze.calibrate import calibration_sentence
@@ -313,7 +320,7 @@ def _one(period: Period) -> str:
 
 
 def _attached(name: str, given: object) -> Any:
-    """A file, or a table of Arrow. Raises ConfigError for what is neither."""
+    """File, or Arrow table. Raises ConfigError for anything else."""
     import pyarrow as pa
 
     if isinstance(given, str | Path):
@@ -324,7 +331,7 @@ def _attached(name: str, given: object) -> Any:
 
 
 def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
-    """Settings of a model, defaults where nothing is given. Raises ConfigError, naming what cannot be."""
+    """Settings of a model, with defaults for missing ones. Raises ConfigError, naming the invalid one."""
     from pydantic import ValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""Show what was found: in a prompt as text, in a notebook as its page, in files where it is saved."""
+"""Results of the Python front door: text in a prompt, a page in a notebook, files when saved."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ FRAME: Final = "width:100%;height:640px;border:1px solid #ccc"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Analysis:
-    """What a method found."""
+    """Result of a method."""
 
     _outcome: Outcome
     _lake: str = field(default="")
 
     @property
     def report(self) -> Report:
-        """The whole report, as in `report.json`."""
+        """Whole report, as in `report.json`."""
         return self._outcome.report
 
     @property
     def verdict(self) -> Verdict:
-        """What it came to: `.outcome` in a word, `.text` in a sentence."""
+        """Verdict: `.outcome` is a word, `.text` a sentence."""
         return self.report.verdict
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The most important first; none of a method that gives no findings."""
+        """Findings, the most important first; empty for a method without findings."""
         from schemas.report.findings import FindingsSection
 
         found = (s.findings for s in self.report.sections if isinstance(s, FindingsSection))
@@ -52,7 +52,7 @@ class Analysis:
 
     @property
     def breakdown(self) -> AccountSection | None:
-        """Where the change of the mean, of slow requests and of errors came from; None: there is none."""
+        """Origins of the change of the mean, of slow requests and of errors; None without any."""
         from schemas.report.accounts import AccountSection
 
         return next((s for s in self.report.sections if isinstance(s, AccountSection)), None)
@@ -68,23 +68,23 @@ class Analysis:
         return {name: Table(table) for name, table in self._outcome.tables.items()}
 
     def html(self, *, trace_url: str | None = None) -> str:
-        """The page, self-contained.
+        """Self-contained page.
 
-        trace_url: where request ids link to, `https://jaeger.example/trace/{trace_id}`; else the lake's.
-        Raises ConfigError where it is none.
+        trace_url: address that request ids link to, `https://jaeger.example/trace/{trace_id}`; else the
+        lake's. Raises ConfigError for an invalid one.
         """
         from analyze.report.page import render_html
 
         return render_html(self._linked(trace_url).report, self._outcome.views)
 
     def json(self) -> str:
-        """The report as JSON."""
+        """Report as JSON."""
         from schemas.report.report import to_json
 
         return to_json(self.report)
 
     def text(self, width: int = WIDTH) -> str:
-        """The report as a terminal shows it."""
+        """Report as shown in a terminal."""
         from analyze.report.terminal import print_report
         from flowdiff.cli.terminal import drawn
 
@@ -110,7 +110,7 @@ class Analysis:
                     out.write(text().encode())
 
     def keep(self) -> str:
-        """Keep the report in the lake, as the command does, for `findings` in SQL; where it is.
+        """Store the report in the lake, as the command does, for `findings` in SQL; returns its place.
 
         Raises LakeError.
         """
@@ -130,8 +130,8 @@ class Analysis:
         return Analysis(with_trace_url(self._outcome, self._lake, trace_url), self._lake)
 
     def _repr_html_(self) -> str:
-        # The page has an origin of its own there, and reaches neither the notebook nor what is logged in. A
-        # notebook that is not trusted shows no frame, and the summary before it.
+        # In the sandbox the page has its own origin, and reaches neither the notebook nor its session. An
+        # untrusted notebook shows no frame, only the summary before it.
         found = "".join(f"<li>{escape(visible(finding.title))}</li>" for finding in self.findings)
         verdict = escape(visible(self.verdict.text))
         summary = f"<details><summary>{verdict}</summary><ol>{found}</ol></details>"
@@ -145,9 +145,9 @@ class Flow:
 
     _stored: StoredFlow
     spans: Table
-    """Its spans, as the view `spans` has them; none of a request of records."""
+    """Spans of the request, as in the view `spans`; empty for a request of records."""
     nodes: Table
-    """Its nodes, as the view `nodes` has them."""
+    """Nodes of the request, as in the view `nodes`."""
 
     @property
     def request_id(self) -> str:
@@ -156,11 +156,11 @@ class Flow:
 
     @property
     def params(self) -> list[dict[str, Any]]:
-        """Its parameters: position of the node, key, value as number or text."""
+        """Parameters of the request: position of the node, key, value as number or text."""
         return self._stored.params
 
     def text(self, width: int = WIDTH) -> str:
-        """Draw its swim lane, as a terminal shows it."""
+        """Swim lanes of the request, as shown in a terminal."""
         from flowdiff.cli.terminal import drawn
         from flowdiff.commands.flow import print_flow
 
@@ -175,18 +175,18 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Imported:
-    """What an import did."""
+    """Result of an import."""
 
     summary: ImportSummary
 
     @property
     def flows(self) -> int:
-        """Requests that came into the lake."""
+        """Number of imported requests."""
         return self.summary.counters.flows
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """What was not taken, counted by reason; the dead letters are in the view `dead_letters`."""
+        """Number of rejected items by reason; the dead letters are in the view `dead_letters`."""
         return {str(reason): n for reason, n in self.summary.counters.rejects.items()}
 
     def __repr__(self) -> str:

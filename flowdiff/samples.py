@@ -1,4 +1,4 @@
-"""Find the samples that were asked for: names, ranges and filters in, periods of lakes out."""
+"""Resolve samples: names, ranges and filters in, periods of lakes out."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What is compared, and ordinary times beside it."""
+    """Compared samples, and ordinary times beside them."""
 
     compared: NamedSamples
     history: NamedSamples
     notes: tuple[str, ...] = ()
-    """What a reader should know of how they were chosen, one sentence each."""
+    """Notes for the reader on how they were chosen, one sentence each."""
 
     @property
     def periods(self) -> list[LakePeriod]:
-        """Those of all samples."""
+        """Periods of all samples."""
         return [part for _, parts in (*self.compared, *self.history) for part in parts]
 
 
 def asked_samples(
     reference: Sequence[str], problem: Sequence[str], named: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Texts of the periods of each sample asked for, by its name, in order. Raises ConfigError.
+    """Texts of the periods of each requested sample, by its name, in order. Raises ConfigError.
 
-    `named` are `NAME=PERIOD`; a name that comes again brings more periods of the same sample.
+    `named` are `NAME=PERIOD`; a repeated name adds periods to the same sample.
     """
     pair = {name: list(texts) for name, texts in (("reference", reference), ("problem", problem)) if texts}
     if pair and named:
@@ -49,16 +49,16 @@ def asked_samples(
 
 
 ONE: Final = "period"
-"""Name of the sample where there is one only."""
+"""Name of a single sample."""
 
 
 def one_or_two(
     period: Sequence[str], reference: Sequence[str], problem: Sequence[str], own_where: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Texts of the periods of one sample or of two, by its name: those of a method's own command.
+    """Texts of the periods of one or two samples, by name, for a method's own command.
 
-    own_where: filters of `reference` and `problem`; with a period in place of the two they are two parts of
-    it. Nothing asked for is all there is. Raises ConfigError.
+    own_where: filters of `reference` and `problem`; with a period in place of the two they define two parts
+    of it. Without any period everything is one sample. Raises ConfigError.
     """
     if period and (reference or problem):
         raise ConfigError("Give --period, or --reference and --problem, not both.")
@@ -82,7 +82,7 @@ def one_or_two(
 REFERENCE: Final = "reference"
 PROBLEM: Final = "problem"
 EARLIER_WEEKS: Final = (2, 3, 4)
-"""Weeks before the problem that are the history of `same-weekday`, those of them that the lake has."""
+"""Weeks before the problem that are the history of `same-weekday`, as far as the lake has them."""
 
 
 def find_samples(
@@ -97,18 +97,18 @@ def find_samples(
 ) -> Samples:
     """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
 
-    asked: `asked_samples`. history: texts of periods. where: filter of them all; own_where: of single
-    samples, by name. provisional: see `Lakes`. `same-weekday` is a week before the problem; where it is the
-    reference and no history is asked for, the weeks before that are. Raises PeriodError where a period is
-    none, holds no window, or two samples overlap, ConfigError for a filter of a sample that is not asked for,
-    LakeError.
+    asked: as from `asked_samples`. history: texts of periods. where: filter of all; own_where: of single
+    samples, by name. provisional: see `Lakes`. `same-weekday` is a week before the problem; if it is the
+    reference and no history is given, the weeks before that are the history. Raises PeriodError for an
+    invalid period, one without windows, or overlapping samples; ConfigError for a filter of a sample that is
+    not given; LakeError.
     """
     own = {} if own_where is None else own_where
     for name in own:
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
     lakes = Lakes(lake, provisional=provisional)
-    # What `same-weekday` is a week before.
+    # The sample that `same-weekday` refers to.
     anchor = parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
     compared = tuple(
         (
@@ -136,7 +136,7 @@ def find_samples(
 
 
 def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
-    """Say so where the reference is the later one."""
+    """Yield a note if the reference is later than the problem."""
     before, after = (compared.get(name, ()) for name in (REFERENCE, PROBLEM))
     if before and after:
         first = min(part.period.start_ns for part in before)
@@ -146,7 +146,7 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
 
 
 def _is_there(lakes: Lakes, period: Period) -> bool:
-    """Whether a lake has sealed windows of a period."""
+    """True if a lake has sealed windows of a period."""
     try:
         return bool(lakes.sealed(period))
     except PeriodError:
@@ -154,6 +154,6 @@ def _is_there(lakes: Lakes, period: Period) -> bool:
 
 
 def _both(where: str | None, own: str | None) -> str | None:
-    """A filter for all samples and one for this, as one."""
+    """Conjunction of a filter for all samples and one for this."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None

@@ -1,4 +1,4 @@
-"""Simulate a storage service from Python: what `flowdiff simulate` does."""
+"""Simulate a storage service from Python, as `flowdiff simulate` does."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ def simulate(
     workers: int = 1,
     format: Literal["native", "otlp-json"] = "native",
 ) -> Path:
-    """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; its path.
+    """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    The same seed gives the same bytes. fault: names, or unambiguous beginnings. Raises ConfigError,
-    InputError.
+    The same seed gives the same bytes. fault: names, or unambiguous prefixes. Raises ConfigError, InputError.
     """
     from flowdiff.cli.output import open_output
     from flowdiff.commands.simulate import chosen_faults, epoch_ns
     from flowdiff.times import instant_text
-    from ingest.simulate.faults import plan_causes
-    from ingest.simulate.output import RunFormat, run, write_lines
-    from ingest.simulate.run import RunPlan
+    from simulator.faults import plan_causes
+    from simulator.output import RunFormat, run, write_lines
+    from simulator.run import RunPlan
 
     names = [fault] if isinstance(fault, str) else [*fault]
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen_faults(names))))

@@ -1,4 +1,4 @@
-"""Give a table to whatever reads Arrow: pandas, polars, DuckDB, a notebook."""
+"""Tables that convert to anything that reads Arrow: pandas, polars, DuckDB, a notebook."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN: Final = 20
-"""Rows that a notebook or a prompt shows."""
+"""Rows shown in a notebook or a prompt."""
 WIDTH: Final = 400
 """Cells of a line at a prompt."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
-    """Rows and named columns. `polars.DataFrame(table)`, `duckdb.sql("from table")` take it as it is."""
+    """Rows and named columns. `polars.DataFrame(table)` and `duckdb.sql("from table")` accept it."""
 
     _arrow: pa.Table
 
     def arrow(self) -> pa.Table:
-        """Give Arrow's table; nothing is copied."""
+        """Arrow table, without a copy."""
         return self._arrow
 
     def df(self) -> pd.DataFrame:
-        """Give a pandas DataFrame. Raises ConfigError without pandas."""
+        """Pandas DataFrame. Raises ConfigError without pandas."""
         with needed():
             import pandas as pd  # noqa: F401 - Arrow's own message has no name of the package
         return self._arrow.to_pandas()
 
     def pl(self) -> pl.DataFrame:
-        """Give a polars DataFrame. Raises ConfigError without polars."""
+        """Polars DataFrame. Raises ConfigError without polars."""
         with needed():
             import polars as pl
         return pl.DataFrame(self._arrow)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give each row as a dictionary."""
+        """Rows as dictionaries."""
         rows: list[dict[str, Any]] = self._arrow.to_pylist()
         return rows
 
@@ -61,7 +61,7 @@ class Table:
         return values
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's protocol of exchange."""
+        """Arrow's exchange interface."""
         return self._arrow.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:

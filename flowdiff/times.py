@@ -1,4 +1,4 @@
-"""Write periods that are given as times in the grammar of `schemas.periods`."""
+"""Convert periods given as dates and times to the grammar of `schemas.periods`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from schemas.errors import PeriodError
 
 Moment = date | datetime
-"""A date, a datetime (UTC where it has no zone), or what is one: a timestamp of pandas or polars."""
+"""Date or datetime (UTC without a zone), or a subclass: a timestamp of pandas or polars."""
 Period = str | date | tuple[Moment, Moment | timedelta]
-"""A text as on the command line, a day, or a range: from a moment to another, or for a duration."""
+"""Text as on the command line, a day, or a range from a moment to another or for a duration."""
 Periods = Period | Sequence[Period]
-"""One period, or several that are one sample."""
+"""One period, or several that form one sample."""
 
 
 def period_texts(periods: Periods) -> list[str]:
-    """The texts of some periods. Raises PeriodError for what is no period."""
+    """Texts of some periods. Raises PeriodError for an invalid one."""
     is_range = isinstance(periods, tuple) and len(periods) == 2 and isinstance(periods[0], date)
     if isinstance(periods, list | tuple) and not is_range:
         return [_text(period) for period in periods]
@@ -45,6 +45,6 @@ def _aware(moment: Moment) -> datetime:
 
 
 def instant_text(moment: Moment) -> str:
-    """A moment in ISO 8601, UTC."""
-    # pandas keeps nanoseconds, in `isoformat` as in arithmetic.
+    """ISO 8601 of a moment, UTC."""
+    # pandas keeps nanoseconds, both in `isoformat` and in arithmetic.
     return _aware(moment).astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""Records in: codecs, files, simulator. Bytes to Arrow event batches and rejects."""
+"""Ingestion: codecs, files, Kafka, simulator. Converts bytes to Arrow event batches and rejects."""

@@ -1,4 +1,4 @@
-"""Decompress the bytes of a file as they are read: gzip and zstd are known by their first bytes."""
+"""Decompress the bytes of a file while reading; gzip and zstd are recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Zstd frames without content; pzstd begins with one."""
+"""Magic numbers of zstd frames without content; pzstd begins with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
-"""What begins like this is unpacked."""
+"""First bytes of compressed data."""
 _STEP = 1 << 16
-"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only."""
+"""Bytes read at a time. No more than that is buffered: a decompression bomb only costs time."""
 _ZSTD_STEP = 1 << 12
-"""Of zstd: what a failing call had unpacked so far is lost, so it is small."""
+"""The same for zstd, where a failing call loses its output, so it is small."""
 
 
 class ByteSource:
-    """Reads a binary stream through gzip or zstd, if it is one.
+    """Reads a binary stream through gzip or zstd, if compressed.
 
-    A damaged or truncated archive ends the stream where the damage is; `failure` then says what happened.
+    A damaged or truncated archive ends the stream at the damage; `failure` then has the reason.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -33,7 +33,7 @@ class ByteSource:
         self._read_some: Callable[[int], bytes] = stream.read
         self._step = _STEP
         if head.startswith(GZIP):
-            # One raw read a call: what was unpacked before the damage has been handed out when it fails.
+            # One raw read a call, so that all data before a damage was returned when a call fails.
             self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
         elif head.startswith(PACKED):
             self._read_some = _ZstdFrames(stream).read
@@ -59,7 +59,7 @@ class ByteSource:
 
 
 class _Rejoined:
-    """A stream with bytes read from it put back in front; just enough of a file for gzip and Arrow."""
+    """Stream with already read bytes put back in front; file-like enough for gzip and Arrow."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
@@ -73,10 +73,10 @@ class _Rejoined:
 
 
 class _ZstdFrames:
-    """The content of one zstd frame after another.
+    """Content of consecutive zstd frames.
 
-    Arrow unpacks a frame, but is handed one block of it at a time and nothing behind it: so what lies before
-    a damaged block has been handed out when the block fails, and garbage behind a frame costs nothing of it.
+    Arrow decompresses a frame, but gets one block at a time and nothing after the frame: so all data before a
+    damaged block was returned when the block fails, and garbage after a frame does not affect it.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -126,7 +126,7 @@ class _ZstdPieces:
         self._is_last = False
 
     def read(self, size: int = _STEP, /) -> bytes:
-        """The next piece, or as much of it as is asked for."""
+        """Next piece, or at most `size` bytes of it."""
         if not self._piece and not self._is_last:
             header = _read_exactly(self._raw, 3)
             value = int.from_bytes(header, "little")
@@ -148,11 +148,11 @@ class _ZstdPieces:
         return False
 
     def close(self) -> None:
-        """The caller closes its own stream."""
+        """Do nothing: the caller closes its own stream."""
 
 
 def _read_exactly(raw: BinaryIO | _Rejoined, size: int) -> bytes:
-    """`size` bytes, or all there are (a pipe may give fewer at a time)."""
+    """Next `size` bytes, or all that are left (a pipe may return fewer at a time)."""
     out = b""
     while len(out) < size and (part := raw.read(size - len(out))):
         out += part

@@ -19,24 +19,24 @@ from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reject, rejects_table
 
 BATCH_EVENTS: Final = 100_000
-"""Events in a batch, at least (the last one excepted)."""
+"""Minimal number of events in a batch, except the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """A step of `decode_polls`."""
+    """One batch of `decode_polls`."""
 
     events: pa.Table
     rejects: pa.Table
     """REJECT_SCHEMA: dead letters, MAX_KEPT of a source at most."""
     oddities: Counter[str]
     refused: Counter[str]
-    """By reason, how many items were refused, those without a dead letter among them."""
+    """Number of refused items by reason, including those without a dead letter."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch under way."""
+    """A batch in progress."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[pa.Table] = field(default_factory=list)
@@ -63,10 +63,10 @@ def decode_polls(
     pool: Executor | None = None,
     ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
-    """Everything that polls give, in batches of at least `batch_events` but for the last.
+    """Events of polls, in batches of at least `batch_events`, except the last.
 
-    Fewer where dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded in it while
-    others are read; the batches are the same. There is always at least one batch. Raises what the
+    Batches are smaller where dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded
+    in it while others are read; the batches are the same. There is always at least one batch. Raises what the
     polls raise.
     """
     batch = _Batch()
@@ -97,7 +97,7 @@ def decode_polls(
 def _decoded(
     polls: Iterator[Payloads], config: DecodeConfig, pool: Executor | None, ahead: int
 ) -> Iterator[tuple[Payloads, Decoded]]:
-    """Yield every poll with its events, in order; `ahead` more are decoded in the pool meanwhile."""
+    """Every poll with its events, in order; `ahead` more are decoded in the pool meanwhile."""
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:
         decode = _nothing_to_decode if payloads.format is None else codec_for(payloads.format).decode
@@ -113,5 +113,5 @@ def _decoded(
 
 
 def _nothing_to_decode(_payloads: Sequence[bytes], _config: DecodeConfig) -> Decoded:
-    """Decode a poll of rejects alone to nothing."""
+    """Result of a poll that has only rejects."""
     return Decoded(empty_events(), [])

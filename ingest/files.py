@@ -1,4 +1,4 @@
-"""Read a file as a source of payloads: unpacked, its format recognised, cut at line or message ends.
+"""Read a file as a source of payloads: decompressed, format recognised, cut at line or message ends.
 
 Format and framing are recognised by the first bytes.
 """
@@ -30,9 +30,11 @@ from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
+_WRAPPERS: Final = ("trace", "result")
+"""Of a request in an answer of Tempo's API, and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
-"""Looked at in JSON text: some lines, even long ones."""
+"""Bytes of JSON text that are examined: some lines, even long ones."""
 
 
 def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
@@ -47,7 +49,7 @@ def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
     if text[:1] in (b"{", b"["):
         return _format_of_json(text)
-    # Perhaps the first line is damaged, and the others tell.
+    # The first line may be damaged: try the others.
     for line in first_lines(text):
         if is_object_line(line) and (found := _format_of_json(line)) is not None:
             return found
@@ -56,13 +58,13 @@ def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
 
 
 def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:
-    """The framing of a file of messages of a known format, or None."""
+    """Framing of a file of messages of a known format; None if none fits."""
     found = _best_fit(head, (format_,), is_whole=is_whole)
     return None if found is None else found[1]
 
 
 def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
-    """The first perfect fit; else the one with the most bytes in frames that fit."""
+    """First perfect fit; else the one with the most bytes in matching frames; None without any."""
     best, best_fit = None, Fit()
     for framing in Framing:
         for row in rows:
@@ -75,9 +77,10 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 
 
 def is_lines(head: bytes) -> bool:
-    """Whether JSON text is a value a line, rather than one document.
+    """True if JSON text has one value a line, rather than one document.
 
-    The first line decides if it is a value; if not (it may be damaged), most of the first must be objects.
+    If the first line is a value, it decides; if not (it may be damaged), most of the first lines must be
+    objects.
     """
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
     lines = first_lines(text)
@@ -91,7 +94,7 @@ def is_lines(head: bytes) -> bool:
 
 
 def first_lines(text: bytes) -> list[bytes]:
-    """Complete lines (or the only one), not blank, a few."""
+    """First few complete lines (or the only one) that are not blank."""
     lines = text.split(b"\n", 10 * _LINES_TRIED)
     if len(lines) > 1:
         lines.pop()
@@ -99,7 +102,7 @@ def first_lines(text: bytes) -> list[bytes]:
 
 
 def is_object_line(line: bytes) -> bool:
-    """Check for one complete JSON object from the first column on."""
+    """True for one complete JSON object that starts in the first column."""
     return line.startswith(b"{") and is_json(line)
 
 
@@ -109,9 +112,9 @@ def _format_of_json(text: bytes) -> Format | None:
 
 
 def _keys_of_first_object(text: str) -> Set[str]:
-    """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off.
+    """Keys of the outermost object, or of the first one in a list; if it is cut off, of all objects seen.
 
-    Those of what it wraps as its `trace` are among them.
+    Those of what it wraps as its `trace` or its `result` are among them.
     """
     start = text.find("{")
     if start < 0 or text[:start].strip(" \t\r\n["):
@@ -120,18 +123,20 @@ def _keys_of_first_object(text: str) -> Set[str]:
         value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return frozenset(_KEY.findall(text))
-    wrapped = value.get("trace")
-    return frozenset(value) | frozenset(wrapped if isinstance(wrapped, dict) else ())
+    wrapped = [value.get(name) for name in _WRAPPERS]
+    return frozenset(value).union(*(inner for inner in wrapped if isinstance(inner, dict)))
 
 
 CHUNK_BYTES: Final = 16 * 2**20
-"""Bytes of payload in a poll, about."""
+"""Approximate bytes of payload in a poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""A poll has no more lines or messages than chunk_bytes over this: tiny ones cost more than their bytes."""
+"""Bounds the lines or messages of a poll to chunk_bytes over this: tiny ones cost more than their bytes."""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
-"""A document that cannot be cut at line ends is held in memory whole, up to this size."""
+"""Largest document that is read whole because it cannot be cut at line ends."""
+PAGE_BYTES: Final = 256 * 2**20
+"""Largest page of a Parquet file, unpacked: a good one has one or a few megabytes."""
 _EMPTY_BYTES = 4096
-"""Brackets around nothing are no further apart."""
+"""Largest size of a file that may count as empty brackets."""
 _LINE_END = ord("\n")
 _COLUMNS: Final = SpanColumns()
 
@@ -146,24 +151,25 @@ def decode_file(
     pool: Executor | None = None,
     ahead: int = 0,
     columns: SpanColumns = _COLUMNS,
+    page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """`decode_polls` of a file; `columns`: of a table.
+    """Batches of a file, as `decode_polls`; `columns`: for a table; `page_bytes`: its largest page that is
+    unpacked.
 
-    Raises UnknownFormatError for a `format_` that is none, InputError.
+    Raises UnknownFormatError for an unknown `format_`, InputError.
     """
-    source = FileSource(path, format_, config, chunk_bytes, columns)
-    # The source keeps the limit, and lets whole documents pass.
+    source = FileSource(path, format_, config, chunk_bytes, columns, page_bytes)
+    # The source applies the limit, except to whole documents.
     largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
     unlimited = config.model_copy(update={"max_payload_bytes": largest})
     return decode_polls(source.polls(), unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
 
 
 class FileSource:
-    """Payloads of a file, gzip and zstd unpacked; the format is sniffed if not given.
+    """Payloads of a file, decompressed; the format is recognised by content if not given.
 
     Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
-    archive gives what could be read, and a reject; an empty file, and one whose format neither is given nor
-    shows, a reject.
+    archive gives its readable part and a reject; an empty file, or one of unknown format, a reject.
     """
 
     def __init__(
@@ -173,18 +179,23 @@ class FileSource:
         config: DecodeConfig,
         chunk_bytes: int = CHUNK_BYTES,
         columns: SpanColumns = _COLUMNS,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
-        """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before it is read."""
+        """Raises UnknownFormatError for an unknown `format_`. The file is opened when it is read."""
         self._path = path
         self._stream = readable_name(str(path))
         self._format = None if format_ is None else format_of(format_)
         self._limit = config.max_payload_bytes
         self._chunk_bytes = chunk_bytes
+        self._config = config
         self._columns = columns
+        self._page_bytes = page_bytes
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
 
     def polls(self) -> Iterator[Payloads]:
-        """Yield all of it, a chunk at a time or one payload. Raises InputError where it cannot be read."""
+        """Yield the payloads of the file, a chunk at a time or one document. Raises InputError where it
+        cannot be read.
+        """
         with _opened(self._path) as raw:
             source = ByteSource(raw)
             head = source.read(self._chunk_bytes)
@@ -194,7 +205,7 @@ class FileSource:
             if format_ is None and nothing is None:
                 format_ = sniff_format(head, is_whole=is_whole)
             if format_ is None or nothing is not None:
-                # Of a damaged archive that is all to be said.
+                # For a damaged archive this reject is sufficient.
                 if source.failure is None:
                     detail = "no format is known by these contents"
                     yield Payloads.refused(
@@ -202,7 +213,13 @@ class FileSource:
                     )
             elif format_.layout is FileLayout.TABLE:
                 yield from read_table(
-                    self._path, self._stream, format_.name, self._columns, self._chunk_bytes
+                    self._path,
+                    self._stream,
+                    format_.name,
+                    self._columns,
+                    self._config,
+                    self._chunk_bytes,
+                    self._page_bytes,
                 )
             elif format_.layout is FileLayout.MESSAGES:
                 framing = framing_of(head, format_, is_whole=is_whole)
@@ -221,7 +238,7 @@ class FileSource:
                 yield Payloads.refused(self._stream, Reject(Reason.BAD_COMPRESSION, detail, b""))
 
     def _document(self, format_: Format, head: bytes, source: ByteSource) -> Payloads:
-        """The whole file as one payload."""
+        """Whole file as one payload."""
         text = head + source.read(MAX_DOCUMENT_BYTES + 1 - len(head))
         if len(text) <= MAX_DOCUMENT_BYTES:
             return Payloads(self._stream, format_.name, [text], [0], 1)
@@ -230,10 +247,10 @@ class FileSource:
         return Payloads.refused(self._stream, Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
 
     def _lines(self, format_: Format, head: bytes, source: ByteSource) -> Iterator[Payloads]:
-        """Blocks cut at line ends. A line over the limit is refused, and never held whole."""
+        """Yield blocks of whole lines. A line over the limit is refused, and never buffered whole."""
         number = 0
         held: list[bytes] = []
-        """Parts of a line whose end was not seen yet."""
+        """Parts of the current, incomplete line."""
         n_held = 0
         long: _Skipped | None = None
         block = head
@@ -242,7 +259,7 @@ class FileSource:
             if long is None and n_held + (first - 1 if first else len(block)) > self._limit:
                 long = _Skipped(held)
             if long is not None:
-                # The line ends at the first line end.
+                # The current line ends at the first line end of the block.
                 long.add(block[: first - 1] if first else block)
                 if first:
                     yield Payloads.refused(self._stream, long.reject("line", number))
@@ -268,7 +285,7 @@ class FileSource:
             yield self._of_lines(format_, rest, number, number + 1)
 
     def _blocks(self, format_: Format, text: bytes, number: int) -> Iterator[Payloads]:
-        """Whole lines, cut where there are very many."""
+        """Yield payloads of whole lines, split where there are very many."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
         for at in range(0, len(ends), self._max_payloads):
             last = min(at + self._max_payloads, len(ends))
@@ -291,7 +308,7 @@ class FileSource:
     def _messages(
         self, format_: Format, framing: Framing, head: bytes, source: ByteSource
     ) -> Iterator[Payloads]:
-        """Framed messages. One over the limit is refused, and never held whole."""
+        """Yield framed messages. A message over the limit is refused, and never buffered whole."""
         stream, name = self._stream, format_.name
         rest, number = head, 0
         while True:
@@ -330,7 +347,7 @@ class FileSource:
             yield Payloads.refused(self._stream, Reject(Reason.BAD_PROTOBUF, detail, rest, number))
 
     def _skip(self, long: _Skipped, length: int, source: ByteSource) -> bytes:
-        """Read past a message of `length` bytes; what was read behind it."""
+        """Read past a message of `length` bytes; returns the bytes read beyond it."""
         while long.size < length and (block := source.read(self._chunk_bytes)):
             missing = length - long.size
             long.add(block[:missing])
@@ -340,7 +357,7 @@ class FileSource:
 
 
 class _Skipped:
-    """Something too long to hold: its start, its hash and its size."""
+    """Start, hash and size of an item that is too long to buffer."""
 
     def __init__(self, parts: list[bytes]) -> None:
         self._start = b""
@@ -350,14 +367,14 @@ class _Skipped:
             self.add(part)
 
     def add(self, part: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         if len(self._start) < MAX_RAW_BYTES:
             self._start += part[: MAX_RAW_BYTES - len(self._start)]
         self._hash.update(part)
         self.size += len(part)
 
     def reject(self, what: str, position: int) -> Reject:
-        """A line or message that is over the limit."""
+        """Reject of a line or message over the limit."""
         detail = f"a {what} of {self.size} bytes is over the limit"
         return Reject(
             Reason.TOO_LARGE, detail, self._start, position, sha256=self._hash.hexdigest(), size=self.size
@@ -377,12 +394,12 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
-    """Check for one record that is not over yet: as a line it will be refused, not held whole."""
+    """True for one incomplete record: as a line it will be refused, not buffered whole."""
     return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 
 
 def _nothing(content: bytes) -> Reject | None:
-    """The reject for a whole file that holds only white space, or JSON without a member; else None."""
+    """Reject of a whole file with only white space, or JSON without members; else None."""
     text = content.strip()
     if len(text) <= _EMPTY_BYTES and b"".join(text.split()) in (b"", b"[]", b"{}"):
         return Reject(Reason.EMPTY, "the file holds nothing", content)

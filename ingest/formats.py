@@ -1,7 +1,7 @@
-"""List the formats: one row each, and nothing else lists them.
+"""Table of the formats: one row each, and no other list of them.
 
-To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported when
-it is used: some take long to load.
+To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported on
+first use: some take long to load.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class FileLayout(StrEnum):
-    """How payloads of a format lie in a file."""
+    """Layout of payloads in a file."""
 
     LINES = "lines"
-    """JSON, a document a line, or one document."""
+    """JSON, one document a line, or one document."""
     LINE_BLOCKS = "line-blocks"
-    """The same, and the codec takes many lines as one payload."""
+    """The same, and the codec accepts many lines as one payload."""
     DOCUMENT = "document"
     """JSON, one document."""
     MESSAGES = "messages"
@@ -39,18 +39,18 @@ class Format:
     """One format."""
 
     name: str
-    """For `--format`."""
+    """Name for `--format`."""
     codec: str
-    """`module:class`."""
+    """Codec class, `module:class`."""
     layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
-    """JSON: the outermost object, or the first of a list, has all keys of one of these."""
+    """JSON: key sets, one of which the outermost object (or the first of a list) contains."""
     shape: MessageShape | None = None
-    """Protobuf: what every message is like."""
+    """Protobuf: outermost fields of every message."""
     magic: bytes = b""
-    """Files begin with it."""
+    """First bytes of files."""
     aliases: tuple[str, ...] = ()
-    """Other names for `--format`; of all names `_` is `-`, as in the Collector's."""
+    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's."""
 
 
 FORMATS: Final = (
@@ -64,14 +64,14 @@ FORMATS: Final = (
         "otlp-json",
         "ingest.codecs.otlp.otlp_json:OtlpJsonCodec",
         FileLayout.LINES,
-        # As exporters and protobuf write it, and as Tempo's API does.
+        # The names that exporters, protobuf and Tempo's API use.
         keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"}), frozenset({"batches"})),
     ),
     Format(
         "zipkin-proto",
         "ingest.codecs.zipkin.zipkin_proto:ZipkinProtoCodec",
         FileLayout.MESSAGES,
-        # Before otlp-proto: a span of ids alone could be a resource with a scope.
+        # Before otlp-proto: a span with ids only could be taken for a resource with a scope.
         shape=MessageShape(
             fields=frozenset({1}),
             bytes_only=True,
@@ -86,7 +86,7 @@ FORMATS: Final = (
         "otlp-proto",
         "ingest.codecs.otlp.otlp_proto:OtlpProtoCodec",
         FileLayout.MESSAGES,
-        # A request has no other field than resource_spans; those have resource, scopes and their schema.
+        # A request has only the field resource_spans, whose fields are resource, scopes and schema.
         shape=MessageShape(
             fields=frozenset({1}),
             bytes_only=True,
@@ -103,7 +103,7 @@ FORMATS: Final = (
         "jaeger-json",
         "ingest.codecs.jaeger.jaeger_json:JaegerJsonCodec",
         FileLayout.LINES,
-        # As the UI and storage plugins write it, and protobuf's JSON form.
+        # The form of the UI and storage plugins, and protobuf's JSON form.
         keys=(
             frozenset({"traceID", "spanID"}),
             frozenset({"traceId", "spanId", "startTime"}),
@@ -132,7 +132,7 @@ FORMATS: Final = (
     ),
     Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )
-"""Of two whose signs fit, the first is taken."""
+"""In order of precedence: the first that matches a file is used."""
 
 
 def format_names() -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def format_names() -> tuple[str, ...]:
 
 
 def format_of(name: str) -> Format:
-    """The row of a format, by its name or an alias (`otlp_proto`). Raises UnknownFormatError."""
+    """Row of a format, by its name or an alias (`otlp_proto`). Raises UnknownFormatError."""
     written = name.lower().replace("_", "-")
     for row in FORMATS:
         if written in (row.name, *row.aliases):
@@ -151,7 +151,7 @@ def format_of(name: str) -> Format:
 
 @cache
 def codec_for(name: str) -> Codec:
-    """The codec of a format; one a process. Raises UnknownFormatError."""
+    """Codec of a format; one a process. Raises UnknownFormatError."""
     row = format_of(name)
     if row.name != name:
         return codec_for(row.name)

@@ -1,4 +1,4 @@
-"""Tell how protobuf messages lie in a file, by walking them.
+"""Detect the framing of protobuf messages in a file by walking them.
 
 `length32`: each message after its length in 4 bytes, big endian (the Collector's file exporter).
 `varint`: each message after its length as a varint (`writeDelimitedTo`). `bare`: the file is one message.
@@ -13,7 +13,7 @@ from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
-    """Where one message ends and the next begins."""
+    """Delimiters of messages in a file."""
 
     LENGTH32 = "length32"
     VARINT = "varint"
@@ -22,30 +22,30 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageShape:
-    """What every message of a format is like, by its outermost fields."""
+    """Outermost fields of every message of a format."""
 
     fields: frozenset[int]
-    """Numbers of its fields."""
+    """Field numbers."""
     bytes_only: bool = False
-    """All of them are length-delimited."""
+    """True if all fields are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
-    """Number and size of the length-delimited fields it begins with."""
+    """(Number, size) of the length-delimited fields at the beginning."""
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
-    """Number and legal sizes of length-delimited fields."""
+    """(Number, legal sizes) of length-delimited fields."""
     needs: frozenset[int] = frozenset()
-    """Numbers of fields that a complete message has."""
+    """Numbers of the required fields."""
     inner: MessageShape | None = None
-    """What its first field is like. Damage in it does not speak against the message, other fields do."""
+    """Shape of its first field. Damage inside it is tolerated, foreign fields are not."""
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
-        """Whether the body is fields of this message, filling it exactly if it is complete."""
+        """True if the body consists of fields of this message; a complete body must be filled exactly."""
         end = self._end(body, is_complete=is_complete)
         if end is None:
             return False
         return end == len(body) if is_complete else end > 0
 
     def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
-        """Find where the last field ends; None where one is not of this message, or one is missing."""
+        """End of the last field; None where a field is foreign, or a required one is missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in fields_of(body):
@@ -66,24 +66,24 @@ class MessageShape:
 
 _LENGTH32 = 4
 _MAX_ODD = 1_000
-"""So many frames that hold something else, less those that fit, and the file is something else."""
+"""Surplus of foreign frames over matching ones from which a file is of another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How well a file's first bytes are messages of one shape in one framing."""
+    """Match of a file's first bytes with messages of one shape in one framing."""
 
     n_bytes: int = 0
-    """In frames that hold such messages; 0: they are none."""
+    """Bytes in matching frames; 0: no match."""
     is_perfect: bool = False
-    """No frame holds anything else."""
+    """True if all frames match."""
 
 
 def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool) -> Fit:
-    """Walk the frames of the first bytes of a file (or of all of it).
+    """Match of the first bytes of a file (or all of it), by walking its frames.
 
     The lengths must lead from frame to frame to the end of `head`; only the last frame may be cut off. A
-    frame that holds something else does not speak against the framing: it is refused by itself, later.
+    foreign frame does not rule out the framing: it will be refused by itself, later.
     """
     view = memoryview(head)
     if framing is Framing.BARE:
@@ -109,14 +109,14 @@ def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame's message: where it starts, and its length in bytes."""
+    """Start of a frame's message, and its length in bytes."""
 
     start: int
     length: int
 
 
 def read_length(view: memoryview, at: int, framing: Framing) -> Frame | None:
-    """The frame whose length stands at `at`; None if the length is cut off or no length."""
+    """Frame whose length field is at `at`; None if the length is cut off or invalid."""
     if framing is Framing.LENGTH32:
         if at + _LENGTH32 > len(view):
             return None

@@ -1,8 +1,8 @@
 """Turn messages of a log (Kafka) into payloads: one message, one payload, at its offset.
 
 A message without a value (a tombstone of a compacted topic), without bytes, over the limit or in a damaged
-archive becomes a reject at its offset. A value that its producer packed itself (gzip or zstd by content, not
-the codec of the topic) is unpacked up to the limit, as files are: a bomb costs a dead letter.
+archive becomes a reject at its offset. A value that its producer compressed itself (gzip or zstd by content,
+not by the topic's codec) is decompressed up to the limit, as files are: a bomb becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Of payload in one piece, and at most one payload more: unpacked, a poll of 500 messages may be 8 GB."""
+"""Bytes of payload in one piece, exceeded by one payload at most: decompressed, a poll of 500 messages may be
+8 GB.
+"""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -36,11 +38,11 @@ def payloads_of_messages(
     *,
     poll_bytes: int = POLL_BYTES,
 ) -> Iterator[Payloads]:
-    """The messages of one poll of one partition; most often in one piece, and lazily.
+    """Payloads of one poll of one partition; usually one piece; lazy.
 
-    `offsets` ascend, one a value; `until` is the position after the poll, past gaps too. The pieces cover the
-    positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an alias.
-    Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
+    `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
+    the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
+    alias. Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
     """
     name = format_of(format_).name
     if len(values) != len(offsets):
@@ -72,7 +74,9 @@ def payloads_of_messages(
 
 
 def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> TypeGuard[Sequence[bytes]]:
-    """Whether all values are just bytes within the limits: the common case, recognised by passes in C."""
+    """True if all values are uncompressed bytes within the limits: the common case, checked by passes in
+    C.
+    """
     if not values or not all(values):
         return False
     filled = cast(Sequence[bytes], values)
@@ -80,12 +84,12 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
     first = set(map(itemgetter(0), filled))
     if max(sizes) > limit or sum(sizes) > poll_bytes:
         return False
-    # A JSON array begins with a byte that an archive may begin with.
+    # A JSON array may begin with the first byte of a compressed format.
     return first.isdisjoint(_PACKED_BYTES) or not any(h.startswith(PACKED) for h in set(map(_HEAD, filled)))
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """The content of a message that is not just bytes within the limit, or why it has none."""
+    """Content of a message that is empty, compressed or too large, or its reject."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)
@@ -106,5 +110,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Without its bytes: names of secrets cannot be found in what is packed."""
+    """Reject of compressed bytes, without them: names of secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

@@ -1,10 +1,9 @@
-"""Define payloads, and the port of logs that give them: `LiveSource`.
+"""Payloads, and the port of logs that provide them: `LiveSource`.
 
-A poll gives payloads of one stream, in its order; together the polls of a stream cover its positions without
-a gap, so that a driver can commit `[from, until)` and a source made anew from a committed position goes on
-where it was. What ends, a file or a part of a log, gives its polls as an iterator. What the outside did to a
-payload (an archive cut off, a message over the limit) comes as a reject at its position, never as an
-exception.
+A poll returns payloads of one stream, in order; together the polls of a stream cover its positions without a
+gap, so that a driver can commit `[from, until)` and a new source continues from a committed position. Finite
+inputs (a file, a part of a log) are iterators of polls. Damaged input (a truncated archive, a message over
+the limit) becomes a reject at its position, never an exception.
 """
 
 from __future__ import annotations
@@ -20,27 +19,31 @@ from schemas.rejects import Reject
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Some payloads of one stream, and what could not be made a payload."""
+    """Payloads of one stream, and rejects of what could not become one."""
 
     stream: str
-    """What positions count in: the name of a file, or topic/partition."""
+    """Name of the stream that positions refer to: a file's, or topic/partition."""
     format: str | None
     """None: there is nothing to decode."""
     payloads: list[bytes]
     positions: list[int]
-    """Of each payload, ascending: message offset, or number of the message or of the first line in a file."""
+    """Position of each payload, ascending: message offset, or number of the message or of the first line in a
+    file.
+    """
     until: int
-    """Position after the last one that this poll covers, payload or gap."""
+    """Position after the last one covered by this poll, payload or gap."""
     rejects: list[Reject] = field(default_factory=list)
-    """`Reject.payload` is the position here."""
+    """Rejects; their field `payload` is a position here."""
     latest_ns: int | None = None
-    """Largest time that the log gave a message of this poll, ns since the epoch; None: it gives none."""
+    """Largest timestamp that the log gave to messages of this poll, ns since the epoch; None: no
+    timestamps.
+    """
     epoch: int | None = None
-    """Of the log when it took the last message of this poll, see `Place`; None: the log has none."""
+    """Epoch of the log's last message of this poll, see `Place`; None: the log has no epochs."""
 
     @classmethod
     def refused(cls, stream: str, reject: Reject) -> Payloads:
-        """A poll that says only why something was refused."""
+        """Poll with a single reject."""
         return cls(stream, None, [], [], reject.payload + 1, [reject])
 
 
@@ -53,38 +56,43 @@ class StreamId:
 
     @property
     def name(self) -> str:
-        """`Payloads.stream`."""
+        """Name as in `Payloads.stream`."""
         return f"{self.topic}/{self.partition:d}"
 
     @property
     def lane(self) -> int:
-        """The lane that it belongs to: one a partition number, over all topics; lane 0 is that of files."""
+        """Lane of the stream: one a partition number, over all topics; lane 0 is for files."""
         return self.partition + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a stream, and what the log was there: an offset alone says nothing of another log."""
+    """Position in a stream together with the identity of the log: an offset alone is meaningless in another
+    log.
+    """
 
     offset: int
-    """Of the next message."""
+    """Offset of the next message."""
     topic_id: str | None = None
-    """Distinguishes a topic from another one made under the same name; None: not known."""
+    """Id that distinguishes a topic from another one created under the same name; None: unknown."""
     epoch: int | None = None
-    """Of what is before the place, or larger: a log that is cut back goes on under a larger one, and ends
-    there in the older. None: not known."""
+    """Epoch of the messages before the place, or larger: a truncated log continues under a larger epoch, and
+    the older one ends at the truncation. None: unknown.
+    """
 
 
 TOPIC_SCHEME: Final = "kafka://"
-"""How the name of an input begins that is part of a topic."""
+"""Prefix of inputs that are part of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Messages of one partition that are an input as a file is: found once, the same whenever it is read."""
+    """Range of messages of one partition, used as an input like a file: resolved once, equal whenever it is
+    read.
+    """
 
     servers: tuple[str, ...]
-    """Brokers to ask first, `host:port`; another way to the same log makes no other part of it."""
+    """Brokers to ask first, `host:port`; not part of the identity."""
     cluster_id: str | None
     topic_id: str | None
     stream: StreamId
@@ -92,38 +100,38 @@ class LogPart:
     end: int
     """Offset after the last one."""
     format: str
-    """Of every message."""
+    """Format of every message."""
 
     @property
     def name(self) -> str:
-        """The name by which exactly this part can be asked for again."""
+        """Name under which exactly this part can be imported again."""
         return f"{TOPIC_SCHEME}{','.join(self.servers)}/{self.stream.name}@{self.start}:{self.end}"
 
     @property
     def sha256(self) -> str:
-        """By what it is known: the log, the partition and the offsets, whatever leads to it. Hex."""
+        """Identity of the part: hash of log, partition and offsets, without the way to reach it. Hex."""
         said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """What happened to the assignment of streams."""
+    """Change of the assignment of streams."""
 
     gained: tuple[StreamId, ...] = ()
-    """Ours from now on; nothing comes of one before `start`."""
+    """Newly assigned streams; they deliver nothing before `start`."""
     asked: tuple[StreamId, ...] = ()
-    """To be given up in an orderly way: commit what came of them, then `release`."""
+    """Revoked streams: commit their messages, then `release` them."""
     lost: tuple[StreamId, ...] = ()
-    """No longer ours: another may be at work on them already."""
+    """Streams that are no longer ours: another member may be processing them already."""
 
     def __bool__(self) -> bool:
-        """Whether anything happened."""
+        """True if anything changed."""
         return bool(self.gained or self.asked or self.lost)
 
 
 class StreamError(InputError):
-    """Something is wrong with one stream; the others go on."""
+    """A failure of one stream; the others continue."""
 
     slug = "stream"
 
@@ -133,7 +141,7 @@ class StreamError(InputError):
 
 
 class GapError(StreamError):
-    """The log no longer has what comes next: retention went past it."""
+    """The log no longer has the next message: retention deleted it."""
 
     slug = "gap"
 
@@ -142,11 +150,11 @@ class GapError(StreamError):
         remedy = "--accept-gaps goes on behind them; a longer retention keeps it from happening."
         super().__init__(f"{stream.name}: {lost}.", stream=stream, remedy=remedy)
         self.first = first
-        """First position that the log still has."""
+        """First position that is still in the log."""
 
 
 class TopicChangedError(StreamError):
-    """A topic is not the one that positions were noted of: deleted and made anew."""
+    """A topic is not the one that positions were recorded for: it was deleted and created again."""
 
     slug = "topic-changed"
 
@@ -159,7 +167,7 @@ class TopicChangedError(StreamError):
 
 
 class CutBackError(StreamError):
-    """The log lost its end, and what was read of it with it; what it has there now was not read."""
+    """The log was truncated before the read position; its messages behind the truncation were not read."""
 
     slug = "cut-back"
 
@@ -172,74 +180,73 @@ class CutBackError(StreamError):
             remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
         )
         self.first = first
-        """First position that is not as it was; None: not known."""
+        """First position behind the truncation; None: unknown."""
 
 
 class CorruptStreamError(StreamError):
-    """A part of a stream cannot be read, however often it is fetched."""
+    """A part of a stream cannot be read, after repeated fetches."""
 
     slug = "corrupt-stream"
 
 
 class LiveSource(Protocol):
-    """The partitions of a log that were assigned to this member of a group. Used by one thread.
+    """Partitions of a log that are assigned to this member of a group. Used by one thread.
 
-    It never ends. While the other side cannot be reached, polls give nothing and `trouble` says why.
+    It never ends. While brokers cannot be reached, polls return nothing and `trouble` has the reason.
     """
 
     @property
     def cluster_id(self) -> str | None:
-        """Names the log; None where it has no name or was not reached yet."""
+        """Id of the cluster; None if it has none or was not reached yet."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """One sentence on what keeps polls from giving anything; None: nothing does."""
+        """Reason why polls return nothing, one sentence; None: no problem."""
         ...
 
     def change(self) -> StreamChange:
-        """Return what happened to the assignment since the last call.
+        """Change of the assignment since the last call.
 
-        Never blocks; empty most of the time.
+        Never blocks; usually empty.
         """
         ...
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """The next payloads of one stream; None where none came in time.
+        """Next payloads of one stream; None if none arrived in time.
 
-        Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is paused then),
+        Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is then paused),
         GapError, TopicChangedError, CutBackError.
         """
         ...
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """Go on with a gained stream at a place, or where the settings say for None; says where that is.
+        """Start a gained stream at a place (None: as configured) and return the actual one.
 
         Raises GapError, TopicChangedError, CutBackError, InputError where the log cannot be reached in time.
         """
         ...
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Done with streams that were asked for."""
+        """Release revoked streams after their messages were committed."""
         ...
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """Fetch nothing more of them; membership is kept as long as `poll` is called."""
+        """Stop fetching streams; membership is kept as long as `poll` is called."""
         ...
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """Fetch them again."""
+        """Resume fetching streams."""
         ...
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Position of the message to be written next, of our streams; only where it is known as of a moment
-        ago: who takes a stream for read to its end goes on without what is still to come of it.
+        """Offset of the next message to be written in our streams; only where recently confirmed: a caller
+        that considers a stream fully read would not wait for its next messages.
         """
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Report to the log how far we are, for tools that look at lag; whether it took it, in bounded
-        time."""
+        """Report positions to the log, for lag tools; True if accepted, in bounded time."""
         ...
 
     def close(self) -> None:
@@ -248,10 +255,10 @@ class LiveSource(Protocol):
 
 
 class RangeSource(Protocol):
-    """Parts of a log that were read before."""
+    """Reader of parts of a log that were read before."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """Read what the log still has of `[start, end)`, and the ranges that it has no more: also where it is
-        another log by now than the one of `end`. Raises InputError where it does not answer.
+        """(Payloads of the part of `[start, end)` that the log still has, missing ranges); everything is
+        missing if the log is no longer the one of `end`. Raises InputError where it does not answer.
         """
         ...

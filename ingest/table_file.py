@@ -1,33 +1,57 @@
-"""Read a Parquet file as a source of payloads: some rows each, the columns of a mapping under its names."""
+"""Read a Parquet file as a source of payloads: some rows each, the columns of a mapping under its names.
+
+Text is read as words and the rows they stand in, as it lies in the file: a word of 1 MB in a million rows
+takes 1 MB, here and in the payload, and the codec refuses such rows. What would hold too many words is read
+as text, as many rows at a time as fit if each had the longest word. A row group whose pages take more than
+Arrow may unpack is refused before it is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ingest.codecs.parquet.parquet import TIME_UNIT
-from ingest.codecs.parquet.plain_columns import is_text
+from ingest.codecs.parquet.pages import VALUE_BYTES, Chunk, PageError, chunks_of
+from ingest.codecs.parquet.parquet import TIME_UNIT, most_plain_bytes
+from ingest.codecs.parquet.plain_columns import (
+    longest_word,
+    plain_bytes,
+    with_used_words,
+    without_dictionaries,
+)
 from ingest.source import Payloads
-from schemas.config import SpanColumns
+from schemas.config import DecodeConfig, SpanColumns
 from schemas.rejects import Reason, Reject
 
 _MIN_ROW_BYTES: Final = 64
-"""A payload has no more rows than its bytes over this: what repeats takes almost none in the file."""
+"""Bounds the rows of a payload to its bytes over this: repeated values take almost no space in the file."""
+
+
+_TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
+"""Logical types of columns of bytes that Arrow reads as words."""
 
 
 def read_table(
-    path: str | Path, stream: str, format_: str, columns: SpanColumns, chunk_bytes: int
+    path: str | Path,
+    stream: str,
+    format_: str,
+    columns: SpanColumns,
+    config: DecodeConfig,
+    chunk_bytes: int,
+    page_bytes: int,
 ) -> Iterator[Payloads]:
-    """Yield the rows, about `chunk_bytes` at a time; why there are none, or no more, as a reject."""
+    """Yield the rows, about `chunk_bytes` at a time; why there are none, or no more, as a reject.
+
+    page_bytes: the largest page that is unpacked.
+    """
     from pyarrow.parquet import ParquetFile
 
     number = 0
     try:
-        with ParquetFile(path) as file:
+        with ParquetFile(path) as file, Path(path).open("rb") as raw:
             given = file.schema_arrow.names
             mapped = columns.found_in(given)
             if missing := columns.missing_in(given):
@@ -38,18 +62,28 @@ def read_table(
                 detail = f"the table has '{twice[0]}' {given.count(twice[0])} times"
                 yield Payloads.refused(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b""))
                 return
-            n_rows = file.metadata.num_rows
-            groups = range(file.metadata.num_row_groups)
-            size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
-            row_bytes = max(_MIN_ROW_BYTES, size // max(n_rows, 1))
-            rows = max(1, chunk_bytes // row_bytes)
-            for batch in file.iter_batches(rows, columns=[*{*mapped.values()}]):
-                for part in _parts(batch, chunk_bytes):
-                    payload = _payload(part, mapped, columns.time_unit)
-                    until = number + part.num_rows
-                    yield Payloads(stream, format_, [payload], [number], until)
+            texts = _texts(file.schema)
+            for index in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(index)
+                chunks = chunks_of(raw, group, texts, {*mapped.values()})
+                if (size := sum(chunk.largest_bytes for chunk in chunks)) > page_bytes:
+                    until = number + group.num_rows
+                    detail = (
+                        f"pages of rows {number} to {until - 1} take {size:,} bytes, and the limit is "
+                        f"{page_bytes:,}, a quarter of --memory"
+                    )
+                    yield Payloads.refused(stream, Reject(Reason.TOO_LARGE, detail, b"", number))
                     number = until
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                    continue
+                words = _read_as_words(chunks, page_bytes)
+                row_bytes = _row_bytes(group) + _longest_words(path, index, chunks, words)
+                with ParquetFile(path, metadata=file.metadata, read_dictionary=words) as rows:
+                    wanted = [*{*mapped.values()}]
+                    for batch in rows.iter_batches(max(1, chunk_bytes // row_bytes), [index], wanted):
+                        for payload, n in _payloads(batch, mapped, columns.time_unit, config, chunk_bytes):
+                            yield Payloads(stream, format_, [payload], [number], number + n)
+                            number += n
+    except (pa.ArrowException, PageError, OSError, UnicodeDecodeError) as error:
         detail = f"the Parquet file cannot be read to its end: {error}"
         yield Payloads.refused(stream, Reject(Reason.WRONG_SHAPE, detail[:1000], b"", number))
     else:
@@ -57,29 +91,71 @@ def read_table(
             yield Payloads.refused(stream, Reject(Reason.EMPTY, "the table has no rows", b""))
 
 
+def _texts(schema: Any) -> set[str]:
+    """Paths of the leaves that Arrow can read as words."""
+    leaves = [schema.column(i) for i in range(len(schema))]
+    return {
+        leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in _TEXT
+    }
+
+
+def _read_as_words(chunks: Iterable[Chunk], most_bytes: int) -> list[str]:
+    """Paths of text that is read as words, which together take `most_bytes` at the most."""
+    chosen, room = [], most_bytes
+    for chunk in sorted(chunks, key=lambda one: one.held_bytes):
+        if chunk.is_text and chunk.words_bytes and chunk.held_bytes <= room:
+            chosen.append(chunk.path)
+            room -= chunk.held_bytes
+    return chosen
+
+
+def _longest_words(path: str | Path, index: int, chunks: Iterable[Chunk], words: Sequence[str]) -> int:
+    """Bytes of the longest word of each dictionary whose text is not read as words, in all."""
+    from pyarrow.parquet import ParquetFile
+
+    size = 0
+    for chunk in chunks:
+        if chunk.words_bytes and chunk.is_text and chunk.path not in words:
+            with ParquetFile(path, read_dictionary=[chunk.path]) as file:
+                first = next(file.iter_batches(1, [index], [chunk.path])).column(0)
+            size += longest_word(first)
+    return size
+
+
+def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
+    """Bytes of a row in memory, about: those of the file unpacked, and its values at the least."""
+    chunks = [group.column(index) for index in range(group.num_columns)]
+    size = sum(max(chunk.total_uncompressed_size, chunk.num_values * VALUE_BYTES) for chunk in chunks)
+    return max(_MIN_ROW_BYTES, int(size) // max(int(group.num_rows), 1))
+
+
+def _payloads(
+    batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str, config: DecodeConfig, chunk_bytes: int
+) -> Iterator[tuple[bytes, int]]:
+    """Yield payloads, each with the number of its rows."""
+    size = sum(map(plain_bytes, batch.columns))
+    columns = [with_used_words(column) for column in batch.columns]
+    batch = pa.record_batch(columns, names=batch.schema.names)
+    payload = _payload(batch, mapped, time_unit)
+    if size <= 2 * chunk_bytes or size > most_plain_bytes(payload, config):
+        yield payload, batch.num_rows  # the codec refuses the second
+        return
+    for part in _parts(batch, chunk_bytes):
+        # Else every part would take all words with it.
+        plain = [without_dictionaries(column) for column in part.columns]
+        yield _payload(pa.record_batch(plain, names=part.schema.names), mapped, time_unit), part.num_rows
+
+
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve what is larger in memory than its pages in the file said; one row is a part whatever its size."""
+    """Halve batches that are larger in memory than their pages in the file suggest; a single row is never
+    split.
+    """
     half = batch.num_rows // 2
-    if sum(map(_plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
+    if sum(map(plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch
         return
     yield from _parts(batch.slice(0, half), most_bytes)
     yield from _parts(batch.slice(half), most_bytes)
-
-
-def _plain_bytes(column: pa.Array) -> int:
-    """Bytes of a column without dictionaries, which hold a text once however often it comes."""
-    if pa.types.is_map(column.type):
-        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        return _plain_bytes(column.flatten())
-    if pa.types.is_struct(column.type):
-        return sum(map(_plain_bytes, column.flatten()))
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    if not is_text(column.type.value_type):
-        return _plain_bytes(column.dictionary_decode())
-    return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
 
 
 def _payload(batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str) -> bytes:

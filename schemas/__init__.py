@@ -1,1 +1,1 @@
-"""What crosses a boundary: ids, windows, Arrow schemas, report model, errors."""
+"""Types that cross package boundaries: ids, windows, Arrow schemas, report model, errors."""

@@ -1,4 +1,4 @@
-"""Name the arrays: kind of number and bytes of one (`I8` are int64, `F8` float64, `B1` truth values)."""
+"""Aliases of numpy arrays by kind and bytes of their numbers (`I8` int64, `F8` float64, `B1` booleans)."""
 
 from __future__ import annotations
 

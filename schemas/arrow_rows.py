@@ -1,4 +1,4 @@
-"""Make the columns that rows of a model have in Arrow, so that a table and what fills it cannot differ."""
+"""Derive Arrow columns from the fields of a row model, so that a table and its rows cannot differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 Narrow = Annotated[int, pa.int32()]
-"""A column of 32 bits."""
+"""Integer column of 32 bits."""
 _TYPES: Final[dict[Any, pa.DataType]] = {
     str: pa.string(),
     int: pa.int64(),
@@ -21,12 +21,12 @@ _TYPES: Final[dict[Any, pa.DataType]] = {
 
 
 def arrow_types(model: type[BaseModel]) -> dict[str, pa.DataType]:
-    """Types of columns by the names of fields, in their order."""
+    """Arrow types by field name, in order."""
     return {name: _type_of(info) for name, info in model.model_fields.items()}
 
 
 def _type_of(info: FieldInfo) -> pa.DataType:
-    """The type that the field names, else that of its values."""
+    """Arrow type in the field's metadata, else that of its Python type."""
     values: Any = info.annotation
     if NoneType in get_args(values):
         (values,) = (each for each in get_args(values) if each is not NoneType)

@@ -1,4 +1,4 @@
-"""What a calibration of a lake found: comparisons of ordinary times with ordinary times."""
+"""Result of a calibration of a lake: comparisons of ordinary times with ordinary times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.config import Config
 
 
 class CalibrationSettings(Config):
-    """How ordinary times are paired."""
+    """Settings for pairing ordinary times."""
 
     pairs: int = Field(default=50, ge=1, le=10_000)
     """Pairs to compare."""
@@ -35,36 +35,36 @@ class CalibrationRecord(Config):
     created_by: str
     method: str
     settings: dict[str, Any]
-    """Of the method, those that were left open as they were given."""
+    """Settings of the method; those left at `auto` as given."""
     refine: dict[str, Any]
     """Settings of the refinement."""
     chosen: CalibrationSettings
     start_ns: int
     end_ns: int
-    """The times that pairs were chosen from, ns since the epoch."""
+    """Range that pairs were chosen from, ns since the epoch."""
     windows: int
-    """Steady windows that pairs were chosen from."""
+    """Number of steady windows that pairs were chosen from."""
     unsteady: int
-    """Windows left out: something plainly happened in them, or around them."""
+    """Number of windows excluded because of an obvious event in or around them."""
     pairs: int
-    """Pairs compared: as many as were asked for, or all there are."""
+    """Pairs compared: as many as requested, or all that exist."""
     pairs_with_findings: int
     findings: dict[str, int]
-    """False findings of all pairs, by kind."""
+    """False findings over all pairs, by kind."""
     verdicts: dict[str, int]
-    """Pairs by the outcome of their verdict."""
+    """Number of pairs by outcome of the verdict."""
     requests0: int
     requests1: int
-    """Median requests of a reference and of a problem period."""
+    """Median number of requests of a reference and of a problem period."""
 
     @property
     def a_pair(self) -> float:
-        """False findings a pair."""
+        """Mean number of false findings a pair."""
         return sum(self.findings.values()) / self.pairs
 
     @property
     def sentence(self) -> str:
-        """For a report."""
+        """Sentence for a report."""
         total = sum(self.findings.values())
         kinds = ", ".join(
             f"{n} {kind}" for kind, n in sorted(self.findings.items(), key=lambda item: (-item[1], item[0]))

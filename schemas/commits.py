@@ -1,7 +1,7 @@
-"""The commit record of a lane, version 2: what a lane did, what it published, and where it stands.
+"""Commit record of a lane, version 2: work done, files published, and state of the lane.
 
-A record that exists is the truth: its files are in the lake even where they still have to be moved there. How
-records are chained and hashed is in `stitch.lake.chain`.
+An existing record is authoritative: its files belong to the lake even before they are moved there.
+`stitch.lake.chain` describes how records are chained and hashed.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Closed):
-    """One imported file, or part of a topic; `sha256` decides, the name is for people."""
+    """One imported file, or part of a topic, identified by `sha256`; the name is for people."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
     size: int
-    """Bytes; 0: of a part of a topic."""
+    """Bytes; 0 for a part of a topic."""
     format: str | None = None
-    """Format that was asked for; None: recognised by content."""
+    """Requested format; None: recognised by content."""
     columns: str = ""
-    """Columns of a table of spans that were named for it (`SpanColumns.told`)."""
+    """Configured columns of a table of spans (`SpanColumns.told`)."""
     events: int | None = None
-    """Events read from it; None: not noted, then there were some."""
+    """Events read from it; None: not recorded, at least one."""
     quarantined: int = 0
-    """Times of these that were absurd, so that the events were refused."""
+    """Number of these events that were refused for an absurd time."""
 
     def is_settled(self, format_: str | None, columns: str, *, any_time: bool = False) -> bool:
-        """Whether to import the file again, as `format_` with `columns`, would be to repeat it.
+        """True if importing the file again, as `format_` with `columns`, would only repeat the import.
 
-        A file of which nothing came may be tried in another format or by other columns, and one of which
-        something was quarantined once more without quarantine (`any_time`).
+        A file without events may be imported again in another format or with other columns, and one with
+        quarantined events once more without quarantine (`any_time`).
         """
         if any_time and self.quarantined:
             return False
@@ -46,26 +46,26 @@ class InputFile(Closed):
 
 
 class FlowCounts(Closed):
-    """What a file of flows holds, for whoever lists windows without reading it."""
+    """Counts of a file of flows, so that windows are listed without reading it."""
 
     weight: float
-    """Sum of the weights."""
+    """Sum of the flows' weights."""
     weighted_ns: float
     """Sum of weight times response time."""
     errors: int
-    """Flows whose root did not end ok."""
+    """Number of flows with a failed root."""
     failed_weight: float
-    """Sum of their weights."""
+    """Sum of these flows' weights."""
     flagged: int
-    """Flows with a quality flag."""
+    """Number of flows with a quality flag."""
     flags: tuple[int, ...]
-    """Flows by quality flag, in the order of `Quality`, up to the last one that occurs."""
+    """Number of flows by quality flag, in the order of `Quality`, up to the last one that occurs."""
     categories: tuple[int, ...]
-    """The smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
+    """Smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
 
 
 class Publish(Closed):
-    """One file to be moved from the stage to where readers look."""
+    """One file to be moved from the stage to its final name."""
 
     table: str
     window: str | None
@@ -76,16 +76,16 @@ class Publish(Closed):
     size: int
     rows: int
     footer_size: int
-    """Bytes at the end of the file that say where all else is, which checksums of pages do not guard."""
+    """Bytes of the footer, which locates all other data and has no page checksum."""
     footer_sha256: str
     last_ns: int | None = None
-    """`flows`: when the last response of the file was over; `late`: its latest time; else None."""
+    """`flows`: last end of a response in the file; `late`: its latest time; else None."""
     counts: FlowCounts | None = None
-    """Of `flows`; else None."""
+    """Counts of `flows`; None for other tables."""
 
 
 class Segment(Closed):
-    """A file of raw events that are still open, kept for whoever takes the lane over."""
+    """A file of raw events that are still open, for the lane's next owner."""
 
     name: str
     sha256: str
@@ -94,7 +94,7 @@ class Segment(Closed):
 
 
 class PartitionRange(Closed):
-    """What was taken from one topic partition: offsets `[start, end)`."""
+    """Offsets `[start, end)` of one topic partition."""
 
     topic: str
     topic_id: str | None = None
@@ -103,8 +103,9 @@ class PartitionRange(Closed):
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     epoch: int | None = None
-    """Largest epoch of a leader among what is before `end`, or larger: distinguishes a log from the one that
-    it was before it was cut back. None: the log has none."""
+    """Largest leader epoch before `end`, or larger: distinguishes a log from its state before a truncation.
+    None: the log has none.
+    """
 
 
 class Counters(Closed):
@@ -112,37 +113,39 @@ class Counters(Closed):
 
     events_read: int = 0
     events_published: int = 0
-    """In flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
+    """Events in flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
     events_duplicate: int = 0
     """Exact copies inside this import, and events of requests that are in the lake already, unchanged."""
     events_rejected: int = 0
     """Events that became dead letters: the same id with other content, no time to go by, an absurd time."""
     events_late: int = 0
-    """Of requests that are in the lake already with other content, or that came after their window was
-    sealed: kept under `late/`."""
+    """Events of requests that are in the lake already with other content, or that came after their window was
+    sealed: stored under `late/`.
+    """
     events_carried: int = 0
-    """Read by earlier commits of the lane and open when this one began; 0 for an import."""
+    """Events read by earlier commits of the lane and open when this one began; 0 for an import."""
     events_lost: int = 0
-    """Of those, gone with a damaged segment, and not to be read again."""
+    """Carried events that were in a damaged segment and will not be read again."""
     events_open: int = 0
-    """Open after this commit, in the lane's segments: of requests that go on, or whose window does."""
+    """Events open after this commit, in the lane's segments: of requests or windows that are not complete."""
     messages: int = 0
-    """Of a log: read, whatever became of them. `positions` covers them and gaps between them."""
+    """Messages read from a log, whatever their fate. `positions` covers them and gaps between them."""
     flows: int = 0
     flows_duplicate: int = 0
     flows_late: int = 0
     rejects: dict[str, int] = Field(default_factory=dict)
-    """Dead letters by reason, all of them: items that codecs refused (never events), and
-    `events_rejected`."""
+    """Dead letters by reason: items that codecs refused (never counted as events), and `events_rejected`."""
     rejects_not_kept: int = 0
-    """Of `rejects`, those that were counted only: past the bound on the dead letters of one file."""
+    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one
+    file.
+    """
     oddities: dict[str, int] = Field(default_factory=dict)
     quality: dict[str, int] = Field(default_factory=dict)
-    """Published flows by quality flag. The lane counts them, in the files of the commit."""
+    """Number of published flows by quality flag, counted by the lane from the commit's files."""
 
     @property
     def balanced(self) -> bool:
-        """Whether every event that was read is accounted for, once."""
+        """True if every event that was read is accounted for, exactly once."""
         return self.events_carried + self.events_read == (
             self.events_published
             + self.events_duplicate
@@ -154,7 +157,7 @@ class Counters(Closed):
 
 
 class CheckpointRef(Closed):
-    """Names a checkpoint: everything the lane committed up to and with `through`."""
+    """Reference to a checkpoint: the lane's commits up to and including `through`."""
 
     through: int
     files: str
@@ -166,80 +169,86 @@ class CheckpointRef(Closed):
 
 
 class Retirement(Closed):
-    """Windows that end at `to_ns` or before are no longer part of the lake."""
+    """Removal of windows that end at or before `to_ns`."""
 
     to_ns: int
     at_ns: int
-    """When that was said, by the clock of who said it."""
+    """Time of the commit, by the writer's clock."""
 
 
 class Generation(Closed):
-    """The windows of one commit of the upkeep lane, written anew by it: what was there before is replaced."""
+    """Windows rewritten by one commit of the upkeep lane, which replaces their earlier files."""
 
     seq: int
-    """The commit."""
+    """Number of the commit."""
     at_ns: int
-    """When it was made, by the clock of who made it."""
+    """Time of the commit, by the writer's clock."""
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: in these windows, files of the lane up to that commit are replaced."""
+    """(lane, commit), ascending: in these windows, the lane's files up to that commit are replaced."""
     emptied: tuple[str, ...] = ()
-    """Windows (names) that are written anew and have no flow left, so that no file reports them."""
+    """Names of rewritten windows without any flow left, which no file represents."""
 
 
 class Replaced(Closed):
-    """Files of a table that lies in no window (`late`, …) that are no longer part of the lake."""
+    """Removal of files of a table outside windows (`late`, …)."""
 
     seq: int
-    """The commit that says so. What it publishes of the table itself stays."""
+    """Number of the removing commit. Files of the table that it publishes itself stay."""
     at_ns: int
-    """When it was made, by the clock of who made it."""
+    """Time of the commit, by the writer's clock."""
     table: str
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: files of the lane up to that commit."""
+    """(lane, commit), ascending: the lane's files up to that commit are removed."""
 
 
 class Upkeep(Closed):
-    """What upkeep took out of the lake and nobody needs to have swept yet."""
+    """Tombstones: files removed from the manifest but not yet deleted."""
 
     retired: tuple[Retirement, ...] = ()
-    """Ascending; the last holds for readers, earlier ones tell a sweep what was said long enough ago."""
+    """Ascending; the last one applies to readers, the times of earlier ones determine what a sweep may
+    delete.
+    """
     generations: tuple[Generation, ...] = ()
-    """Ascending; of a window the last one with a file in it counts."""
+    """Ascending; for each window the last one with a file in it applies."""
     replaced: tuple[Replaced, ...] = ()
-    """Ascending; of a table the last one holds for readers, it says all that earlier ones said."""
+    """Ascending; for each table the last one applies to readers and includes all earlier ones."""
     late_to_ns: int | None = None
-    """Late events of this time or before that the next repair cannot fold in leave the lake by it: what it
-    writes anew looks young, so the age of its file does not say. None: nothing was said."""
+    """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
+    because a repair rewrites waiting events, which makes the age of their file meaningless.
+    """
 
 
 class Standing(Closed):
-    """Where a live lane is: what a takeover resumes from, and how far readers may trust it."""
+    """State of a live lane: the point a takeover resumes from, and the time up to which readers may trust
+    it.
+    """
 
     cluster_id: str | None = None
     positions: tuple[PartitionRange, ...] = ()
-    """Of every partition of the lane; empty for a lane of files."""
+    """Position in every partition of the lane; empty for a lane of files."""
     watermark_ns: int | None = None
     """Event time up to which the lane expects nothing more."""
     sealed_to_ns: int | None = None
-    """Every window that ends here or before is published whole; None: not one yet."""
+    """Every window that ends at or before this is published completely; None: none yet."""
     ended_to_ns: int | None = None
-    """The lane was ended by order: it has nothing open and holds no seal until it is taken over and commits
-    again. Everything that it had is in windows that end here or before; 0: it had nothing."""
+    """Set when the lane was ended by order: it has no open events and does not block seals until it is taken
+    over and commits again. All its data is in windows that end at or before this; 0: it had none.
+    """
     idle: tuple[str, ...] = ()
-    """Streams (`topic/partition`) that were idle, so that the watermark followed the clock for them."""
+    """Idle streams (`topic/partition`), for which the watermark followed the clock."""
     segments: tuple[Segment, ...] = ()
-    """All segments that a takeover must load, not only new ones."""
+    """All segments that a takeover must load, old ones included."""
     upkeep: Upkeep | None = None
-    """Of the upkeep lane only."""
+    """State of the upkeep lane; None for other lanes."""
 
     def kept(self) -> Standing:
-        """The same place, after a commit that took nothing from the partitions."""
+        """Same state after a commit that read nothing from the partitions."""
         still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
         return self.model_copy(update={"positions": still})
 
 
 class WindowChange(Closed):
-    """Rows that a repaired window has more than before; less than zero: fewer."""
+    """Change of a repaired window's row counts; negative: fewer."""
 
     window: str
     flows: int
@@ -247,36 +256,39 @@ class WindowChange(Closed):
 
 
 class Repair(Closed):
-    """What a commit of the upkeep lane did with late events."""
+    """Effect of an upkeep commit on late events."""
 
     changed: tuple[WindowChange, ...] = ()
-    """Windows of which the number of rows changed, by name."""
+    """Windows whose row counts changed, by name."""
     late: int
-    """Late events that were looked at: those that still wait, and those that leave `late/` by this commit."""
+    """Number of late events considered: those still waiting, and those removed from `late/` by this
+    commit.
+    """
     expired: int = 0
-    """Of these, dropped: older than all windows of the lake, or past the age of late events."""
+    """Number of these dropped: older than all windows of the lake, or past the age of late events."""
     events: int
-    """Of these, settled: in flows now, or dropped as a copy, or refused as a conflict."""
+    """Number of these handled: in flows now, dropped as copies, or refused as conflicts."""
     requests: int
-    """Requests stitched anew."""
+    """Number of requests stitched again."""
 
 
 class CommitBody(Closed):
-    """What a writer says; the lane adds who, where and after what."""
+    """Part of a record that the writer provides; the lane adds owner, number and predecessor."""
 
     kind: Literal["import", "live", "takeover", "upkeep"]
     inputs: tuple[InputFile, ...] = ()
     counters: Counters = Counters()
     config: dict[str, Any] = Field(default_factory=dict)
-    """Configuration of decoder and stitcher, for whoever asks later."""
+    """Configuration of decoder and stitcher, for reference."""
     gaps: tuple[PartitionRange, ...] = ()
-    """Of a log, by order of the operator: what was passed over as it could not be read, inside `positions`;
-    what was read and then cut off the log, so that `positions` begin again where that begins; or what was
-    read before and is lost with a damaged segment."""
+    """Parts of a log that are missing: offsets skipped inside `positions` on the operator's order because
+    they are unreadable; offsets read and then truncated from the log, so that `positions` restart at their
+    start; or offsets read earlier and lost with a damaged segment.
+    """
     standing: Standing = Standing()
-    """Where the lane is after the commit. An import and a takeover leave it as it was."""
+    """State of the lane after the commit; unchanged by an import or a takeover."""
     repair: Repair | None = None
-    """Of the upkeep lane: late events that became part of flows."""
+    """Late events that became part of flows; upkeep lane only."""
 
 
 class CommitRecord(CommitBody):
@@ -286,16 +298,16 @@ class CommitRecord(CommitBody):
     lane: int
     seq: int
     previous: str
-    """Own hash of the record before."""
+    """Own hash of the preceding record."""
     owner: str
-    """Names the writing process; nothing is decided by it."""
+    """Name of the writing process; informative only."""
     created_by: str
     """Version of the stitcher."""
     generation: int = 0
-    """How often the windows were written anew: by a repair."""
+    """Number of times the windows were rewritten by a repair."""
     window_length_ns: int
     publish: tuple[Publish, ...] = ()
     carried: tuple[Publish, ...] = ()
-    """Of earlier commits, what was perhaps not published when this one was made: to be redone with it."""
+    """Files of earlier commits that may be unpublished: to be published again with this one."""
     checkpoint: CheckpointRef | None = None
-    """Made just before this record, and up to the record before it."""
+    """Checkpoint made just before this record, covering all records before it."""

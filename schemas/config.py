@@ -1,4 +1,4 @@
-"""Configuration that crosses a boundary. Frozen pydantic; every bound says what happens at it."""
+"""Configuration models, frozen. Every bound documents what happens when it is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.closed import Closed
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
-"""Dead letters kept of one decode; the others are counted only."""
+"""Dead letters stored of one decode, at most; the others are only counted."""
 
 
 class Config(Closed):
@@ -21,13 +21,13 @@ class Config(Closed):
 
 
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
-"""Patterns of parameters that are never kept, whatever else is asked for."""
+"""Patterns of parameters that are never kept, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
-"""A shorter key could be found by trying."""
+"""A shorter key could be found by brute force."""
 
 
 class ParamRules(Config):
-    """Which parameters are kept, and how. Patterns: `ingest.codecs.privacy`."""
+    """Rules for keeping, dropping, blanking or hashing parameters. Patterns: `ingest.codecs.privacy`."""
 
     allow: tuple[str, ...] = ()
     """If any are given, only parameters that match one are kept."""
@@ -48,7 +48,7 @@ class ParamRules(Config):
 
 
 class DecodeConfig(Config):
-    """What codecs keep, and the size of input they accept."""
+    """Settings of codecs: data to keep, and the size of input to accept."""
 
     label_keys: tuple[str, ...] = ("flowdiff.label",)
     """Span attributes that become the semantic label (values joined by `;`), not params."""
@@ -69,10 +69,10 @@ class DecodeConfig(Config):
 
 
 class SpanColumns(Config):
-    """Which columns of a table of spans say what; none where the name is empty.
+    """Columns of a table of spans by meaning; an empty name means no column.
 
-    By default those of the Collector's ClickHouse exporter. Of them a table needs the first five, and
-    whatever is named otherwise; the rest may be missing.
+    The defaults are those of the Collector's ClickHouse exporter. A table needs the first five, and every
+    column named explicitly; the rest may be missing.
     """
 
     trace_id: str = "TraceId"
@@ -107,18 +107,18 @@ class SpanColumns(Config):
 
     @property
     def told(self) -> str:
-        """Tell what differs from the default, as JSON; empty: nothing."""
+        """JSON of the settings that differ from the defaults; empty if none do."""
         return self.model_dump_json(exclude_defaults=True) if self != SpanColumns() else ""
 
     def _named(self) -> dict[str, str]:
         return {field: name for field, name in self if name and field != "time_unit"}
 
     def found_in(self, given: Sequence[str]) -> dict[str, str]:
-        """Return the columns that a table has, of those named: what each says, and its name."""
+        """Column names by field, of those that a table has."""
         return {field: name for field, name in self._named().items() if name in given}
 
     def missing_in(self, given: Sequence[str]) -> str:
-        """Name the columns that a table must have and has not; empty: none."""
+        """Required columns that a table lacks, as text; empty if none."""
         needed = {*_NEEDED_COLUMNS, *self.model_fields_set}
         lost = [f for f, name in self._named().items() if f in needed and name not in given]
         return ", ".join(f"'{getattr(self, field)}' ({field})" for field in lost)

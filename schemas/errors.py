@@ -11,7 +11,7 @@ from typing import Final
 from schemas.visible import visible
 
 TRY_AGAIN: Final = 75
-"""Exit code of what may work in a moment (EX_TEMPFAIL of sysexits.h): a supervisor starts it again."""
+"""Exit code of temporary failures (EX_TEMPFAIL of sysexits.h): a supervisor restarts the process."""
 
 
 class FlowdiffError(Exception):
@@ -47,7 +47,7 @@ class InputError(FlowdiffError):
 
 
 class UnreachableInputError(InputError):
-    """An input file lies where nobody answers now: the same call may work in a moment."""
+    """The source of an input file does not answer: repeating the call may succeed."""
 
     slug = "unreachable"
     exit_code = TRY_AGAIN
@@ -66,20 +66,20 @@ class LakeError(FlowdiffError):
 
 
 class UnreachableError(LakeError):
-    """The lake does not answer, or not now: the same call may work in a moment."""
+    """The lake does not answer: repeating the call may succeed."""
 
     slug = "unreachable"
     exit_code = TRY_AGAIN
 
 
 class BusyLakeError(LakeError):
-    """Another process of this machine writes to the lake: when it is done, the same call works."""
+    """Another process of this machine writes to the lake: the call succeeds once it is done."""
 
     exit_code = TRY_AGAIN
 
 
 class FailedWorkerError(LakeError):
-    """The machine of an import's worker refused something: another one, or a later start, may do it."""
+    """The machine of an import's worker failed: another worker, or a later start, may succeed."""
 
     exit_code = TRY_AGAIN
 
@@ -95,24 +95,24 @@ _PASSING: Final = (
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether what the system or the network refused may work in a moment."""
+    """True if repeating a failed call of the system or the network may succeed."""
     return error.errno in _PASSING
 
 
 def lake_error(message: str, error: OSError, *, remedy: str = "") -> LakeError:
-    """Make the error of a lake that the system or the network refused: UnreachableError where that passes."""
+    """Error for a failed access to a lake: UnreachableError if temporary, else LakeError."""
     kind = UnreachableError if is_passing(error) else LakeError
     return kind(message, remedy=remedy)
 
 
 class QueryError(FlowdiffError):
-    """A user's SQL failed, or asked for what a read-only lake does not allow."""
+    """A user's SQL failed, or needs more than a read-only lake allows."""
 
     slug = "query"
 
 
 class NotFoundError(FlowdiffError):
-    """A request, category or report that was named does not exist in the lake."""
+    """A named request, category or report does not exist in the lake."""
 
     slug = "not-found"
 
@@ -124,7 +124,7 @@ class ConfigError(FlowdiffError):
 
 
 class HaltedError(FlowdiffError):
-    """Live ingestion met what only a person can decide; to start it again changes nothing."""
+    """Live ingestion needs a person's decision; a restart changes nothing."""
 
     slug = "halted"
     exit_code = 4

@@ -1,4 +1,4 @@
-"""The event batch: what every codec makes and the stitch kernel takes (Arrow, one row an event).
+"""Event batch: output of every codec and input of the stitch kernel (Arrow, one row an event).
 
 An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns` to `end_ns`).
 `kind` says which: values from `SPAN_KIND_BASE` up are spans.
@@ -35,10 +35,10 @@ class EventKind(IntEnum):
 
 SPAN_KIND_BASE = 16
 SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
-"""By their names in OTLP, without `SPAN_KIND_`."""
+"""Kinds of spans by their names in OTLP, without `SPAN_KIND_`."""
 SMALLEST_RATE = 2.0**-56
-"""Of sampling: the smallest that OpenTelemetry has (its thresholds have 56 bits). Sums of weights, and of
-weights times nanoseconds, stay finite from it on."""
+"""Smallest sampling rate of OpenTelemetry (its thresholds have 56 bits). From it on, sums of weights and of
+weights times nanoseconds stay finite."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 _id = pa.binary()
@@ -117,11 +117,11 @@ EVENT_SCHEMA = pa.schema(
 _TEXT_IDS = {"id": pa.string(), "parents": list_of(21, pa.string()), "follows": list_of(22, pa.string())}
 _STORED_TYPES = {**_TEXT_IDS, "kind": pa.int32()}
 TEXT_EVENT_SCHEMA = pa.schema([f.with_type(_STORED_TYPES.get(f.name, f.type)) for f in EVENT_SCHEMA])
-"""Events as they are shown and stored outside windows: span ids as lower-case hex."""
+"""Schema of events as shown and as stored outside windows: span ids as lower-case hex."""
 
 
 def with_text_ids(events: pa.Table) -> pa.Table:
-    """Events in TEXT_EVENT_SCHEMA. O(rows + bytes of ids).
+    """Events converted to TEXT_EVENT_SCHEMA. O(rows + bytes of ids).
 
     Raises pa.ArrowInvalid where the id of a record is not UTF-8 (no codec makes one).
     """
@@ -129,12 +129,12 @@ def with_text_ids(events: pa.Table) -> pa.Table:
 
 
 def with_binary_ids(events: pa.Table) -> pa.Table:
-    """Events in EVENT_SCHEMA: the way back from `with_text_ids`. O(rows + bytes of ids)."""
+    """Events converted to EVENT_SCHEMA: inverse of `with_text_ids`. O(rows + bytes of ids)."""
     return _with_ids(events, EVENT_SCHEMA, _bytes)
 
 
 def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Events in a schema, ids of spans spelled as it has them; those of records are cast."""
+    """Events converted to a schema: ids of spans by `spelled`, ids of records by a cast."""
     if events.schema.equals(schema):
         return events
     if not events.num_rows:
@@ -154,7 +154,7 @@ def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array],
 
 
 def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Ids, or lists of them, spelled otherwise."""
+    """Ids, or lists of ids, converted by `spelled`."""
     if not pa.types.is_list(ids.type):
         return spelled(ids)
     bounds = ids.offsets.to_numpy().astype(np.int64)
@@ -164,7 +164,7 @@ def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
 
 
 def _content(ids: pa.Array) -> tuple[I8, U1]:
-    """[ids + 1] where each begins, from 0 on, and the bytes of all."""
+    """([ids + 1] offsets from 0 on, bytes of all ids)."""
     if not len(ids):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     bounds = np.frombuffer(ids.buffers()[1], np.int32, len(ids) + 1, 4 * ids.offset).astype(np.int64)
@@ -174,11 +174,11 @@ def _content(ids: pa.Array) -> tuple[I8, U1]:
 
 
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
-"""[byte] its two lower-case digits, in the order of memory."""
+"""[byte] its two lower-case hex digits as one 16-bit number, in memory order."""
 
 
 def _hex(ids: pa.Array) -> pa.Array:
-    """Ids as hexadecimal digits."""
+    """Ids as lower-case hexadecimal text."""
     bounds, data = _content(ids)
     offsets = pa.py_buffer((bounds * 2).astype(np.int32).tobytes())
     text = pa.StringArray.from_buffers(len(ids), offsets, pa.py_buffer(_HEX[data].tobytes()))
@@ -186,12 +186,12 @@ def _hex(ids: pa.Array) -> pa.Array:
 
 
 _DIGIT = np.zeros(256, dtype=np.uint8)
-"""[character] the digit it stands for, lower case."""
+"""[character] value of a lower-case hex digit."""
 _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
 
 
 def _bytes(text: pa.Array) -> pa.Array:
-    """Lower-case hexadecimal digits as bytes."""
+    """Bytes of lower-case hexadecimal text."""
     text = text.cast(pa.string())
     bounds, digits = _content(text)
     data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]
@@ -219,6 +219,6 @@ def concat_events(batches: list[pa.Table]) -> pa.Table:
         return empty_events()
     if len(batches) == 1 and all(
         column.num_chunks == 1 and column.chunk(0).offset == 0 for column in batches[0].columns
-    ):  # a slice is copied: it would keep all that it was cut from
+    ):  # a slice is copied: it would keep the whole buffer alive
         return batches[0]
     return pa.concat_tables(batches).unify_dictionaries().combine_chunks()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.stored_columns import list_of, stored
 
 LAYOUT_VERSION: Final = 4
-"""A lake of another one is refused."""
+"""Layout version; lakes of others are refused."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -64,7 +64,7 @@ FLOWS_SCHEMA = pa.schema(
 
 SPANS: Final = "spans"
 RECORDS: Final = "records"
-"""Words of `kind`. A request id that came with spans and with records is two flows, one of each."""
+"""Values of `kind`. A request id with both spans and records has two flows, one of each kind."""
 
 NODE_TYPE = pa.struct(
     [
@@ -171,7 +171,7 @@ READINGS_SCHEMA = pa.schema(
         _field("category_l2", pa.string(), "key with loop counts dropped"),
     ]
 )
-"""What is said about structures: follows from their rows, stored nowhere."""
+"""Derived columns of structures, computed from their rows and stored nowhere."""
 
 PARAMS_SCHEMA = pa.schema(
     [
@@ -199,4 +199,4 @@ TABLES: Final = {
     "structures": _with_window(STORED_STRUCTURES_SCHEMA),
     "params": _with_window(PARAMS_SCHEMA),
 }
-"""The tables of a window, as its files have them: what is known of their rows, and their window."""
+"""Tables of a window as stored: the row schemas plus the window."""

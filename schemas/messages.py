@@ -1,13 +1,15 @@
-"""Names of root types that are messages: what one request sent, and another one did with it."""
+"""Root types of messages, which one request sent and another one processed."""
 
 from __future__ import annotations
 
 from typing import Final
 
 WAITING: Final = "waiting for"
-"""Before the name of a consumer: what lasts from when a message was sent until its work is done."""
+"""Prefix of a consumer's name for the time from sending a message until its processing ends."""
 
 
 def is_message(root: str) -> bool:
-    """Whether a root type (`component/point`) is the work of a message that lies in its sender's trace."""
+    """True if a root type (`component/point`) is the processing of a message recorded in its sender's
+    trace.
+    """
     return root.partition("/")[2].startswith(f"{WAITING} ")

@@ -1,4 +1,4 @@
-"""Periods: what a comparison takes. Text to `Period`, and the filter of `--where` to a small syntax tree.
+"""Periods of a comparison: parse text to `Period`, and the filter of `--where` to a small syntax tree.
 
     [LAKE@]RANGE     RANGE = all | today | yesterday | N days ago | last WEEKDAY | last DURATION
                            | DATE | START/END | START/DURATION
@@ -34,7 +34,7 @@ MAX_TEXT = 4096
 """Longest period or filter text read, characters; longer is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
-"""Keys that every request has. In double quotes such a word is a parameter."""
+"""Keys that every request has. In double quotes these words are names of parameters."""
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
@@ -64,7 +64,7 @@ class Operator(StrEnum):
 
 
 class WrittenNumber(float):
-    """A number that knows the text it was written as: `1.0` may be a version."""
+    """A number with its original text: `1.0` may be a version."""
 
     __slots__ = ("text",)
     text: str
@@ -76,7 +76,7 @@ class WrittenNumber(float):
         return self
 
     def __repr__(self) -> str:
-        """As it was written."""
+        """Original text."""
         return self.text
 
 
@@ -92,12 +92,12 @@ class Condition:
     operator: Operator
     values: tuple[str | float, ...]
     is_parameter: bool = True
-    """Whether `key` names a parameter; else it is one of FLOW_KEYS."""
+    """True if `key` names a parameter; else it is one of FLOW_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions that must all hold; `text` is the expression as it was written."""
+    """Conjunction of conditions; `text` is the original expression."""
 
     text: str
     conditions: tuple[Condition, ...]
@@ -118,13 +118,13 @@ class Period:
 
     @property
     def text(self) -> str:
-        """The range as a person would write it, UTC."""
+        """Range in the notation of the command line, UTC."""
         if (self.start_ns, self.end_ns) == _ALL:
             return "all"
         return f"{format_instant(self.start_ns)}/{format_instant(self.end_ns)}"
 
     def holds(self, window: Window) -> bool:
-        """Whether the window and the period share an instant."""
+        """True if the window and the period overlap."""
         return window.start_ns < self.end_ns and self.start_ns < window.end_ns
 
 
@@ -146,7 +146,7 @@ def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
 
 
 def earlier(period: Period, by_ns: int) -> Period:
-    """The period so much earlier. Raises PeriodError where no clock says it."""
+    """Period shifted back by `by_ns`. Raises PeriodError beyond the range of 64-bit nanoseconds."""
     start_ns, end_ns = period.start_ns - by_ns, period.end_ns - by_ns
     _check(start_ns, end_ns, f"{by_ns // NS_PER_DAY} days before {period.text}")
     return replace(period, start_ns=start_ns, end_ns=end_ns)
@@ -189,8 +189,7 @@ def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
 
 
 def _days_ago(word: str, today: int) -> int | None:
-    """Count how many days before `today` (days since the epoch) the day of a word is; None: it names no
-    day."""
+    """Days from the named day to `today` (days since the epoch); None if the word names no day."""
     if word in ("today", "yesterday"):
         return ("today", "yesterday").index(word)
     if match := _DAYS_AGO.fullmatch(word):
@@ -208,7 +207,7 @@ def _duration(text: str, whole: str) -> int:
 
 
 def _instant(text: str, whole: str) -> tuple[int, bool]:
-    """(ns since the epoch, whether it is a bare date)."""
+    """(ns since the epoch, True for a bare date)."""
     match = _INSTANT.match(text)
     if match is None:
         raise PeriodError(f"'{whole}' is not a period.", remedy=_RANGE_REMEDY)
@@ -236,7 +235,7 @@ def format_instant(ns: int) -> str:
 
 
 def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Window] = ()) -> list[Window]:
-    """The sealed windows that a period touches, in time order.
+    """Sealed windows that overlap a period, in time order.
 
     `all` means all that are sealed. Raises PeriodError if it touches none, or another period one that is not
     sealed yet; the message names the windows there are.
@@ -255,7 +254,7 @@ def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Wind
 
 
 def fitted(period: Period, windows: Sequence[Window]) -> Period:
-    """The period with the open ends of `all` at the first and last of `windows`; others as they are."""
+    """Period with the open ends of `all` replaced by the first and last of `windows`; others unchanged."""
     if (period.start_ns, period.end_ns) != _ALL or not windows:
         return period
     return replace(
@@ -266,7 +265,7 @@ def fitted(period: Period, windows: Sequence[Window]) -> Period:
 
 
 def _describe(windows: Sequence[Window]) -> str:
-    """Runs of adjacent windows as ranges, the first and last three of them."""
+    """Ranges of adjacent windows as text, the first and last three of them."""
     runs: list[tuple[int, int, int]] = []
     for window in sorted(windows):
         if runs and runs[-1][1] == window.start_ns:
@@ -368,14 +367,14 @@ class _Reader:
         if key == DURATION_KEY and not is_parameter:
             values = self._durations(operator, values)
         elif key == ERROR_KEY and not is_parameter and "ok" in values:
-            # No node fails with it, so `error != ok` would keep everything.
+            # No node has this error class, so `error != ok` would keep everything.
             raise _filter_error(self._text, "'ok' is no error; where anything failed holds: error like '%'")
         elif operator is Operator.LIKE and not isinstance(values[0], str):
             raise _filter_error(self._text, "like takes text")
         return Condition(key, operator, values, is_parameter)
 
     def _durations(self, operator: Operator, values: tuple[str | float, ...]) -> tuple[float, ...]:
-        """Nanoseconds of each value."""
+        """Values in nanoseconds."""
         if operator is Operator.LIKE:
             raise _filter_error(self._text, "duration has no like")
         matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]

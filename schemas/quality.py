@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Quality(IntFlag):
-    """Why a flow may not be what the program did (`MEANINGS`). Zero is a clean flow."""
+    """Reasons for which a flow may differ from the program's behaviour (`MEANINGS`). Zero is a clean flow."""
 
     ORPHAN = 1 << 0
     INCOMPLETE = 1 << 1
@@ -32,7 +32,7 @@ class Quality(IntFlag):
 # Flows with one of these are counted, shown as a data-quality finding, and left out of every test.
 UNTESTABLE = Quality.INCOMPLETE | Quality.CYCLE | Quality.CAPPED | Quality.MULTI_ROOT
 
-# Flags of flows of which an event was never delivered.
+# Flags that mean that an event of the flow was never delivered.
 SOMETHING_MISSING = (
     Quality.ORPHAN
     | Quality.INCOMPLETE
@@ -61,4 +61,4 @@ MEANINGS: Final[Mapping[Quality, str]] = {
     Quality.MIXED_SEQ: "only some records of a breadcrumb have seq; time orders it. Kept in tests",
     Quality.MIXED_RATE: "events disagree on the sampling rate; the smallest holds. Kept in tests",
 }
-"""What each flag means to who reads a table, and what it does to a comparison."""
+"""Meaning of each flag for readers of a table, and its effect on a comparison."""

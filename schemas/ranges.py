@@ -1,8 +1,8 @@
-"""Several ranges of time that are one sample: lists of periods, their union, and what is left without others.
+"""Several time ranges as one sample: lists of periods, unions and differences.
 
     RANGES = [LAKE@]RANGE { , [LAKE@]RANGE }
 
-A lake that is named holds for the ranges behind it, up to the next that is named. RANGE as in
+A named lake applies to the ranges behind it, up to the next named one. RANGE as in
 `schemas.periods`, or `same-weekday`: the ranges of the other sample, a week earlier. A comma
 cannot be part of a lake's name here (`--lake` takes any name).
 """
@@ -18,9 +18,9 @@ from schemas.periods import Period, earlier, parse_filter, parse_period
 from schemas.windows import NS_PER_DAY
 
 MOST_RANGES: Final = 4_096
-"""Ranges of one sample: two weeks of five-minute windows, each named by itself."""
+"""Ranges of one sample, at most: two weeks of five-minute windows, each named individually."""
 SHOWN_RANGES: Final = 3
-"""Ranges that a text names; of more, the first and the last."""
+"""Ranges shown in a text, at most; of more, only the first and the last."""
 
 
 SAME_WEEKDAY: Final = "same-weekday"
@@ -35,10 +35,10 @@ def parse_ranges(
     beside: Sequence[Period] = (),
     weeks: Iterable[int] = (1,),
 ) -> tuple[Period, ...]:
-    """Periods of some texts, each a list of ranges (grammar above), as they were written, in their order.
+    """Periods of some texts, each a list of ranges (grammar above), in order.
 
-    `where` is the filter of them all, `now_ns` as in `parse_period`. `beside` are the ranges that
-    `same-weekday` is so many `weeks` before. Raises PeriodError, also for no text.
+    where: filter of all; now_ns: as in `parse_period`; beside, weeks: ranges that `same-weekday` refers to,
+    and by how many weeks it precedes them. Raises PeriodError, also for no text.
     """
     periods: list[Period] = []
     for text in texts:
@@ -67,9 +67,9 @@ def parse_ranges(
 def weeks_before(
     periods: Sequence[Period], weeks: Iterable[int], lake: str | None = None, where: str | None = None
 ) -> list[Period]:
-    """The same hours of the same weekdays so many weeks earlier, the nearest first, with an own filter.
+    """Periods with the same hours and weekdays some weeks earlier, the nearest first, with an own filter.
 
-    `lake` None: that of each. Raises PeriodError where there is no period, or one without a start.
+    lake None: that of each period. Raises PeriodError without periods, or for one without a start.
     """
     if not periods or any(period.text == "all" for period in periods):
         raise PeriodError(
@@ -85,9 +85,9 @@ def weeks_before(
 
 
 def united(periods: Iterable[Period]) -> tuple[Period, ...]:
-    """The same instants as periods that neither touch nor overlap, by lake, then time.
+    """Union of periods as disjoint periods, by lake, then time.
 
-    Only periods of one lake and one filter are joined; of others an instant may be in both.
+    Only periods with equal lake and filter are merged; others may overlap.
     """
     found: list[Period] = []
     for period in sorted(periods, key=_order):
@@ -105,17 +105,17 @@ def _order(period: Period) -> tuple[str, str, int, int]:
 
 
 def overlap(one: Period, other: Period) -> bool:
-    """Whether two periods share an instant, wherever they are."""
+    """True if two periods overlap in time, whatever their lakes."""
     return one.start_ns < other.end_ns and other.start_ns < one.end_ns
 
 
 def total_ns(periods: Iterable[Period]) -> int:
-    """Length of periods that do not overlap, ns."""
+    """Total length of disjoint periods, ns."""
     return sum(period.end_ns - period.start_ns for period in periods)
 
 
 def ranges_text(periods: Sequence[Period]) -> str:
-    """Ranges as a person would write them, UTC; of many, the first and the last and how many there are."""
+    """Ranges in the notation of the command line, UTC; of many, the first, the last and their number."""
     texts = [period.text for period in periods]
     if len(texts) <= SHOWN_RANGES:
         return ", ".join(texts)

@@ -1,7 +1,7 @@
-"""When a lake's recording is known to have gone on, by the windows that hold flows and by how far lanes are.
+"""Recordings of a lake: stretches of time for which it is known that recording was on.
 
-A stretch without flows may be an outage, or a time that nobody recorded. Files do not say; what was recorded
-before and after the stretch does, and a live lane that is past it.
+A stretch without flows may be an outage, or a time without recording. Files do not tell which; it is inferred
+from the amount recorded before and after the stretch, and from live lanes that have passed it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from schemas.arrays import I8
 
 _LONGEST_GAP: Final = 2
-"""A gap longer than this times what was recorded around it separates two recordings."""
+"""A gap longer than this times the recording before it separates two recordings."""
 
 
 class Recorded(NamedTuple):
@@ -22,20 +22,20 @@ class Recorded(NamedTuple):
 
     start_ns: int
     end_ns: int
-    """Windows that belong to it."""
+    """Windows of the recording."""
     before_ns: int | None
-    """Something was recorded between this and the period's start; None: not known."""
+    """Recording was on between this time and the period's start; None: unknown."""
     after_ns: int | None
-    """Something was recorded between the period's end and this, or live lanes are there; None: not known."""
+    """Recording was on between the period's end and this time, by data or live lanes; None: unknown."""
 
 
 def recordings(
     starts_ns: I8, length_ns: int, start_ns: int, end_ns: int, sealed_to_ns: int | None = None
 ) -> tuple[Recorded, ...]:
-    """The recordings that a period touches, ascending. starts_ns: of all windows of the lake with flows,
-    ascending; each is `length_ns` long.
+    """Recordings that overlap a period, ascending.
 
-    sealed_to_ns: how far live lanes are; None: there is none. O(windows).
+    starts_ns: all windows of the lake with flows, ascending, each `length_ns` long. sealed_to_ns: progress of
+    the live lanes; None without any. O(windows).
     """
     live = sealed_to_ns is not None and sealed_to_ns >= end_ns
     found = [*_parts(starts_ns, length_ns)]
@@ -45,7 +45,9 @@ def recordings(
         earlier, later = own[own + length_ns <= start_ns], own[own >= end_ns]
         before = int(earlier[-1]) if len(earlier) else None
         after = int(later[0]) + length_ns if len(later) else None
-        if live and number == len(found) and start < end_ns:  # what is sealed is whole, to the last instant
+        if (
+            live and number == len(found) and start < end_ns
+        ):  # sealed windows are complete, to the last instant
             end, after = max(end, end_ns), end_ns
         elif live and after is not None:
             after = end_ns
@@ -57,7 +59,9 @@ def recordings(
 
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
-    """Windows of each recording: it went on over a gap that is not long against what came before."""
+    """Starts of the windows of each recording: a gap that is short relative to the recording before it does
+    not end it.
+    """
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():
         recorded = starts_ns[place - 1] + length_ns - starts_ns[first]

@@ -1,6 +1,6 @@
-"""The native activity record, version 1, as a model: the words for what is wrong with one.
+"""Model of the native activity record, version 1, used to explain refused records.
 
-The columnar decoder never builds these; it turns to them for lines that it refuses.
+The columnar decoder never builds one; it validates lines against the model only after refusing them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.rejects import Reason
 
 
 class RecordKind(StrEnum):
-    """What the record does to strands."""
+    """Effect of a record on strands."""
 
     EVENT = "event"
     SPLIT = "split"
@@ -28,14 +28,16 @@ _INT64 = 2**63 - 1
 
 
 class ActivityRecord(BaseModel):
-    """One trace point reached. Unknown fields are ignored; numbers given as ids or names are text."""
+    """One passage of a trace point. Unknown fields are ignored; numbers given as ids or names become text."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     breadcrumb: _Word
     """Strand of activity."""
     request_id: str | None = None
-    """The request; absent: the component of breadcrumbs linked by split and join records."""
+    """Id of the request; absent: the request is the component of breadcrumbs linked by split and join
+    records.
+    """
     ts: int = Field(ge=-_INT64, le=_INT64)
     """ns since the epoch on the recording host."""
     component: _Word
@@ -60,7 +62,7 @@ FIELDS = tuple(ActivityRecord.model_fields)
 
 
 def explain(error: ValidationError) -> tuple[Reason, str]:
-    """The first complaint of the model as a reason and one sentence."""
+    """(Reason, sentence) of the model's first error."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the record"
     kind = first["type"]

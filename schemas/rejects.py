@@ -14,11 +14,11 @@ MAX_RAW_BYTES = 64 * 1024
 
 
 class Reason(StrEnum):
-    """Why an input was refused. Codes are stable: dashboards count them."""
+    """Reason for refusing an input. Codes are stable: dashboards count them."""
 
     EMPTY = "empty"
     UNKNOWN_FORMAT = "unknown-format"
-    """A whole file, in no format known by its contents."""
+    """A whole file whose format is not recognised by content."""
     NOT_UTF8 = "not-utf8"
     BAD_JSON = "bad-json"
     BAD_PROTOBUF = "bad-protobuf"
@@ -31,12 +31,12 @@ class Reason(StrEnum):
     BAD_VALUE = "bad-value"
     BAD_TIME = "bad-time"
     ABSURD_TIME = "absurd-time"
-    """Years away from all else of an import: a clock that is wrong (`stitch.drivers.refusals`)."""
+    """Years away from all other events of an import, by a wrong clock (`stitch.drivers.refusals`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
     """The same id with other content (found by the kernel)."""
     RETIRED = "retired"
-    """Of a request that began in a window which retention took out of the lake before it was imported."""
+    """Event of a request that began in a window retired before its import."""
 
 
 REJECT_SCHEMA = pa.schema(
@@ -73,24 +73,24 @@ REJECT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One refused item of one payload. `position` is filled in by who knows the source."""
+    """One refused item of one payload. The reader of the source adds `position`."""
 
     reason: Reason
     detail: str
     raw: bytes | None
-    """The item, or its first MAX_RAW_BYTES; None: not kept."""
+    """Item, cut at MAX_RAW_BYTES; None: not stored."""
     payload: int = 0
     """Index of the payload in the list given to the codec."""
     item: int = 0
     """Index of the item inside the payload."""
     sha256: str = ""
-    """Of the whole item, hex; empty: `raw` is the whole item."""
+    """Hash of the whole item, hex; empty: `raw` is the whole item."""
     size: int = -1
     """Bytes of the whole item; -1: `raw` is the whole item."""
 
 
 def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> pa.Table:
-    """Dead-letter rows for `rejects`; `positions[i]` is where payload i began in `source`."""
+    """Dead-letter rows of `rejects`; `positions[i]` is the position of payload i in `source`."""
     rows = [
         {
             "source": source,

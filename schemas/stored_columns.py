@@ -1,8 +1,8 @@
-"""Describe the columns that files of a lake have: name, type, meaning, and the number that tools know.
+"""Column descriptions of a lake's files: name, type, meaning, and a permanent number.
 
-The number is Iceberg's field id, and stands in the footer too: a column keeps it for life, whatever its
-name. Numbers count the columns of a table first and then what is inside them, as Iceberg numbers a new
-table, so that a catalog keeps ours. Types are those that every engine reads: no unsigned integers.
+The number is Iceberg's field id, and also in the Parquet footer: a column keeps it whatever its name becomes.
+A table's columns are numbered first, then their nested fields, as Iceberg numbers a new table, so that
+catalogs keep our numbers. Types are those that every engine reads: no unsigned integers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ DOC: Final = b"doc"
 
 
 def stored(id_: int, name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    """Make a column of a file, or a field inside one."""
+    """Column of a file, or nested field."""
     return pa.field(name, type_, nullable, {FIELD_ID: str(id_).encode(), DOC: doc.encode()})
 
 
 def list_of(id_: int, type_: pa.DataType) -> pa.DataType:
-    """Make the type of lists whose elements have a number."""
+    """List type whose elements have a number."""
     return pa.list_(stored(id_, "element", type_, "", nullable=True))
 
 
 def undocumented(schema: pa.Schema) -> pa.Schema:
-    """Leave out the documentation, which would be most of a small file; numbers stay."""
+    """Schema without documentation, which would be most of a small file; numbers stay."""
     return pa.schema([_undocumented(field) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""The address of a request's trace in another tool: `https://jaeger/trace/{trace_id}`."""
+"""Address of a request's trace in another tool: `https://jaeger/trace/{trace_id}`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from schemas.errors import ConfigError
 
 TRACE_ID: Final = "{trace_id}"
-"""What stands for the request's id."""
+"""Placeholder of the request's id."""
 
 
 def parse_trace_url(text: str) -> str:
-    """An address with the place of the id. Raises ConfigError."""
+    """Address with a placeholder, validated. Raises ConfigError."""
     try:
         parts = urlsplit(text)
     except ValueError:

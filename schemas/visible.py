@@ -1,7 +1,7 @@
-"""Text of strangers made fit to be shown: nothing in it steers a terminal, turns text around or hides.
+"""Make untrusted text safe to show: without terminal controls, direction changes and invisible characters.
 
 Names come from traces, so they are hostile data. `visible` is for people (one character becomes one other);
-`escaped` is for files (`\\u200b`), where nothing may be lost that a person could want back.
+`escaped` is for files (`\\u200b`) and loses nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 _CONTROLS: Final = (*range(0x20), 0x7F, *range(0x80, 0xA0))
 _LINE_ENDS: Final = (0x2028, 0x2029)
-# What Unicode calls format characters, and letters that are blank: they turn text around, or two names that
-# look the same are not.
+# Unicode format characters, and blank letters: they change the direction of text, or make different names
+# look the same.
 _INVISIBLE: Final = (
     0x00AD,
     0x034F,
@@ -27,7 +27,7 @@ _INVISIBLE: Final = (
 )
 _SURROGATES: Final = range(0xD800, 0xE000)
 _BYTES: Final = range(0xDC80, 0xDD00)
-"""How Python spells the bytes 0x80 to 0xFF of a name that is not UTF-8."""
+"""Code points by which Python represents the bytes 0x80 to 0xFF of names that are not UTF-8."""
 
 _VISIBLE: Final[dict[int, int | str]] = {
     **dict.fromkeys([*range(0x80, 0xA0), *_INVISIBLE, *_SURROGATES], 0xFFFD),
@@ -49,15 +49,15 @@ _ESCAPED: Final[dict[int, int | str]] = {
 ESCAPED_CLASS: Final = (
     "[" + "".join(f"\\x{{{code:x}}}" for code in (*_CONTROLS, *_LINE_ENDS, *_INVISIBLE)) + "]"
 )
-"""RE2 class of what `escaped` changes, except for surrogates (no Arrow text holds one)."""
+"""RE2 class of the characters that `escaped` changes, except surrogates (no Arrow text has one)."""
 
 _IN_FILES: Final = {code: text for code, text in _ESCAPED.items() if code not in (0x09, 0x0A, 0x0D)}
 
 
 def visible(text: str) -> str:
-    """`text` with a picture for a control character, U+FFFD for what is invisible or turns text around.
+    """`text` on one line, with pictures for control characters, U+FFFD for invisible and bidi ones.
 
-    A byte of a name that is not UTF-8 becomes `\\xNN`. One line in, or many, is one line out.
+    A byte of a name that is not UTF-8 becomes `\\xNN`.
     """
     plain = text.isascii() and text.isprintable()  # nearly every name, and ten times as fast
     return text if plain else text.translate(_VISIBLE)

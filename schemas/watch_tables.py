@@ -113,7 +113,7 @@ class WatchRun(Config):
 
 
 def _schema_of(row: type[Config]) -> pa.Schema:
-    """Make the columns of a table of what its rows have."""
+    """Columns of a table from the fields of its row model."""
     docs = {name: str(info.description) for name, info in row.model_fields.items()}
     return pa.schema([_field(name, type_, docs[name]) for name, type_ in arrow_types(row).items()])
 

@@ -43,7 +43,7 @@ def parse_duration_ns(text: str) -> int:
 
 
 def window_length_ns(text: str) -> int:
-    """A legal window length: whole minutes that divide a day. Raises ConfigError."""
+    """Length of `text`, if valid for windows: whole minutes that divide a day. Raises ConfigError."""
     ns = parse_duration_ns(text)
     if ns % NS_PER_MINUTE or NS_PER_DAY % ns:
         raise ConfigError(
@@ -77,5 +77,5 @@ class Window:
 
     @classmethod
     def of(cls, ts_ns: int, length_ns: int) -> Window:
-        """The window that holds `ts_ns`."""
+        """Window that contains `ts_ns`."""
         return cls(ts_ns - ts_ns % length_ns, length_ns)

@@ -1,1 +1,1 @@
-"""Stitch records into flows and keep them in a lake: the kernel, the lake writer, the drivers."""
+"""Stitch records into flows and store them in a lake: kernel, lake, drivers."""

@@ -1,4 +1,4 @@
-"""Close requests at a watermark: those of which nothing more is expected, or that waited long enough.
+"""Close requests at a watermark: complete ones, and ones that have waited long enough.
 
 A request closes
 
@@ -7,10 +7,10 @@ A request closes
 * when its last event lies `idle_ns` before the watermark;
 * when its first event lies `max_age_ns` before the watermark. It is *aged* then: INCOMPLETE.
 
-Only the events' own times count. So where no more events come, a request closed early is the request closed
-late, flags included.
+Only the events' own times count. So if no more events come, closing a request early or late gives the same
+flow, flags included.
 
-Complete means that all is there that its events report.
+Complete means that everything its events refer to is present.
 
 Spans: a request is complete if it has a root (a span without declared parents) and every declared parent is
 there; every span has a start and an end, be it by another report of the same id; and every PRODUCER is the
@@ -37,13 +37,13 @@ from stitch.records.components import flat_list
 from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
-"""First time of what has none; its last time is `-NEVER`."""
+"""First time of a request without times; its last time is `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
-"""All that `complete_requests` looks at."""
+"""Columns that `complete_requests` needs."""
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
-    """[events] first and last time that each says, ns; NEVER and -NEVER where it says none."""
+    """([events] first time, [events] last time), ns; NEVER and -NEVER without one."""
     start, end = whole(events["ts_ns"]), whole(events["end_ns"])
     if start.null_count == 0 and end.null_count == len(end):
         only: I8 = start.to_numpy(zero_copy_only=False)
@@ -54,7 +54,9 @@ def event_times(events: pa.Table) -> tuple[I8, I8]:
 
 
 def idle_and_old(first: I8, last: I8, watermark_ns: int, config: StitchConfig) -> tuple[B1, B1]:
-    """[requests] quiet for `idle_ns`, and open for `max_age_ns`; what has no time is neither."""
+    """([requests] True if quiet for `idle_ns`, [requests] True if open for `max_age_ns`); both False without
+    times.
+    """
     # A watermark below the first instant of int64 plus a gap closes nothing, and must not wrap round.
     idle = (last > -NEVER) & (last <= max(watermark_ns - config.idle_ns, -int(NEVER)))
     old = (first < NEVER) & (first <= max(watermark_ns - config.max_age_ns, -int(NEVER)))
@@ -62,7 +64,7 @@ def idle_and_old(first: I8, last: I8, watermark_ns: int, config: StitchConfig) -
 
 
 def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
-    """[requests] whether each is complete. O(events) expected.
+    """[requests] True if complete. O(events) expected.
 
     request: [events] codes 0 … n_requests - 1, each used. events: COMPLETENESS_COLUMNS, one chunk a column;
     spans have ids. Of a request with spans and records both must be complete.
@@ -108,7 +110,7 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Requests that miss one of what is `wanted` of them among the keys that they have."""
+    """Requests that lack one of the ids their spans refer to."""
     if not len(asked):
         return asked
     if not len(request):

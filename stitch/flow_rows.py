@@ -1,4 +1,4 @@
-"""Make the rows of the lake from placed flows: `flows`, `structures`, `params`."""
+"""Rows of the lake's tables `flows`, `structures` and `params` from placed flows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stitch.structures import StructureMemo, structures_of
 
 _NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
-"""Code of `ok` in what `_event_status` gives."""
+"""Code of `ok` in `_event_status`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class FlowOrder:
     node: I8
     """[nodes] index of the placed node."""
     n_nodes: I8
-    """[flows] nodes of each flow, in the new order."""
+    """[flows] number of nodes, in the new order."""
 
 
 def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
@@ -58,7 +58,7 @@ def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> 
 
 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
-    """The order of the lake's rows. O(flows log flows + nodes)."""
+    """Order of the lake's rows. O(flows log flows + nodes)."""
     start = placed.ts_ns[placed.first_node[:-1]]
     flow = lake_order(categorised.of_flow, start, lambda some: _request_ids(placed, some))
     n_nodes = np.diff(placed.first_node)[flow]
@@ -66,10 +66,10 @@ def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
 
 
 def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) -> I8:
-    """[flows] the order of the lake: (root, category, start_ns, request_id).
+    """[flows] order of the lake: (root, category, start_ns, request_id).
 
     structure: [flows] row of the structures, which are in order of root and category. ids_of: request ids of
-    some flows; only those that tie are asked for. O(flows log flows).
+    some flows, called for ties only. O(flows log flows).
     """
     order = np.lexsort((start_ns, structure))
     starts = run_starts(structure[order], start_ns[order])
@@ -136,7 +136,7 @@ def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.Strin
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[flows asked] `kind`. Nearly every batch has one kind alone, and there may be many rows of params."""
+    """[given flows] `kind`. Nearly every batch has one kind only, and there may be many rows of params."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
@@ -144,15 +144,15 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
-    """[flows asked] request ids."""
+    """[given flows] request ids."""
     return placed.request_names.take(pa.array(placed.request[flow]))
 
 
 def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
-    """[flows] weight, whether it is known, and whether events of the flow disagree on the rate.
+    """([flows] weight, [flows] True if known, [flows] True if the flow's events disagree on the rate).
 
-    The weight is 1 / the smallest rate any event of the flow says; 1 where none does. Events that were kept
-    open by a version that took smaller rates count as SMALLEST_RATE. O(nodes).
+    The weight is 1 / the smallest rate among the flow's events; 1 without rates. Smaller rates than
+    SMALLEST_RATE, in events left open by a version that accepted them, count as SMALLEST_RATE. O(nodes).
     """
     n = placed.n_flows
     rates = whole(events["sample_rate"])
@@ -181,9 +181,9 @@ def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
 
 
 def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple[I4, I8, pa.Array]:
-    """Events that failed: `(position in its flow, word, [flows + 1] where each flow's begin)`.
+    """Failed events: `(position in its flow, word, [flows + 1] offsets by flow)`.
 
-    A span counts where it starts, and its marks do not count beside it. O(nodes), nothing where all is ok.
+    A span counts once, at its start, and its marks do not count. O(nodes); O(1) if all events are ok.
     """
     bounds = np.concatenate(([0], np.cumsum(order.n_nodes)))
     if not of_event.any():
@@ -300,7 +300,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
 
 
 def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:
-    """Event rows with a node, in output order: row, place of the flow in the output, position.
+    """Event rows with a node, in output order: (row, index of the flow in the output, position).
 
     Rows of merged partial reports follow the row they were merged into.
     """
@@ -332,7 +332,7 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of the parameters, in order of key, of which each (node, key) has its first: the span's own."""
+    """Indices of the parameters in order of key, with only the first of each (node, key): the span's own."""
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))

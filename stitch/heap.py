@@ -1,8 +1,8 @@
-"""Tell the heap of the GNU C library how to work; other C libraries are left alone.
+"""Tune the heap of the GNU C library; other C libraries are left alone.
 
-By default what is freed at the end of the heap, and every array of some megabytes, goes back to the system at
-once, which clears each page again when the next array asks for it: a third of the CPU of work that goes
-through large arrays one after the other.
+By default, freed memory at the end of the heap and every array of some megabytes are returned to the system
+at once, which clears each page again for the next array: a third of the CPU of work that goes through large
+arrays one after the other.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt(3)."""
 _KEPT: Final = 1 << 28
-"""Bytes at the end of the heap that stay with the process when they are freed."""
+"""Bytes of freed memory at the end of the heap that the process keeps."""
 _LARGE: Final = 1 << 28
-"""Arrays of so many bytes go back one by one: there are few, and they leave holes."""
+"""Arrays from this size on are returned individually: there are few, and they would leave holes."""
 
 
 def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:
-    """Set a parameter; tell whether it is so now. What the environment says stays."""
+    """Set a parameter unless the environment does; True if it is set."""
     if variable in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", ""):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
@@ -30,14 +30,14 @@ def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:
 
 
 def keep_freed() -> bool:
-    """Keep up to 256 MB of what is freed for the next arrays; tell whether it will be."""
+    """Keep up to 256 MB of freed memory for later arrays; True if that is set."""
     return set_heap(_MMAP_THRESHOLD, _LARGE, "MALLOC_MMAP_THRESHOLD_", "malloc.mmap_threshold") and set_heap(
         _TRIM_THRESHOLD, _KEPT, "MALLOC_TRIM_THRESHOLD_", "malloc.trim_threshold"
     )
 
 
 def give_back() -> None:
-    """Give what is free back to the system; what is asked for next takes new pages."""
+    """Return free memory to the system; later allocations take new pages."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
     if trim is not None:
         trim(0)

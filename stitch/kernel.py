@@ -1,7 +1,7 @@
 """Stitch events into flows; pure, Arrow in and Arrow out.
 
 The output depends on the set of events of each request only: not on their order, on repeated delivery, nor
-on other requests of the batch. What is still open waits elsewhere (`stitch.drivers.live`).
+on other requests of the batch. Open requests are buffered elsewhere (`stitch.drivers.live`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stitch.structures import StructureMemo
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """What the kernel makes of a batch of events."""
+    """Output of the kernel for a batch of events."""
 
     flows: pa.Table
     """FLOWS_SCHEMA, sorted by (root, category, start_ns, request_id)."""
@@ -41,24 +41,25 @@ class Stitched:
     rejects: list[Reject]
     """Events that could not be placed, with reasons."""
     counts: Mapping[str, int]
-    """`flows`, and where the events went: `events` = placed in flows + `duplicates` + `merged` (partial
-    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`)."""
+    """`flows`, and the fates of the events: `events` = placed in flows + `duplicates` + `merged` (partial
+    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedFlows:
-    """Flows of requests that are closed, and what became of each event: for who books it flow by flow."""
+    """Flows of closed requests, and the fate of each event, for callers that account for each flow."""
 
     flows: pa.Table
-    """As `Stitched.flows`."""
+    """Flows, as in `Stitched.flows`."""
     structures: pa.Table
-    """As `Stitched.structures`."""
+    """Structures, as in `Stitched.structures`."""
     params: pa.Table
     """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
     events: pa.Table
     """The batch that was stitched."""
     flow: I8
-    """[events] row of `flows` that it belongs to, dropped there or not; -1: no flow came of its request."""
+    """[events] row in `flows` of its request, even if the event was dropped; -1: its request gave no flow."""
     copies: I8
     """Rows dropped as exact copies."""
     conflicts: I8
@@ -113,10 +114,10 @@ def stitch_closed(
     lane: int = 0,
     memo: StructureMemo | None = None,
 ) -> ClosedFlows:
-    """Stitch events of requests that are closed, and say what became of each event.
+    """Stitch events of closed requests, and report the fate of each event.
 
-    As `stitch`, for a caller that keeps what is open; every span has a trace id and a span id.
-    aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
+    As `stitch`, for a caller that keeps the open requests; every span has a trace id and a span id. aged:
+    [events] True in requests that were closed before their end: flagged INCOMPLETE.
     """
     batch = concat_events([events] if events.num_rows else [])
     placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
@@ -209,11 +210,11 @@ _DETAILS: Final = {
     Reason.BAD_TIME: "no event of the request has a time",
     Reason.BAD_ID: "a span needs a trace id and a span id",
 }
-"""Why the kernel refuses."""
+"""Texts of the kernel's reasons."""
 
 
 def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str = "") -> list[Reject]:
-    """Dead letters of event rows, if not for a reason of the kernel's with the `detail` given.
+    """Dead letters of event rows; `detail` replaces the kernel's text for the reason.
 
     `raw` is the row as one line of JSON, and rejects are sorted by it, so they do not depend on arrival
     order. Payload and item are 0: the kernel does not know the source.

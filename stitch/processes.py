@@ -1,15 +1,14 @@
 """Run tasks in processes of this machine, which end with the process that started them.
 
-A task is a function of a module with its arguments; both, and what it returns, are pickled. A process of a
-starter that has threads cannot be forked. So one is started anew, imports what the first task needs, and
-forks the others before it starts a thread (a fork server): that costs the imports once, and their memory.
-Those that libraries start as they are imported are made for a fork: OpenBLAS ends its own before it, and
-jemalloc's, from Arrow, does housekeeping under locks that jemalloc takes around it; nothing here allocates
-from that. A thread of the starter waits for each process, so that one that dies fails its own task, at once.
-(The standard library's pool of processes hung where one was killed while others began; its fork server
-outlives whoever waits for it, and its environment is of long ago.) Every process holds the reading end of a
-pipe that nobody writes to: the writing end closes when the starter gives up or dies, however it dies, and
-who reads it leaves.
+A task is a function of a module with its arguments; both, and its result, are pickled. A process with threads
+cannot be forked safely. So the starter spawns one process, which imports the modules of the first task and
+forks the others before it starts a thread (a fork server): imports cost time and memory only once. Threads
+that libraries start on import tolerate a fork: OpenBLAS ends its threads before it, and jemalloc's thread,
+from Arrow, works under locks that jemalloc takes around the fork; nothing here allocates from jemalloc. A
+thread of the starter waits for each process, so that a process that dies fails its own task, at once. (The
+standard library's process pool hung when a process was killed while others started; its fork server survives
+its starter, and keeps an old environment.) Every process holds the reading end of a pipe that is never
+written to: the writing end closes when the starter ends, for whatever reason, and then the process exits.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ A = TypeVar("A")
 _SPAWN: Final = get_context("spawn")
 _SHARED: Final[ContextVar[Executor | None]] = ContextVar("shared processes", default=None)
 _ORPHANED: Final = 1
-"""Exit code of a process whose starter is gone."""
+"""Exit code of a process whose starter has ended."""
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Count the cores that this process may use, within a container's `quota` of them, rounded up."""
+    """Number of cores that this process may use, within a container's `quota`, rounded up."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text().split()
@@ -55,8 +54,9 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Count the processes of so many bytes that half of the memory holds, within a container's `limit` of it;
-    one at least. The other half is for the starter, and for what else runs."""
+    """Number of processes of this size that fit into half of the memory, within a container's `limit`; at
+    least one. The other half is for the starter and other programs.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         allowed = limit.read_text().strip()
@@ -67,10 +67,10 @@ def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")
 
 @contextmanager
 def worker_processes(n: int) -> Iterator[Executor]:
-    """Give tasks to `n` processes, started with the first task, or to those of `shared_processes` around it.
+    """Executor of `n` processes, started with the first task; inside `shared_processes`, the shared ones.
 
-    An exception in the block ends them in the middle of their tasks. A task raises LakeError where its
-    process ended by itself: killed, or out of memory.
+    An exception in the block ends the processes even during tasks. A task raises LakeError if its process
+    died: killed, or out of memory.
     """
     shared = _SHARED.get()
     if shared is not None:
@@ -88,7 +88,9 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Let the blocks of `worker_processes` inside share `n`: to start them takes a second of CPU."""
+    """Share `n` processes among the blocks of `worker_processes` inside: starting them takes a second of
+    CPU.
+    """
     with worker_processes(n) as pool:
         before = _SHARED.set(pool)
         try:
@@ -97,10 +99,12 @@ def shared_processes(n: int) -> Iterator[None]:
             _SHARED.reset(before)
 
 
-def in_turn(pool: Executor, do: Callable[[A], T], about: Iterable[A], most: int) -> Iterator[T]:
-    """Do a task about each, in any order: results in turn. No more than `most` are under way or wait."""
+def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most: int) -> Iterator[T]:
+    """Results of `do` for each item, in order, computed in any order. At most `most` are pending at a
+    time.
+    """
     under_way: deque[Future[T]] = deque()
-    for one in about:
+    for one in items:
         under_way.append(pool.submit(do, one))
         if len(under_way) >= most:
             yield under_way.popleft().result()
@@ -109,7 +113,7 @@ def in_turn(pool: Executor, do: Callable[[A], T], about: Iterable[A], most: int)
 
 
 class _Workers(Executor):
-    """Threads, each with a process of its own that does its tasks."""
+    """Threads, each with a process that runs its tasks."""
 
     def __init__(self, n: int, orphaned: Connection) -> None:
         self._n = n
@@ -120,14 +124,16 @@ class _Workers(Executor):
         self._server: SpawnProcess | None = None
         self._pipes: list[Connection] = []
         self._unused: list[Connection] = []
-        """Those of the pipes that no thread has taken."""
+        """Pipes not yet taken by a thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See Executor. Processes leave when they are done; those whose starter gave up have left."""
+        """See Executor. Processes end with their last task; those whose starter gave up have ended
+        already.
+        """
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:
             tasks.close()
@@ -135,7 +141,7 @@ class _Workers(Executor):
             self._server.join()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Have a task done by this thread's process."""
+        """Run a task in this thread's process."""
         if not hasattr(self._own, "tasks"):
             with self._starting:
                 if self._server is None:
@@ -160,7 +166,7 @@ class _Workers(Executor):
         self._pipes = [ours for ours, _ in pipes]
         self._unused = [*self._pipes]
         theirs = [end for _, end in pipes]
-        # It imports the module of `fn` to know what it is.
+        # Unpickling `fn` imports its module.
         server = _SPAWN.Process(target=_fork, args=(theirs, self._orphaned, fn), daemon=True)
         # The keyboard interrupts the starter, which ends the others: they inherit a mask.
         resource_tracker.ensure_running()  # its start unblocks the signal again
@@ -174,12 +180,12 @@ class _Workers(Executor):
 
 
 def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> None:
-    """Become a process for each of the pipes, and the one that waits for them all."""
-    # The pool that Arrow picks by default takes a third more CPU here, in page faults.
+    """Fork one process for each pipe, and wait for them all."""
+    # Arrow's default pool takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())
-    # To free every module one by one at the end takes as long as to import it, and copies what is shared.
+    # Freeing every module at exit takes as long as importing it, and copies shared pages.
     atexit.register(os._exit, 0)
-    gc.freeze()  # what is imported stays shared: no collection writes to it
+    gc.freeze()  # imported objects stay in shared pages: no collection writes to them
     forked = []
     for position, tasks in enumerate(pipes):
         pid = os.fork()
@@ -196,7 +202,7 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
-    """Do one task after the other until the starter has no more."""
+    """Run tasks one after the other until the starter closes the pipe."""
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     while True:
         try:

@@ -1,6 +1,6 @@
-"""Describe structures, from their rows, when somebody asks: texts, keys of L1 and L2.
+"""Compute descriptions of structures from their rows on demand: texts, keys of L1 and L2.
 
-Nothing of it is stored: it follows from the nodes and edges, and was half of a small lake.
+They are not stored: they follow from the nodes and edges, and were half of a small lake.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def readings_of(structures: pa.Table) -> pa.Table:
 
 
 def _bounds(lists: pa.ListArray) -> list[int]:
-    """[rows + 1] where each row's values begin in `flatten()`."""
+    """[rows + 1] start of each row's values in `flatten()`."""
     starts = lists.offsets.to_numpy()
     bounds: list[int] = (starts - starts[0]).tolist()
     return bounds

@@ -1,4 +1,4 @@
-"""A folder for temporary files of one process, which the next one removes where that was killed."""
+"""Folder for temporary files of one process; if the process is killed, a later one removes it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ _NAME: Final = "flowdiff-scratch-"
 
 
 class Scratch:
-    """A folder, made when it is first asked for. It goes at the end of a `with` block, with its owner, when
-    the process ends, or, where that was killed, when the next one is made: who is alive holds the lock of
-    his."""
+    """A temporary folder, created on first use. It is removed at the end of a `with` block, with its owner,
+    or at the end of the process; if that was killed, when another process creates one. A live owner holds
+    a lock on its folder.
+    """
 
     def __init__(self, above: Path | None = None) -> None:
-        """`above`: where it is made; TMPDIR if not given."""
+        """above: parent folder; TMPDIR by default."""
         self._above = above
 
     @cached_property
     def folder(self) -> Path:
-        """Make it, and remove those whose owners are gone. Raises OSError."""
+        """Path of the folder; created on first use, when folders of dead owners are removed. Raises
+        OSError.
+        """
         made = Path(mkdtemp(prefix="flowdiff-", dir=self._above))
         held = os.open(made, os.O_RDONLY)
-        with suppress(OSError):  # where nothing can be locked it keeps a name that nobody looks for
+        with suppress(OSError):  # where locking fails it keeps a name that no process removes
             fcntl.flock(held, fcntl.LOCK_EX)
-            # Whoever removes looks for this name, so it has it when it is locked.
+            # Other processes remove folders of this name, so it is renamed only once locked.
             made = made.rename(made.with_name(f"{_NAME}{uuid4().hex}"))
         self._remove = weakref.finalize(self, _remove, made, held)
         for other in made.parent.glob(f"{_NAME}*"):
@@ -46,19 +49,19 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove it, where it was made."""
+        """Remove the folder, if it was created."""
         if "folder" in self.__dict__:
             self._remove()
 
 
 def _remove(folder: Path, held: int) -> None:
-    with suppress(FileNotFoundError):  # whoever tidies up there may have been sooner
+    with suppress(FileNotFoundError):  # another process may have removed it already
         shutil.rmtree(folder)
     os.close(held)
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove it if that can be done: what others left there stops nobody."""
+    """Remove the folder of a dead owner; failures are ignored."""
     with suppress(OSError):  # gone meanwhile, of another user, no folder, or its owner is alive
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

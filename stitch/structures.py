@@ -1,4 +1,4 @@
-"""Make rows of structures for the lake: new ones of a batch at once, known ones by fingerprint."""
+"""Rows of structures for the lake: new ones computed for a whole batch, known ones by fingerprint."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from stitch.graph.placed import LabelCodes, PlacedFlows, PlacedNodes
 from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
-"""Each batch with new structures adds a chunk; past this many they are copied into one."""
+"""Chunks of the table, at most: each batch with new structures adds one; beyond, they are copied into one."""
 _DESCRIBED_AT_ONCE = 4_096
-"""Structures whose names and bytes are objects of Python at once: about 1 KB each."""
+"""Structures whose names and bytes are Python objects at a time: about 1 KB each."""
 
 
 class StructureMemo:
-    """Speeds up repeated batches; never changes a result, because a structure depends on its template only.
+    """Cache of structure rows by fingerprint; never changes a result, as a structure depends on its template
+    only.
 
-    Threads may share one: describing holds the interpreter lock anyway, so they take turns at no loss, and no
-    structure is described twice. Bounded: when it would hold more than `capacity` structures it forgets all
-    of them and starts again, and of a batch that has more by itself it remembers none. A structure of 48
-    spans takes about 4 KB, so the default bound is some 70 MB.
+    Threads may share one: computing rows holds the interpreter lock anyway, so they take turns at no loss,
+    and no structure is computed twice. Bounded: above `capacity` structures it is emptied, and a batch that
+    exceeds the capacity alone is not cached. A structure of 48 spans takes about 4 KB, so the default bound
+    is some 70 MB.
     """
 
     def __init__(self, capacity: int = 16_384) -> None:
@@ -41,7 +42,7 @@ class StructureMemo:
     ) -> pa.Table:
         """[fingerprints] rows of STRUCTURES_SCHEMA.
 
-        `describe` gives the rows of those it is asked for, by their places in `fingerprints`: the unknown.
+        `describe` computes the rows of the unknown ones, given their places in `fingerprints`.
         """
         with self._lock:
             unknown = [i for i, key in enumerate(fingerprints) if key not in self._row]
@@ -68,9 +69,9 @@ def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> 
 
 
 def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in their order.
+    """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in order.
 
-    Columns of numbers are cut from the batch's; only keys are made one structure after another.
+    Columns of numbers are cut from the batch's; only keys are computed one structure after another.
     """
     nodes, label = placed.taken(flows), labels.code[placed.nodes_of(flows)].astype(np.int64)
     kind = labels.words["kind"].to_numpy()[label]
@@ -109,7 +110,7 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] L0 key. The columns' bytes are cut into pieces, so nothing is packed node by node."""
+    """[structures] L0 key. Column bytes are cut into pieces, so that nothing is packed node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

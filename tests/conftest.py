@@ -128,6 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the golden tests find to tests/golden/expected",
     )
+    parser.addini("leaves_nothing", "beginnings of tests that fail for what they leave behind", type="args")
     parser.addini("patience_s", "seconds in which what a test leaves behind may end by itself", default="10")
 
 

@@ -85,10 +85,6 @@ _PACKED: Final = dict.fromkeys(
     "DELTA_BINARY_PACKED",
 )
 """Bins and what is in each: steps between neighbours are small."""
-_WORDS_AND_COUNTS: Final = [
-    path for path, type_ in _LEAVES.items() if path not in _PACKED and not pa.types.is_boolean(type_)
-]
-"""Columns with a dictionary: many values come again."""
 
 
 class Stored(NamedTuple):
@@ -129,7 +125,7 @@ def encode_stored(stored: Stored) -> bytes:
         STATISTICS_SCHEMA,
         compression="zstd",
         compression_level=3,
-        use_dictionary=_WORDS_AND_COUNTS,
+        use_dictionary=False,  # two pages a column, where zstd finds what comes again
         column_encoding=_PACKED,
         write_statistics=False,
         write_page_checksum=True,

@@ -51,8 +51,8 @@ from stitch.lake.stats_files import (
     source_of,
     stats_size,
 )
-from stitch.lake.store import Store, ahead
-from stitch.processes import in_turn, worker_processes
+from stitch.lake.store import Store, prefetch
+from stitch.processes import map_in_order, worker_processes
 from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
@@ -230,7 +230,7 @@ class _Reading:
         folder = self.scratch.folder
         kept = (_KeptBlock(_keys(block, self.settings), self.keep_account, folder) for block in blocks)
         with worker_processes(workers) as pool:
-            for block, added in zip(blocks, in_turn(pool, _read_there, kept, workers + 1), strict=True):
+            for block, added in zip(blocks, map_in_order(pool, _read_there, kept, workers + 1), strict=True):
                 if added is None:
                     yield block, next(self._here([block]))
                 else:
@@ -249,7 +249,7 @@ class _Reading:
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
             read = partial(stored_tables, with_account=self.keep_account)
-            kept = in_turn(pool, read, _kept_ahead(pieces, self.settings), 2)
+            kept = map_in_order(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
@@ -271,7 +271,9 @@ def _read_there(block: _KeptBlock) -> Added | None:
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
-        for key, data in zip(keys, ahead(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True):
+        for key, data in zip(
+            keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
+        ):
             stored = stored_tables(data, with_account=block.keep_account)
             if stored is None or not _is_of(stored, key):
                 return None
@@ -457,7 +459,7 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
-    return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
+    return prefetch(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:

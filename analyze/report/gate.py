@@ -168,13 +168,15 @@ def weigh(
     *,
     mix_changed: bool = False,
     silent: bool = False,
+    hidden: Iterable[tuple[ChangeKind, float]] = (),
 ) -> list[Weighed]:
     """Weigh all findings, uncut, and the changes that the verdict leaves unexplained.
 
     A finding counts as its leading kind, and also as errors if it includes any. Times are summed over as many
     requests as the reference has (weighted), so that a share of the reference's sum is one of its mean,
     however long the problem period is. silent: nothing was recorded in a stretch of the period, so no kind
-    can be excluded.
+    can be excluded. hidden: kind and change of the mean, µs, of what is significant against the reference
+    alone.
     """
     weighed = []
     for finding in findings:
@@ -186,6 +188,9 @@ def weigh(
             weighed.append(Weighed(ERRORS, None, better=ChangeKind.ERRORS not in _kinds(finding)))
     if verdict.outcome == "cannot-tell" or silent:
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
+    for kind, us in hidden:
+        word = _weighed_as(kind)
+        weighed.append(Weighed(word, None if word == ERRORS else us * reference_requests, sure=False))
     # A finding of another kind or direction does not account for the change of a measure.
     known = {(w.kind, w.better if w.us is None else w.us < 0) for w in weighed if w.sure}
     open_ = [a for a in changed if known.isdisjoint((k, a.after < a.before) for k in _OPEN[a.measure])]

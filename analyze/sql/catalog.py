@@ -24,7 +24,8 @@ from schemas.rejects import REJECT_SCHEMA, Reason
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
     *("call_sites", "call_patterns", "responses"),
-    *("findings", "evidence", "account", "mutations", "mutation_requests", "dead_letters"),
+    *("findings", "evidence", "account", "suspects", "kinds"),
+    *("mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),
 )
 
@@ -34,6 +35,9 @@ _OF_REPORTS: Final = {
     "evidence": "One row a significant test of a comparison that was written to this lake.",
     "account": "One row a part of the change of a comparison that was written to this lake; the parts of a "
     "measure add up.",
+    "suspects": "One row a suspect of a comparison that was written to this lake: where to look, where "
+    "nothing is significant.",
+    "kinds": "One row a root type or operation that only one period of a comparison has.",
 }
 """Views that are a table of all reports, with the report of each row."""
 _OF_ALL: Final = "CREATE OR REPLACE VIEW @ AS SELECT parse_path(filename)[-2] AS report, /*columns*/ FROM _@;"

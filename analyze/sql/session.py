@@ -92,6 +92,8 @@ _REPORT_TABLES: Final = {
     "findings": "findings",
     "evidence": "evidence",
     "account": "account",
+    "suspects": "suspects",
+    "kinds": "kinds",
     "mutations": "mutations",
     "report_requests": "requests",
 }
@@ -526,6 +528,9 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]:
     """The tables of some names. Raises ConfigError for a name that cannot be, InputError for a file."""
+    folded = [name.lower() for name in asked]
+    if twice := [name for name in asked if folded.count(name.lower()) > 1]:
+        raise ConfigError(f"Tables are attached under one name: in SQL {' and '.join(twice)} are the same.")
     for name in asked:
         if not _NAME.fullmatch(name) or name.lower() in VIEWS:
             raise ConfigError(

@@ -169,7 +169,10 @@ LISTED: Final = {
         StoredTable("structures", lambda: STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
         StoredTable("readings", lambda: READINGS_SCHEMA, _ROWS, rows=_read_readings),
         StoredTable("params", lambda: TABLES["params"], _FILES),
-        *(_of_reports(name, name) for name in ("findings", "evidence", "account", "mutations")),
+        *(
+            _of_reports(name, name)
+            for name in ("findings", "evidence", "account", "suspects", "kinds", "mutations")
+        ),
         _of_reports("report_requests", "requests"),
         StoredTable(
             "dead_letters",

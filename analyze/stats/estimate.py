@@ -40,6 +40,8 @@ kind."""
 SURE = 0.95
 """Confidence of the exact one-sided bound by which a share of few requests must lie outside of the
 envelope."""
+_ORDER = float(np.log(10.0))
+"""An order of magnitude, as a logarithm."""
 _MOST_LOG = 700.0
 """Larger logarithms overflow 64-bit numbers."""
 
@@ -146,6 +148,23 @@ class Estimate:
         """Half the length of the interval of the change."""
         return student_z(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
+    def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
+        """Give the interval of the change as it may be shown; its upper end is infinite where that says
+        nothing.
+
+        Of logarithms an upper end that is of another order than both values says nothing: there the interval
+        is that of these two periods, without the noise between blocks, if that is a better one.
+        """
+        low, high = self.interval(level)
+        if self.unit == "share":
+            return low, high
+        with np.errstate(invalid="ignore"):
+            most = np.maximum(self.change, 0.0) + _ORDER
+            inside = self.within().interval(level)
+            better = (high > most) & (inside[1] <= most)
+            low = np.where(better, inside[0], low)
+            return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
+
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
         """Interval of the change; for shares from Wilson's, with requests over φ (`newcombe`)."""
         if self.unit == "share":
@@ -161,6 +180,12 @@ class Estimate:
         and over a floor."""
         size = np.abs(self.change)
         return np.asarray((size > student_z(z, self.freedom) * self.se) & (size > floor))
+
+    def stands_alone(self, least: float) -> B1:
+        """Tell which changes are so large that ordinary times are no excuse: over `least` and a standard
+        error, without the noise between blocks."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
         """True for values after outside of the envelope by more than their own chance; True where there is no
@@ -183,14 +208,6 @@ class Estimate:
         above = (self.before > self.high + self.margin) & (least > self.high)
         below = (self.before < self.low - self.margin) & (most < self.low)
         return np.asarray((above | below) & np.isfinite(self.high))
-
-    def furthest(self) -> tuple[I8, F8]:
-        """Block with the value furthest in the direction of the change: ([places] number, value)."""
-        if not self.blocks.shape[1]:
-            return np.full(len(self.p), -1), np.full(len(self.p), np.nan)
-        sign = np.where(self.change > 0, 1.0, -1.0)[:, None]
-        block = np.where(np.isnan(self.blocks), -np.inf, self.blocks * sign).argmax(axis=1)
-        return block.astype(np.int64), self.blocks[np.arange(len(block)), block]
 
     def largest(self, level: float = 0.95) -> F8:
         """Largest size that the change may have, in either direction."""

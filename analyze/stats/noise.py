@@ -24,6 +24,10 @@ LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 MAD = 1.4826
 """Ratio of standard deviation to median absolute deviation in a normal law."""
+ODD = 4.0
+"""Robust standard deviations from the median from which a window tells nothing of how the others differ."""
+KEPT_VARIANCE = 0.9989
+"""Variance of a normal law within ODD standard deviations."""
 
 
 def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
@@ -94,20 +98,42 @@ def window_noise(
 ) -> WindowNoise:
     """Estimate the noise of sites from their windows' log-medians, [sites, windows].
 
-    τ̂² = max(0, (1.4826·MAD)² - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows towards its
+    τ̂² = max(0, `steady_variance` - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows to its
     median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
     Sites with fewer than 3 windows get the value towards which the others are shrunk.
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)
     centre = row_medians(value)
-    mad = row_medians(np.abs(value - centre[:, None]))
     sampling = row_medians(np.where(np.isnan(value), np.nan, medians.variance))
     known = windows >= LEAST_FOR_VARIANCE
-    raw = np.where(known, np.maximum(0.0, (MAD * mad) ** 2 - sampling), np.nan)
+    raw = np.where(known, np.maximum(0.0, steady_variance(value, sampling) - sampling), np.nan)
     low, high = envelope(value)
     tau2 = shrunk_tau2(raw, windows, floor=floor, prior_tau2=prior_tau2)
     return WindowNoise(tau2, raw, centre, low, high, windows.astype(np.int64))
+
+
+def steady_variance(value: F8, sampling: F8) -> F8:
+    """Give the variance of each row's windows, which a third of them cannot move: [rows, windows], NaN for
+    none.
+
+    One step from the median absolute deviation: of a third of the windows those further from the median than
+    ODD of its standard deviations, or of the sampling's ([rows]), are left out; of the others the variance is
+    taken, over what a normal law leaves there. That deviation alone is twice as large where a third of the
+    windows lie far to one side, and half as sure where none does.
+    """
+    centre = row_medians(value)
+    away = np.abs(value - centre[:, None])
+    scale = np.maximum(MAD * row_medians(away), np.sqrt(np.nan_to_num(sampling)))
+    known = ~np.isnan(value)
+    near = np.argsort(np.argsort(away, axis=1, kind="stable"), axis=1, kind="stable")  # NaN go last
+    windows = known.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = known & ((away <= ODD * scale[:, None]) | (near < (windows - windows // 3)[:, None]))
+        n = kept.sum(axis=1)
+        mean = np.where(kept, value, 0.0).sum(axis=1) / n
+        square = np.where(kept, (value - mean[:, None]) ** 2, 0.0).sum(axis=1)
+        return np.asarray(square / np.maximum(n - 1, 1) / KEPT_VARIANCE)
 
 
 def shrunk_tau2(

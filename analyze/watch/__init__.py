@@ -1,1 +1,1 @@
-"""Watching a lake: what changed since ordinary times, said once, and silence otherwise."""
+"""Watch a lake: report each change against ordinary times once, and nothing else."""

@@ -1,11 +1,10 @@
-"""What is usual of each series: its course over the week, its level, how it scatters, and what it does by
-itself.
+"""Baseline of each series: its seasonal course over the week, its level, its scatter, and its normal drift.
 
-Learned from quiet ticks only. A value is compared with the usual course (medians by hour of the week, of the
-day while the lake is young), with its level (the median of what is left), and with what the values before it
-foretell: what is left is a level that returns to the usual one by and by (AR(1)), seen through noise, which a
-Kalman filter takes out (`innovations`). An allowance is made for what the system does by itself from day to
-day.
+Learned from quiet ticks only. A value is compared with the seasonal course (medians by hour of the week, or
+of the day while the lake is young) and with the level (median of the residuals). The residuals are modelled
+as a level that reverts to its usual value (AR(1)) observed through noise; a Kalman filter predicts each from
+the ones before it (`innovations`). An allowance covers the drift from day to day that the system shows by
+itself.
 """
 
 from __future__ import annotations
@@ -38,39 +37,38 @@ if TYPE_CHECKING:
     from analyze.watch.typical import Typical
 
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
-"""Of a median, to that of a mean of as many."""
+"""Variance of a median, relative to that of a mean of equally many values."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_BLOCKS: Final = 3
-"""Day medians that a spread is learned from; while there are fewer, those of hours."""
+"""Day medians needed to learn a spread from them; with fewer, hourly medians are used."""
 KNOWN: Final = 10
-"""Pairs of values that weigh as much as the autocorrelation that is assumed."""
+"""Weight of the assumed autocorrelation, in pairs of values."""
 MOST_POOLED: Final = 64
-"""Ticks that a value may be made of; rarer series are left to the daily comparison."""
+"""Ticks that one value may pool, at most; rarer series are left to the daily comparison."""
 BLOCK: Final = 256
-"""Series that are learned at once: of these all past values are in memory."""
+"""Series that are learned at once: only their past values are in memory."""
 RUN: Final = 2 * MOST_POOLED
-"""Ticks that are learned from together: two values of the rarest series."""
+"""Ticks of one run of a sample: two values of the rarest series."""
 MEMORY: Final = 16
-"""Values that foretell the next one."""
+"""Past values that the prediction of the next one uses."""
 RECENT: Final = MEMORY * MOST_POOLED
-"""Ticks back that those lie."""
+"""Ticks that these values may span."""
 LAGS: Final = 2
-"""Autocorrelations that say how a level moves."""
+"""Number of autocorrelations that the movement of a level is estimated from."""
 MOST_PHI: Final = 0.99
-"""Autocorrelation at most: at 1 a level would be a random walk, and have no usual value to return to."""
+"""Upper bound of the autocorrelation: at 1 a level would be a random walk, without a usual value to return
+to.
+"""
 _TINY: Final = 1e-9
 
 
 def usable(names: list[Name]) -> B1:
-    """[series] whether what is usual of a series is learned of itself."""
+    """[series] True where a series has a baseline of its own (instances share one per component)."""
     return np.array([name.kind != OPERATION and name.kind not in INSTANCES for name in names], dtype=np.bool_)
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
-    """Give [series, places] values; NaN where there are too few events.
-
-    Too few are under half of what they are to have on average.
-    """
+    """[series, places] values; NaN where a place has under half of `least` events."""
     den, num, _ = sums
     enough = den >= least / 2
     den = np.where(enough, den, np.nan)
@@ -82,7 +80,7 @@ def values(sums: F8, kinds: list[str], least: int) -> F8:
 
 
 def errors(sums: F8, kinds: list[str]) -> F8:
-    """Give [series, places] standard errors of values by sampling; of places that have an event."""
+    """[series, places] sampling standard errors of the values; places without events count as one event."""
     den, num, sq = sums
     den = np.maximum(den, 1.0)
     mean = num / den
@@ -95,7 +93,7 @@ def errors(sums: F8, kinds: list[str]) -> F8:
 
 
 def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
-    """Pools of k ticks, aligned since the epoch: (numbers, [3, series, pools] sums)."""
+    """Pools of k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
     if k == 1:
         return at, sums
     pool = at // k
@@ -104,22 +102,22 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
 
 
 def pool_of(per_tick: F8, least: int) -> F8:
-    """Give how many ticks hold so many events, a power of two."""
+    """Smallest power of two of ticks that hold `least` events on average."""
     found: F8 = np.exp2(np.ceil(np.log2(np.maximum(least / np.maximum(per_tick, _TINY), 1.0))))
     return found
 
 
 def robust_sd(x: F8) -> F8:
-    """[rows] standard deviations by median distance from the median."""
+    """[rows] standard deviations, estimated by the median absolute deviation."""
     return MAD * row_medians(np.abs(x - row_medians(x)[:, None]))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Ticks that are learned from: of those that the baseline spans whole runs at even distances.
+    """Ticks to learn from: runs of `RUN` ticks, evenly spaced over the baseline's span.
 
-    Twice as far apart where there are more than `most`, so a longer time takes no tick that a shorter one
-    does not.
+    The spacing doubles until at most `most` ticks are left, so the sample of a longer span contains no tick
+    that the sample of a shorter one lacks.
     """
 
     past: int
@@ -127,7 +125,7 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] whether one is in the sample, or may be in the next one."""
+        """[ticks] True where a tick is in this sample or may be in the next one."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -135,45 +133,49 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How levels move by themselves and how noisy they are seen; arrays are [series]."""
+    """AR(1) parameters of the levels and the noise they are seen through; arrays are [series]."""
 
     variance: F8
     share: F8
-    """Of the variance that is the level's; the rest is noise."""
+    """Share of `variance` due to the level; the rest is noise."""
     phi: F8
-    """Autocorrelation of the level, from value to value."""
+    """Autocorrelation of the level from one value to the next."""
     sampled: F8
-    """Variance by sampling that is usual: part of the noise."""
+    """Usual sampling variance: part of the noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """What is usual of the series that put k ticks together; arrays are [its series]."""
+    """Baseline of all series with the same pool length of k ticks; arrays are [these series]."""
 
     k: int
     rows: I8
-    """Codes of the ring."""
+    """Series numbers in the ring."""
     kinds: list[str]
     middle: F8
     season: F8
-    """[series, hours of the season]; empty: none."""
+    """[series, hours of the season]; no columns without a season."""
     sd: F8
     level: Level
     spread: F8
-    """Of innovations in units of what they are expected to be: about 1."""
+    """Standard deviation of the innovations, in units of the predicted one: about 1."""
     allow: F8
     n: I8
-    """Past values."""
+    """Number of past values."""
     past: F8
-    """[series, past values] innovations in these units, ascending, NaN last."""
+    """[series, past values] standardized innovations, ascending, NaN last."""
     signature: F8
-    """[series, values] what a change of the level by one leaves in its innovation and those behind it."""
+    """[series, values] innovations that a unit step of the level causes, from the step on."""
     both: B1
-    """Whether it alarms downward, too."""
+    """True where decreases alarm, too."""
     since: I8
-    """Tick in which an instance of which nothing is known appeared: its first values are left out; else 0."""
+    """Tick in which an instance without a baseline of its own appeared (its first values are skipped); else
+    0.
+    """
     many: F8
-    """Series that it is said of, on average: of an instance that stands for all those of its component."""
+    """Mean number of series that a row stands for: several where it stands for all instances of a
+    component.
+    """
 
     @property
     def ways(self) -> float:
@@ -183,28 +185,28 @@ class Pooled:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is usual, as it was learned at some tick."""
+    """Baselines of all series, as learned at one tick."""
 
     groups: tuple[Pooled, ...]
     cuts: F8
-    """[ring series] first coarse bin that is slow; NaN where nothing is known."""
+    """[ring series] first coarse bin that counts as slow; NaN where unknown."""
     most_arrivals: float
     n_ticks: int
     instances: tuple[Typical, ...] = ()
-    """What is usual of those of each component."""
+    """Baselines shared by the instances of each component."""
 
     @property
     def n_series(self) -> int:
-        """Series that are known well enough."""
+        """Number of series with a baseline."""
         return round(sum(float(group.many.sum()) for group in self.all_groups))
 
     @property
     def all_groups(self) -> tuple[Pooled, ...]:
-        """Those of series, and of instances, which stand for those that are there."""
+        """Pools of all series, plus one per group of instances (absent instances reuse their group's)."""
         return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:
-        """Give how many times as far as now series deviated before: the median of those that both know."""
+        """Median ratio of the standard deviations of `before` to this baseline's, over the series in both."""
         was, now = (
             {
                 row: variance
@@ -220,9 +222,9 @@ class Baseline:
 def fit(
     ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None
 ) -> Baseline:
-    """Learn from a sample of the ring's quiet ticks; [ticks] quiet. Sets what is slow.
+    """Learn a baseline from a sample of the ring's quiet ticks, and count slow calls by it.
 
-    anew: series whose ordinary times begin at a tick.
+    quiet: [ticks]. anew: first tick of the ordinary times of some series; earlier values are ignored.
     """
     history = np.flatnonzero(quiet & sample.takes(ring.at) & (ring.at < sample.past))
     usual = usable(ring.names)
@@ -287,9 +289,12 @@ def fit(
 
 
 def level_of(left: F8, pool: I8, sd: F8, error: F8, settings: WatchSettings) -> Level:
-    """Learn how levels move, by autocorrelations: those of a level seen through noise fall from its share of
-    the variance on, by the same part each. Drawn to one that is assumed where little is known; where runs
-    are too short for the longer lags, all is taken for level."""
+    """Estimate AR(1) levels from autocorrelations of the residuals.
+
+    Seen through white noise, an AR(1) level's autocorrelations fall by the factor `phi` a lag, from the
+    level's share of the variance. Both are shrunk towards an assumed autocorrelation where data are few;
+    where runs are too short for the longer lags, all variance is attributed to the level.
+    """
     z = np.clip(left / sd[:, None], -4, 4)
     lags = range(1, LAGS + 2)
     rows = [_autocorrelation(z, pool, lag, settings.rho) for lag in lags]
@@ -311,36 +316,37 @@ def _autocorrelation(z: F8, pool: I8, lag: int, assumed: float) -> F8:
     return found
 
 
-def innovations(left: F8, pool: I8, error: F8, level: Level, allow: F8) -> tuple[F8, F8, F8]:
-    """Give [series, pools] what each value has that those before it did not foretell (Kalman filter), in
-    units of what is expected of it; over a gap nothing is foretold. NaN where no value is.
+def innovations(residual: F8, pool: I8, error: F8, level: Level, allowed_shift: F8) -> tuple[F8, F8, F8]:
+    """Standardized one-step prediction errors of a local-level Kalman filter, [series, pools]; NaN where a
+    value is missing.
 
-    error: standard errors of values by sampling; what is more than usual is more noise. allow: [series] a
-    shift for good. Beside the innovations: the units, and what of the shift is left in each, in these.
+    After a gap the filter restarts. error: sampling standard errors of the values; variance beyond the usual
+    is added to the noise. allowed_shift: [series] lasting shift that counts as no change. Returns the
+    innovations, the predicted standard deviations (their units), and the part of the allowed shift that the
+    filter has not absorbed yet, in these units.
     """
     moves = level.share * level.variance
     more = np.maximum(np.nan_to_num(error) ** 2 - level.sampled[:, None], 0.0)
     noise = (level.variance - moves)[:, None] + more
-    found, units, allowed = np.full_like(left, np.nan), np.ones_like(left), np.zeros_like(left)
-    start = np.zeros((2, len(left)))
-    foretold, doubt = start, moves
-    for at in range(left.shape[1]):
+    found, units, allowed = np.full_like(residual, np.nan), np.ones_like(residual), np.zeros_like(residual)
+    start = np.zeros((2, len(residual)))
+    predicted, uncertainty = start, moves
+    for at in range(residual.shape[1]):
         if at and pool[at] != pool[at - 1] + 1:
-            foretold, doubt = start, moves
-        unit = np.sqrt(np.maximum(doubt + noise[:, at], _TINY**2))
-        off = left[:, at] - foretold[0]
+            predicted, uncertainty = start, moves
+        unit = np.sqrt(np.maximum(uncertainty + noise[:, at], _TINY**2))
+        off = residual[:, at] - predicted[0]
         there = np.isfinite(off)
-        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (allow - foretold[1]) / unit
-        gain = np.where(there, doubt / (unit * unit), 0.0)
-        seen = np.stack([np.where(there, off, 0.0), allow - foretold[1]])
-        foretold = level.phi * (foretold + gain * seen)
-        doubt = level.phi**2 * doubt * (1 - gain) + moves * (1 - level.phi**2)
+        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (allowed_shift - predicted[1]) / unit
+        gain = np.where(there, uncertainty / (unit * unit), 0.0)
+        seen = np.stack([np.where(there, off, 0.0), allowed_shift - predicted[1]])
+        predicted = level.phi * (predicted + gain * seen)
+        uncertainty = level.phi**2 * uncertainty * (1 - gain) + moves * (1 - level.phi**2)
     return found, units, allowed
 
 
 def signature_of(level: Level, n: int) -> F8:
-    """Give [series, n] the innovations of a level that changes by one for good: the filter learns it by and
-    by."""
+    """[series, n] innovations after a lasting unit step of the level, which the filter absorbs gradually."""
     step = np.zeros((len(level.phi), MEMORY + n))
     step[:, MEMORY:] = 1.0
     exact, at = np.zeros_like(step), np.arange(MEMORY + n)
@@ -348,10 +354,10 @@ def signature_of(level: Level, n: int) -> F8:
 
 
 def spread_of(off: F8, kinds: list[str]) -> F8:
-    """[series] standard deviations of what is off by nothing on average.
+    """[series] standard deviations of deviations with mean zero.
 
-    By medians where one odd value could carry them away. A share is bounded, and its median distance is
-    nothing where most ticks have none.
+    Estimated by medians, which single outliers do not move; for shares, which are bounded and mostly at the
+    median, by the root mean square.
     """
     n = np.maximum(np.isfinite(off).sum(axis=1), 1)
     plain = np.sqrt(np.nansum(off * off, axis=1) / n)
@@ -368,7 +374,7 @@ def _moves(x: F8) -> B1:
 
 
 def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
-    """[series] where this part of the calls of ordinary times ends, half an octave on."""
+    """[series] first coarse bin that counts as slow: half an octave above this quantile of ordinary calls."""
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):
         return cuts
@@ -387,7 +393,7 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
 
 
 def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
-    """Count slow calls of the ring's windows from the `first` one on, by what is slow."""
+    """Count the slow calls of the ring's windows from number `first` on, by the cuts of a baseline."""
     if not ring.slow[first:]:
         return
     calls = np.concatenate(ring.slow[first:])
@@ -402,7 +408,7 @@ def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
 
 
 def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, F8]:
-    """Days that are known, hours before tick `past`, and their sums."""
+    """(Days covered, hours before tick `past`, [3, series, hours] sums of them)."""
     now = past * ring.tick_ns // HOUR_NS
     hours, sums = ring.hour_sums(now)
     used = hours >= now - settings.season_days * HOURS_A_DAY
@@ -411,8 +417,9 @@ def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, 
 
 
 def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: WatchSettings) -> F8:
-    """[series, hours of a week, or of a day] usual distance from the usual; [series, 0] while nothing is
-    known."""
+    """[series, hours of a week or a day] usual deviation from the median; [series, 0] while data are too
+    few.
+    """
     if n_days < settings.season_periods:
         return np.zeros((len(kinds), 0))
     x = values(sums, kinds, settings.least_events)
@@ -427,8 +434,10 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] medians by place in a period, drawn to nothing by the part of their variance that
-    chance gives them: of few days they are mostly chance, which would be taken out of every value."""
+    """[series, places] medians by place in a period, shrunk by the share of their variance that is chance.
+
+    Of few days they are mostly chance, which subtracting the course would add to every value.
+    """
     found = np.stack([row_medians(x[:, place == one]) for one in range(period)], axis=1)
     n = np.maximum(np.isfinite(x).sum(axis=1) / period, 1.0)
     spread = robust_sd(x - found[:, place]) ** 2 * n / np.maximum(n - 1, 0.5)
@@ -440,7 +449,7 @@ def _course(x: F8, place: I8, period: int) -> F8:
 
 
 def season_at(season: F8, at_ns: I8) -> F8:
-    """[series, places] the season at some times, from hour to hour in a straight line."""
+    """[series, places] seasonal deviation at some times, interpolated linearly between hours."""
     period = season.shape[1]
     if not period:
         return np.zeros((len(season), len(at_ns)))
@@ -452,8 +461,10 @@ def season_at(season: F8, at_ns: I8) -> F8:
 
 
 def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
-    """[series] spread of the medians of days, of hours while there are few days: what a system does by
-    itself; 0 while there are few of these, and of what is slow, which is not known of hours."""
+    """[series] spread of daily medians (hourly ones while days are few): the system's normal drift.
+
+    0 while there are too few medians, and for shares of slow calls, which hours do not keep.
+    """
     x = values(sums, kinds, least)
     if season.shape[1]:
         x = x - season[:, hours % season.shape[1]]

@@ -1,5 +1,6 @@
-"""The second stage: a comparison decides whether a candidate is an incident (`flowdiff compare`, in
-process)."""
+"""Second stage of the watch: a comparison (`flowdiff compare`, in process) decides whether a candidate is an
+incident.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +22,28 @@ from schemas.ranges import united
 from schemas.report.findings import Finding, FindingsSection
 
 Range = tuple[int, int]
-"""Half open, ns since the epoch."""
+"""Half open [start, end), ns since the epoch."""
 UNCHANGED, CHANGED, UNSURE = 0, 1, 3
 NOT_SURE = "not-sure-yet"
-"""A comparison says changed, and not at the level of what was chosen because it is odd."""
+"""Outcome of a comparison that found a change, but not at the stricter level that a selected candidate
+needs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a comparison came to."""
+    """Result of a comparison."""
 
     code: int
-    """0 nothing, 1 changed, 3 cannot tell: exit codes of `flowdiff compare`."""
+    """Exit code of `flowdiff compare`: 0 nothing changed, 1 changed, 3 cannot tell."""
     outcome: str
-    """Of its verdict, in a word."""
+    """Outcome of the verdict, one word."""
     findings: tuple[Finding, ...] = ()
     report: Outcome | None = None
     mean_us: float = 0.0
     """Mean response time of the reference."""
     q: float = 1.0
-    """Level that the findings were asked for."""
+    """False discovery rate that the comparison was run at."""
 
 
 class Decide(Protocol):
@@ -55,7 +58,7 @@ class Decide(Protocol):
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """Decide. where: filters of the two; calendar_ns: as `cut_history` takes it."""
+        """Compare. where: filters of reference and problem; calendar_ns: as in `cut_history`."""
         ...
 
 
@@ -69,7 +72,7 @@ class Comparer:
 
     @classmethod
     def of(cls, lake: str, refine: RefineSettings) -> Comparer:
-        """With the method and the settings that `flowdiff compare` has by itself."""
+        """Comparer with the default method and settings of `flowdiff compare`."""
         method = method_of("robust")
         return cls(lake, refine, Chosen(method, method.settings()))
 
@@ -82,7 +85,7 @@ class Comparer:
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """See Decide. What holds no request cannot tell."""
+        """See Decide. A side without requests gives "cannot tell"."""
         lakes = Lakes(self.lake)
         try:
             samples = [
@@ -111,7 +114,7 @@ class Comparer:
 
 
 def decision_of(outcome: Outcome) -> Decision:
-    """What an outcome came to, as the gate of `flowdiff compare` decides."""
+    """Decision for an outcome, by the same gate as `flowdiff compare`."""
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
@@ -124,13 +127,14 @@ def decision_of(outcome: Outcome) -> Decision:
 
 
 def chance_of(finding: Finding) -> float:
-    """Give the probability with which chance, or what the system does by itself, shows the surest of what a
-    finding stands on: the larger of q and of p with the noise of ordinary times in it."""
+    """Probability that chance or normal drift produces a finding's strongest evidence: the larger of its q
+    and its p against the history's noise.
+    """
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 
 
 def sure_enough(decision: Decision, level: float) -> Decision:
-    """Give a decision with the findings of this level only; not sure where none of them is for the worse."""
+    """Decision reduced to the findings significant at `level`; UNSURE if none of these is a regression."""
     if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
         return decision
     kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)
@@ -145,5 +149,5 @@ def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges, those that touch as one."""
+    """Ranges, adjacent ones merged."""
     return [(p.start_ns, p.end_ns) for p in _periods(ranges, None)]

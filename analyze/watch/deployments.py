@@ -1,8 +1,8 @@
-"""Deployments: a new version is compared with the others in the same windows, looked at again and again.
+"""Deployments: repeated comparisons of a new version with the others in the same windows.
 
-After 1, 2, 4, 8 and 16 windows, at half the level of a comparison, a quarter and so on: all looks together
-ask as much as one comparison. Where the versions do not overlap, what came after is compared with what was
-before.
+Looks are taken after 1, 2, 4, 8 and 16 windows, at half the level of a comparison, a quarter and so on, so
+that all together spend the level of one comparison. Where the versions do not overlap, the windows since the
+deployment are compared with those before it.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from analyze.watch.slow_lane import certain
 from schemas.config import Config
 
 MOST_VERSIONS: Final = 10_000
-"""Values of one parameter in a window; one that has more names no version."""
+"""Values of the version parameter in a window, at most; with more it names no version."""
 
 
 class Rollout(Config):
-    """A deployment that is looked at."""
+    """A deployment under observation."""
 
     component: str
-    """Empty of what a person marked."""
+    """Component deployed; empty if a person marked the deployment."""
     version: str
     start_ns: int
-    """Start of the first window that has it."""
+    """Start of the first window with the version."""
     windows: int = 0
-    """That have it."""
+    """Number of windows with the version."""
     looks: int = 0
 
 
 class Running(Config):
-    """A version that a component has."""
+    """A version that a component runs."""
 
     component: str
     version: str
     missed: int = 0
-    """Windows since that have the component and not this version."""
+    """Windows since the version was last seen that have the component."""
     seen_ns: int = 0
-    """Start of the last window that has it."""
+    """Start of the last window with the version."""
 
 
 class Versions(Config):
-    """Versions that run, and deployments that go on."""
+    """Running versions, and deployments under observation."""
 
     running: tuple[Running, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
 
     def runs(self, version: str) -> bool:
-        """Tell whether some component has the version."""
+        """True if some component runs the version."""
         return any(one.version == version for one in self.running)
 
 
@@ -81,10 +81,10 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """The state after a window: a version that a component did not have, or has again, is a deployment.
+    """State after a window: a version that a component newly has, or has again, starts a rollout.
 
-    gone_windows: so many windows of the component without it, and a version is gone; so it is when the
-    component was away for four weeks. A component's first version is none.
+    gone_windows: a version is gone after so many windows of its component without it, or once the component
+    was absent for four weeks. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
@@ -123,16 +123,16 @@ def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> V
 
 
 def is_due(rollout: Rollout) -> bool:
-    """Whether the next look is now: after 1, 2, 4 … windows."""
+    """True if the next look is due: after 1, 2, 4 … windows."""
     return rollout.windows >= 1 << rollout.looks
 
 
 def looked_at(
     rollout: Rollout, key: str, during: Sequence[Range], before: Sequence[Range], decide: Decide
 ) -> Decision:
-    """A look: the version against the others in the same windows, else against what was before.
+    """Decision of one look: the version against the others in the same windows, else against the time before.
 
-    What a person marked names no component: before and after are compared.
+    A deployment marked by a person names no component: the windows after it are compared with those before.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)

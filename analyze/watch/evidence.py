@@ -1,17 +1,16 @@
-"""How strongly series speak against ordinary times: p-values become e-values, summed while they grow
-(e-CUSUM).
+"""Evidence of series against ordinary times: p-values become e-values, whose logarithms are summed (e-CUSUM).
 
-An e-value is on average 1 at most where nothing happened. Restarted where it falls below 1, the product of
-those since passes a threshold c about once in c ticks at most (e-detectors; Shin, Ramdas and Rinaldo). As
-p-values of ordinary times are uniform whatever the law of the values, how often it passes is known exactly,
-too (Brook and Evans), and some twenty times more seldom than that bound. So the threshold follows from the
-budget: candidates in the time for which one false incident is allowed. The last restart is the proposed
+The mean of an e-value is at most 1 while nothing happened. Restarted whenever it falls below 1, their running
+product passes a threshold c about once in c ticks at most (e-detectors; Shin, Ramdas and Rinaldo). As
+p-values of ordinary times are uniform whatever the distribution of the values, the rate of passing is also
+known exactly (Brook and Evans), and is some twenty times lower than that bound. So the threshold follows from
+the budget: candidates in the time for which one false incident is allowed. The last restart is the proposed
 change point.
 
-Ordinary times whose level jumps do depend on each other: until a filter has learned the new level, values are
-off together, and sums pass more often. So each sum knows how large its change is (`size_of`), by which the
-watch tells those that are worth a comparison: in parts of what a large step is of that series, as a level
-that is soon learned leaves less than one that is not.
+Ordinary times whose level jumps are not independent: until a filter has learned the new level, successive
+values deviate together, and sums pass more often. So each sum also carries the size of its change
+(`size_of`), by which the watch selects those worth a comparison. Sizes are relative to a large step of the
+same series, as a level that the filter learns quickly leaves less evidence than one that it learns slowly.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from schemas.config import Config
 _LEAST_P: Final = 1e-12
 _LEAST_SPREAD: Final = 1e-9
 _STATES: Final = 60
-"""Parts of the way to a threshold that a sum can be in; run lengths are right to a twentieth."""
+"""Grid cells between 0 and the threshold; run lengths are accurate to 1/20."""
 _LEAST_THRESHOLD, _MOST_THRESHOLD = 1.0, 40.0
 _ROUNDED: Final = 1e-9
 UP, DOWN = 0, 1
 
 
 def log_e_value(p: F8, kappa: float) -> F8:
-    """The logarithm of an e-value of a p-value (Vovk and Wang): κ p^(κ-1)."""
+    """Logarithm of the e-value of a p-value (Vovk and Wang): log κ + (κ - 1) log p."""
     found: F8 = np.log(kappa) + (kappa - 1) * np.log(np.maximum(p, _LEAST_P))
     return found
 
 
 def grown(sums: F8, gain: F8) -> F8:
-    """Sums with the evidence of one more tick; one that falls below nothing begins anew."""
+    """Sums with the evidence of one more tick; a sum that falls below 0 restarts at 0."""
     found: F8 = np.maximum(np.maximum(sums, 0) + gain, 0)
     return found
 
@@ -68,12 +67,13 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Threshold of the sum that ordinary times pass as often as the budget has candidates, at most
-    `_MOST_THRESHOLD`."""
+    """Threshold that the sums of ordinary times pass as often as the budget allows candidates, at most
+    `_MOST_THRESHOLD`.
+    """
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 
     def excess(threshold: float) -> float:
-        """How often they pass a threshold in a tick, less how often they may, in logarithms."""
+        """Logarithm of the rate of passing a threshold in a tick, relative to the allowed rate."""
         caps = {group.k: cap_of(threshold, group.k, settings) for group in base.all_groups}
         runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
         passes = sum(group.ways / runs[caps[group.k]] for group in base.all_groups)
@@ -87,11 +87,11 @@ def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> floa
 
 
 def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
-    """Give [series, pools] how large a change of the level is that lasts to each value, by itself and the
-    values before it, in standard deviations of its estimate (Willsky and Jones, 1976).
+    """[series, pools] size of a level change that lasts up to each value, in standard deviations of its
+    estimate (Willsky and Jones, 1976).
 
-    white: innovations in their usual spread, an odd one taken for `limit` of it (winsorised); signature:
-    [series, values]. The largest of the estimates from two values to all of these; none lies across a gap.
+    white: innovations in units of their usual spread, winsorised at `limit`; signature: [series, values]. The
+    largest of the estimates from the last two values up to all of the signature's; none spans a gap.
     """
     bounded = np.clip(np.nan_to_num(white), -limit, limit)
     found, left = np.full(white.shape, -np.inf), signature[:, :, None]
@@ -106,7 +106,7 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
 
 
 def large_step(group: Pooled, settings: WatchSettings) -> F8:
-    """Give [series] the size of a step that is always compared, as it were without noise."""
+    """[series] size (see `size_of`) of a noiseless step of `always_compared` deviations."""
     step = settings.always_compared * np.sqrt(group.level.variance)[:, None] * group.signature
     white = step / np.maximum(group.spread, _LEAST_SPREAD)[:, None]
     sizes = size_of(white, np.arange(white.shape[1]), group.signature, settings.size_limit)
@@ -115,17 +115,17 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """What a value of k ticks may bring at most: a part of the threshold a tick."""
+    """Upper bound of the evidence of one value of k ticks: a fraction of the threshold a tick."""
     return min(k / settings.cap_ticks, 1.0) * threshold
 
 
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
-    """Give [mine, ticks] how often ordinary times go so far.
+    """[mine, ticks] one-sided p-values of innovations under the baseline.
 
-    By rank among the innovations seen where they are many, else by Student's law. Failures are rare: by that
-    law one of a few calls is nothing, however seldom any failed; so of them the one that is less.
-
-    value: innovations beyond the allowance, in the direction of `way`; mine: series of the group.
+    By rank among the past innovations where there are enough, else by Student's t. For failures the smaller
+    of both: they are rare, and by Student's t one failure in a few calls is never unusual, however seldom any
+    failed before. value: innovations beyond the allowance, signed so that `way` is positive; mine: [series of
+    the group] mask.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
@@ -140,9 +140,9 @@ def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: i
 
 
 def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
-    """Count [rows, ticks] those of the first n values of each row, ascending, that are less than v.
+    """[rows, ticks] count of values among the first n of each row (ascending) that are less than v.
 
-    or_same: not more. O(log values) a row and tick.
+    or_same: less than or equal. O(log values) a row and tick.
     """
     rows = np.arange(len(past))[:, None]
     low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()
@@ -156,24 +156,27 @@ def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class TickEvidence:
-    """What some series say at the end of a tick; arrays are [its series]."""
+    """Evidence of some series at the end of a tick; arrays are [these series]."""
 
     rows: I8
     start: int
-    """The first tick of the values."""
+    """First tick that the values pool."""
     gain: F8
-    """[ways, series] logarithms of e-values."""
+    """[directions, series] logarithms of e-values."""
     size: F8
-    """[ways, series] how large a change is that lasts to here, in parts of a large step (`large_step`)."""
+    """[directions, series] size of a change that lasts to this tick, relative to a large step
+    (`large_step`).
+    """
     z: F8
-    """Values in units of what is usual."""
+    """Deviations from the baseline in usual standard deviations."""
 
 
 def evidence_of(
     ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Weigh the pools that end in the ring's last ticks, from `first` to before `past`, by the number of
-    their last tick that has a request. That may be the one before `first`."""
+    """Evidence of the pools that end in the ring's ticks from `first` to before `past`, by the number of the
+    last tick of each pool that has a request. That tick may lie before `first`.
+    """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
     for group in groups if len(at) else ():
@@ -195,7 +198,7 @@ def evidence_of(
         place = np.searchsorted(pool, ends // k)
         gain, size = _weighed(group, left, pool, error, place, cap_of(threshold, k, settings), settings)
         now = left[:, place]
-        # One failure of a few calls is within its own error, but not as usual where hardly any fails.
+        # One failure in a few calls is within its sampling error, but unusual where hardly any fails.
         drawn = np.where(np.isin(group.kinds, [*FAILING])[:, None], 0.0, error[:, place])
         usual = np.maximum(np.maximum(group.sd[:, None], drawn), group.allow[:, None] / 2 + _LEAST_SPREAD)
         z = now / usual
@@ -224,7 +227,9 @@ def _weighed(
     cap: float,
     settings: WatchSettings,
 ) -> tuple[F8, F8]:
-    """[ways, series, ticks] evidence of the values at some places, and sizes of changes that last to them."""
+    """[directions, series, ticks] evidence of the values at some places, and sizes of changes that last to
+    them.
+    """
     white, unit, allow = innovations(left, pool, error, group.level, group.allow)
     spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
     spread = np.maximum(spread, _LEAST_SPREAD)
@@ -240,46 +245,47 @@ def _weighed(
 
 
 class Kept(Config):
-    """The sums of one series; pairs are up and down."""
+    """Saved sums of one series; pairs are (up, down)."""
 
     name: Name
     sums: tuple[float, float]
     starts: tuple[int, int]
     sizes: tuple[float, float]
     lasting: tuple[int, int]
-    """Values since these sizes grew."""
+    """Values since the sizes last grew."""
     tried: int = 0
     """Comparisons that could not tell."""
     again: int = 0
-    """Tick of the next one."""
+    """Tick of the next comparison."""
     held: tuple[float, float] = (0.0, 0.0)
-    """Below which the sums do not fall."""
+    """Floors of the sums."""
 
 
 _REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "held")
-"""What `Kept` has of a series."""
+"""Fields that `Kept` saves of a series."""
 
 
 @dataclass(slots=True)
 class RunningEvidence:
-    """Sums by series of the ring, up and down."""
+    """Running sums by series of the ring, in both directions."""
 
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     starts: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Tick numbers of their last restarts."""
+    """Tick numbers of the last restarts."""
     sizes: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """The largest change since then."""
+    """Largest change since the restart."""
     lasting: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Values since it grew."""
+    """Values since that size last grew."""
     tried: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] comparisons that could not tell;"""
+    """[series] comparisons that could not tell."""
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] tick of the next one."""
+    """[series] tick of the next comparison."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """Below which the sums do not fall: what a comparison confirmed, if not surely enough, lasts though the
-    filter has learned the new level."""
+    """Floors of the sums: a change that a comparison found, but not at the required level, stays a candidate
+    after the filter has absorbed the new level.
+    """
     z: F8 = field(default_factory=lambda: np.zeros(0))
-    """[series] the last value in units of what is usual; NaN where the tick had none."""
+    """[series] last deviation in usual standard deviations; NaN where the tick had no value."""
 
     def grow(self, n: int) -> None:
         """Make room for series."""
@@ -296,57 +302,62 @@ class RunningEvidence:
 
     @property
     def since(self) -> I8:
-        """[series] where it began."""
+        """[series] tick of the last restart of the larger sum."""
         found: I8 = np.where(self.sums[UP] >= self.sums[DOWN], self.starts[UP], self.starts[DOWN])
         return found
 
     @property
     def size(self) -> F8:
-        """[series] how large the change since then is."""
+        """[series] size of the change since then."""
         found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
     def has_grown(self, values: int) -> B1:
-        """[series] whether the change since then grew in so many values."""
+        """[series] True where that size grew within the last `values` values."""
         lasting = np.where(self.sums[UP] >= self.sums[DOWN], self.lasting[UP], self.lasting[DOWN])
         found: B1 = lasting < values
         return found
 
     def reached(self, least: float) -> B1:
-        """[series] whether a sum is so much; parts of a threshold that add up to it are."""
+        """[series] True where a sum is at least `least`, up to rounding."""
         found: B1 = self.most >= least - _ROUNDED
         return found
 
     def rising(self, since: int, least: float) -> I8:
-        """Rows whose sum began at a tick or later and reached so much."""
+        """Rows whose sum restarted at or after `since` and reached `least`."""
         found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
 
     def oldest(self, latest: int) -> int:
-        """Give the tick in which the oldest of the sums under way began, or `latest` if that is earlier."""
+        """Earliest restart tick of the sums above 0, or `latest` if that is earlier."""
         found: int = self.starts[self.sums > 0].min(initial=latest).item()
         return found
 
     def rescale(self, ratio: float, nearer: float) -> None:
-        """Go on under another threshold, where a large step is so many times smaller: what a tick may bring
-        at most is a part of a threshold, so a sum is as near to the new one as it was to the old one."""
+        """Continue under another threshold and another size of a large step.
+
+        A tick's evidence is capped at a fraction of the threshold, so a sum keeps its ratio to the threshold.
+        ratio: new threshold to old; nearer: old large step to new.
+        """
         self.sums *= ratio
         self.held *= ratio
         self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
-        """Begin anew behind a tick."""
+        """Restart sums behind a tick."""
         self.sums[:, which] = self.held[:, which] = 0
         self.starts[:, which] = at + 1
 
     def hold(self, rows: I8, confirmed: bool) -> None:
-        """Keep the larger sum of each row from falling until another comparison; or let it."""
+        """Set the floor of each row's larger sum to its current value; remove the floors unless
+        `confirmed`.
+        """
         self.held[:, rows] = (
             np.where(self.sums[:, rows] >= self.most[rows], self.sums[:, rows], 0.0) * confirmed
         )
 
     def drop(self, at: int, rows: I8) -> None:
-        """Begin anew behind a tick as if they had never been compared."""
+        """Restart sums behind a tick, and forget that they were compared."""
         self.reset(at, rows)
         self.tried[rows] = self.again[rows] = 0
 
@@ -366,7 +377,7 @@ class RunningEvidence:
             self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[Kept]:
-        """The sums that are more than nothing: all that has to be remembered."""
+        """Saved sums of all series whose sum is above 0."""
         rows = np.array(sorted(np.flatnonzero((self.sums > 0).any(axis=0)), key=names.__getitem__), np.int64)
         columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [
@@ -375,7 +386,7 @@ class RunningEvidence:
         ]
 
     def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
-        """Take up the sums that were kept, of series that are still there."""
+        """Load saved sums; series that no longer exist are skipped."""
         self.grow(max(codes.values(), default=-1) + 1)
         for one in kept:
             if one.name in codes:

@@ -1,6 +1,7 @@
-"""The life of incidents: opened by a finding, joined by later ones of their place, ended by calm.
+"""Life of incidents: a finding opens one, later findings at the same place join it, calm ends it.
 
-Identity is place and kind, never a number: where a call is named its callee, else the component that works.
+Its identity is place and kind, never a number. The place is the callee where the finding names a call, else
+the component that does the work.
 """
 
 from __future__ import annotations
@@ -31,54 +32,58 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 RECENT_NS: Final = 28 * NS_PER_DAY
-"""Time of which every incident says how many there were, and as far back as the daily comparison looks."""
+"""Time span of the count of recent incidents, and of the daily comparison's reach."""
 _EVIDENCE_KEPT: Final = 5
 
 
 class Tracked(Config):
-    """An incident and what is needed to follow it; times are tick numbers since the epoch."""
+    """An incident and the state needed to follow it; times are tick numbers since the epoch."""
 
     incident: Incident
     series: tuple[Name, ...]
-    """That reported it: they ask for no further comparison while it goes on."""
+    """Series that reported it: they request no further comparison while it is open."""
     onset: int
     took: int = 1
-    """Ticks from its onset to when it was found: so long it must be calm to be over."""
+    """Ticks from its onset to its detection; it must be calm equally long to be resolved."""
     calm: int = 0
-    """Calm values running, up to now."""
+    """Consecutive calm values up to now."""
     calm_from: int | None = None
-    """Tick of the first of them."""
+    """Tick of the first of these."""
     resolved: int | None = None
     loud: tuple[tuple[int, int], ...] = ()
-    """Ticks of earlier appearances, half open: no ordinary times."""
+    """Ticks of its earlier episodes, half open: excluded from ordinary times."""
     places: tuple[str, ...] = ()
-    """All that its findings named."""
+    """Every place that its findings named."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is not over."""
+        """True while it is open."""
         return self.incident.goes_on
 
 
 def place_of(finding: Finding) -> str:
-    """Where an incident is: whom a call goes to where one is named, else who works."""
+    """Place of an incident: the callee where the finding names a call, else the component that does the
+    work.
+    """
     _, arrow, callee = finding.site.operation.partition(" -> ")
     return callee if arrow else finding.site.component
 
 
 def places_of(finding: Finding) -> tuple[str, ...]:
-    """Components that a finding names: whom it calls, who works, whom to look at first."""
+    """Components that a finding names: the callee, the component, the suspect."""
     return tuple(dict.fromkeys(filter(None, (place_of(finding), finding.site.component, finding.suspect))))
 
 
 def worse_of(decision: Decision) -> list[Finding]:
-    """Findings that are no good news, the most important first."""
+    """Findings that are regressions, the most important first."""
     return [finding for finding in decision.findings if not finding.is_better]
 
 
-def parted(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
-    """Part findings into those that may have begun by a time, or with one that may, and those that certainly
-    began later."""
+def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
+    """(Findings whose onset interval reaches back to `by_ns`, or overlaps one that does; the rest).
+
+    Findings without an onset count as the former. If none reaches back, all are returned as the former.
+    """
     began = [None if finding.when is None else finding.when.began for finding in worse]
     by_then = max((at.high_ns for at in began if at is not None and at.low_ns <= by_ns), default=by_ns)
     is_later = [at is not None and at.low_ns > max(by_then, by_ns) for at in began]
@@ -93,10 +98,10 @@ def parted(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Fi
 def quiet_ticks(
     at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
 ) -> B1:
-    """[stretches] whether none of the ticks from each on, `length` of them, lies in an incident.
+    """[stretches] True where none of the `length` ticks from each on lies in an incident.
 
-    Incidents without a series of the fast lane are small enough to be part of what is usual; those of the
-    lanes `small` count, too. What was accepted is the new normal.
+    Incidents without a series of the fast lane are small enough to count as ordinary, except those of the
+    lanes in `small`. Accepted incidents are the new normal.
     """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
@@ -119,7 +124,7 @@ class Book:
 
     @property
     def open(self) -> list[Tracked]:
-        """Those that go on."""
+        """Open incidents."""
         return [one for one in self.tracked if one.goes_on]
 
     def take(
@@ -136,11 +141,11 @@ class Book:
         began_ns: tuple[int, int] | None = None,
         asked: int | None = None,
     ) -> Incident | None:
-        """A finding joins the incident of its place that goes on, or was over lately; else it opens one.
+        """Join a finding to the open or recently resolved incident at its place; else open one.
 
-        None where nothing got worse. hit: series that alarmed, the strongest first. with_it: that rise since.
-        began_ns: where it began, if not at the onset; asked: onset of the series that the id is made of, if
-        that was measured by the comparison.
+        None if nothing got worse. hit: series that alarmed, the strongest first. with_it: series that rose
+        since the onset. began_ns: interval of its begin, if not the onset; asked: onset of the series that
+        the id is derived from, if the comparison measured another one.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
@@ -196,7 +201,7 @@ class Book:
         grew = abs(first.contribution_us) > abs(old.incident.contribution_us) * (1 + self._settings.worse_by)
         named = tuple(dict.fromkeys((*old.places, *places)))
         spread = len(named) > len(old.places)
-        # As it was reported, at its largest.
+        # Keep the facts of the largest report.
         report = report or old.incident.report
         changed = _facts(decision, first, report, self._settings) if again or grew else {}
         named_version = version if not old.incident.version else ""
@@ -214,12 +219,12 @@ class Book:
             self._say("changed", place, state if state != "open" else old.incident.state, at)
 
     def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
-        """Count calm ticks of the incidents that go on; those that are over by this one."""
+        """Count calm ticks of the open incidents; returns those that this tick ends."""
         over, settings = list[Tracked](), self._settings
         for place, one in enumerate(self.tracked):
             if not one.goes_on:
                 continue
-            # What a slower lane finds began long before it was reported.
+            # A finding of a slower lane began long before it was reported.
             since_ns = max(one.onset * self._tick_ns, one.incident.opened_ns)
             if self._end_ns(at) - since_ns >= settings.accept_ns:
                 over.append(self._end(place, at + 1, at, "accepted"))
@@ -253,7 +258,7 @@ class Book:
         note: str = "",
         calm_from: int | None = None,
     ) -> Tracked | None:
-        """End an incident at a tick, or as of an earlier one; None where none of this id goes on."""
+        """End an incident at a tick, or as of an earlier one; None if no open incident has this id."""
         for place, one in enumerate(self.tracked):
             if one.incident.id == id_ and one.goes_on:
                 self._change(place, {"note": note})
@@ -261,7 +266,7 @@ class Book:
         return None
 
     def forget(self, at: int) -> None:
-        """Let go of what is no longer needed at a tick: it is in the tables."""
+        """Drop incidents that no decision needs any more at a tick; the tables keep them."""
         before = at - max(2 * self._settings.baseline_ns, RECENT_NS) // self._tick_ns
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
@@ -273,7 +278,7 @@ class Book:
         return self.tracked[place]
 
     def _change(self, place: int, incident: Mapping[str, object] | None = None, **tracked: object) -> None:
-        """Give an incident, and what follows it, other values."""
+        """Update fields of an incident and of its tracked state."""
         old = self.tracked[place]
         changed = old.incident.model_copy(update=incident or {})
         self.tracked[place] = old.model_copy(update={**tracked, "incident": changed})
@@ -296,7 +301,7 @@ class Book:
         return one.goes_on or (at - (one.resolved or 0)) * self._tick_ns <= self._settings.reopen_ns
 
     def _is_accepted(self, finding: Finding, onset: int, lane: LaneName) -> bool:
-        """Whether it is the new normal that a person, or time, made of it, and the reference is older."""
+        """True if the finding repeats an accepted incident and its reference predates the acceptance."""
         slow = lane in ("daily", "weekly")
         reach = (RECENT_NS if slow else self._settings.baseline_ns) // self._tick_ns
         return any(
@@ -308,7 +313,7 @@ class Book:
 
 
 def _facts(decision: Decision, first: Finding, report: str, settings: WatchSettings) -> dict[str, object]:
-    """What a finding says of its incident."""
+    """Fields of an incident that a finding determines."""
     by_sample = {
         sample: tuple(example.request_id for example in first.examples if example.sample == sample)
         for sample in ("reference", "problem")

@@ -1,9 +1,9 @@
-"""What single instances of a component did, beside their siblings in the same ticks.
+"""Behaviour of single instances of a component relative to their siblings in the same ticks.
 
-A component that runs on several hosts hides one that gets slower, or fails. A *visit* is a call that a
-component gets from another one, with all that it does itself until it answers. What an instance's visits took
-more than its siblings' at the same call sites, in logs, and how many more of them failed, is a number of its
-own: what all of them do alike, the time of day or a slow store, is not in it.
+A component that runs on several hosts hides one that gets slower or fails. A *visit* is a call that a
+component gets from another one, with all its own work until it answers. An instance's number is the mean log
+duration of its visits minus its siblings' at the same call sites, and the difference in failing visits.
+Common causes, such as the time of day or a slow store, cancel out.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Hosts that are watched only as siblings, and calls of which no host is known."""
+"""Codes of hosts watched only as siblings, and of calls without a known host."""
 _TINY: Final = 1e-9
 
 
 class InstanceSums(NamedTuple):
-    """What the instances of a window did; arrays are [rows], a row an instance and tick."""
+    """Sums by instance and tick; arrays are [rows], one row an instance and tick."""
 
     instances: tuple[tuple[str, str], ...]
-    """Component and host."""
+    """(Component, host) of each instance."""
     instance: I8
     tick: I8
     den: F8
-    """So many visits of its own, compared with as many siblings' as one likes, say as much."""
+    """Effective number of visits: visits compared with an exactly known mean that would be equally
+    informative.
+    """
     slower: F8
-    """Sum of what they took more than the siblings' (log)."""
+    """Sum of log durations beyond the siblings'."""
     sq: F8
-    """Sum of squares, as visits of one instance scatter."""
+    """Sum of squares, from the scatter of an instance's own visits."""
     failing: F8
-    """So many more failed."""
+    """Failing visits beyond the siblings'."""
     folded: int
-    """Instances that are watched only as siblings: their component has too many."""
+    """Number of instances watched only as siblings because their component has too many."""
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
-    """Give what instances did by tick, the slots of the profile; None where no component has several.
+    """Sums of instances by tick (the profile's slots); None if no component has several instances.
 
-    most: of a component so many are watched, those with most visits. O(requests · calls of such components).
+    most: instances watched of a component, those with the most visits. O(requests · calls of such
+    components).
     """
     names = profiled.profile.names
     component_of = [names.operations[site.operation].component for site in names.sites]
@@ -94,7 +97,7 @@ class _Several(NamedTuple):
 
     number: int
     of_host: I8
-    """[hosts + 1] number of an instance, from 1 on; `_REST`, and `_UNKNOWN` at the end."""
+    """[hosts + 1] instance number from 1 on; `_REST` for the others, `_UNKNOWN` at the end."""
 
 
 class _Visits(NamedTuple):
@@ -105,13 +108,13 @@ class _Visits(NamedTuple):
     tick: I8
     instance: I8
     weight: F8
-    """A request counts once at a site."""
+    """Sums to 1 for a request at a site."""
     log: F8
     failing: F8
 
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
-    """[units] the call by which a component was entered: itself where another one made it."""
+    """[units] call by which its component was entered: the unit itself if another component made the call."""
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):
         if above >= 0 and component[above] == component[unit]:
@@ -126,7 +129,7 @@ def _visits(
     entry: I8,
     of_site: Sequence[_Several | None],
 ) -> Iterator[_Visits]:
-    """Give the visits of a group's requests to components with several instances, call by call."""
+    """Visits of a group's requests to components with several instances, call by call."""
     category, sites = population.categories[group.category], group.sites
     entries = [
         (unit, component)
@@ -161,10 +164,11 @@ def _visits(
 
 
 def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, folded: int) -> InstanceSums:
-    """Compare each instance's visits with its siblings' at the same call site in the same tick, and add up.
+    """Sums of each instance's visits relative to its siblings' at the same call site in the same tick.
 
-    Of n visits among N the mean is off that of the others by N / (N - n) times what it is off that of all; as
-    much is known of that as of n (N - n) / N visits beside something known.
+    If n of N visits are an instance's, its mean differs from the others' mean by N / (N - n) times its
+    difference from the overall mean, with the precision of n (N - n) / N visits compared with an exactly
+    known mean.
     """
     code, first = numbered((visits.site, visits.tick, visits.instance))
     n, x, xx, bad = (
@@ -174,7 +178,7 @@ def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, fo
     component, site, tick, instance = (column[first] for column in visits[:4])
     cell, at = numbered((site, tick))
     all_n, all_x, all_bad = (totals(cell, value, len(at))[cell] for value in (n, x, bad))
-    # How an instance's own visits scatter; where each has one at a site, how all do.
+    # Scatter of an instance's own visits; of all visits where each instance has only one at a site.
     place, at = numbered((component, tick))
     own, of_own, every, of_every = (
         totals(place, value, len(at))[place]

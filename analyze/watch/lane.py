@@ -1,9 +1,9 @@
-"""The watch's lane in the lake: commits with all that a restart needs, and the tables that are made of them.
+"""Commits of the watch in the lake, with all the state that a restart needs, and the tables made from them.
 
-A commit is one file under `watch/commits/`, put under the next number if that is free: of several processes
-one gets it, the others read what it decided and go on from there. Rows of tables are in the commit and are
-put beside it afterwards, under names made of number and content, by whoever comes next too: so a process
-may die anywhere. Commits are kept for a while only; the tables stay, and each commit names all their files
+A commit is one file under `watch/commits/`, put under the next number if that is free: one of several
+processes gets it, the others read its decision and continue from there. Table rows are part of the commit and
+are put as files afterwards, named by number and content, also by whichever process comes next, so a process
+may die anywhere. Old commits are deleted; the tables stay, and each commit names all their files
 (`stitch.lake.watch_files`).
 """
 
@@ -24,7 +24,9 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
-"""Decided windows whose rows wait in commits until they are a file: small files are dear."""
+"""Decided windows whose rows are written as one file: until then they wait in commits, as small files are
+costly.
+"""
 
 
 class WatchCommit(Config):
@@ -41,11 +43,11 @@ class WatchCommit(Config):
     events: tuple[IncidentEvent, ...] = ()
     change_points: tuple[ChangePoint, ...] = ()
     runs: tuple[WatchRun, ...] = ()
-    """That wait for a file, and those that go into one with this commit (`runs_out`)."""
+    """Runs waiting for a file, or written to one with this commit (`runs_out`)."""
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """The next commit: what was decided, other values of some fields, and the runs that wait."""
+        """Next commit: a decision, changed values of some fields, and the waiting runs."""
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)
@@ -60,8 +62,10 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """The last commit; None where nobody watched yet. Raises LakeError where it is damaged or missing,
-    OSError."""
+    """Read the last commit; None before the first.
+
+    Raises LakeError where it is damaged or missing, OSError.
+    """
     last = head(store)
     if last is None:
         return None
@@ -75,12 +79,14 @@ def last_commit(store: Store) -> WatchCommit | None:
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Make a commit the next one, then its rows part of the tables. Raises TakenError, LakeError, OSError."""
+    """Store a commit as the next one, then add its rows to the tables. Raises TakenError, LakeError,
+    OSError.
+    """
     put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Put the rows of the last commit into the tables; nothing happens to those that are there."""
+    """Add the rows of the last commit to the tables; rows already there are left alone."""
     put_rows(store, commit.seq, rows_of(commit))
 
 
@@ -116,7 +122,7 @@ _SAME: Final = {name for name in WATCH_TABLES["incident_events"].names if name i
 
 
 def events_of(store: Store) -> list[IncidentEvent]:
-    """All events that the lake knows, oldest first. Raises LakeError, OSError."""
+    """Every event in the lake, oldest first. Raises LakeError, OSError."""
     rows = read_rows_of(store, "incident_events").select(_EVENT).to_pylist()
     found = {
         row["event"]: IncidentEvent(
@@ -138,7 +144,6 @@ _EVENT: Final = ["event", "incident", "event_kind", "at_ns", "document"]
 
 
 def incidents_of(store: Store) -> list[Incident]:
-    """All incidents that the lake knows, those that go on first, then the latest. Raises LakeError,
-    OSError."""
+    """Every incident in the lake, open ones first, then by latest change. Raises LakeError, OSError."""
     found = {event.incident_id: event.incident for event in events_of(store)}.values()
     return sorted(found, key=lambda one: (not one.goes_on, -one.changed_ns, one.id))

@@ -1,10 +1,9 @@
-"""Series of numbers by tick, made of a window's statistics when it seals, and kept beside them.
+"""Series of numbers by tick, made from a window's statistics when it seals, and stored beside them.
 
-A tick is a slot of a window, or the window. A series is one number a tick as what it is made of: `den`
-events, and sums `num` and `sq` over them. So ticks can be put together by adding, which rare series need,
-and nothing is computed at alarm time that could have been kept. Calls that are slower than nearly all
-ordinary ones are counted where it is known what is ordinary: of own times the distribution is kept, in bins
-of half an octave.
+A tick is a slot of a window, or the window. A series has one number a tick, stored as its parts: `den`
+events, and sums `num` and `sq` over them. So ticks can be pooled by adding, as rare series need, and alarms
+compute nothing that could have been stored. Slow calls (slower than nearly all ordinary ones) are counted
+once a baseline defines them: until then the distribution of own times is stored, in bins of half an octave.
 """
 
 from __future__ import annotations
@@ -55,14 +54,16 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES, INSTANCE, INSTANCE_FAIL = (
     "instance fail",
 )
 OPERATION = "operation"
-"""Of a call site: log own time, share of slow calls, share of failing ones, calls a call of its caller,
-share of a call pattern. Of a root type: log response time, share that failed. Of an instance of a component
-that has several: log own time and share of failing visits, both beyond its siblings'. The last one only
-counts the calls of an operation."""
+"""Kinds of series. For call sites: log own time, share of slow calls, share of failing ones, calls per call
+of the caller, share of a call pattern. For root types: log response time, share of failed requests. For
+instances of a component with several: log own time and share of failing visits, both relative to the
+siblings'. OPERATION only counts the calls of an operation: it is a denominator."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
-"""Of an instance it is less than that of its siblings as often as more: its error is that of both."""
+"""Kinds that count failures. INSTANCE_FAIL is not among them: relative to the siblings' it is negative as
+often as positive, so both sides' errors matter.
+"""
 INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
 FLOORS: Final = {
     TIME: 0.1,
@@ -75,11 +76,11 @@ FLOORS: Final = {
     INSTANCE: 0.1,
     INSTANCE_FAIL: 0.01,
 }
-"""Smallest changes that a comparison reports."""
+"""Smallest changes that a comparison reports, by kind."""
 BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
-"""Times, slow calls and failures alarm upward only."""
+"""Kinds that alarm in both directions; times, slow calls and failures alarm upward only."""
 COARSE: Final = BINS_PER_OCTAVE // 2
-"""Bins of a profile in one of half an octave."""
+"""Bins of a profile in one coarse bin of half an octave."""
 _HEAD: Final = "flowdiff.watch"
 _MOST_HEAD: Final = 1 << 28
 """Bytes: names of half a million series."""
@@ -89,37 +90,38 @@ CALLER_MARK: Final = " < "
 
 
 class Name(NamedTuple):
-    """Which series."""
+    """Identity of a series."""
 
     kind: str
     component: str
     operation: str
-    """With the callee that it names, ` -> callee`; empty of a root type."""
+    """Operation, with ` -> callee` if it names a call; empty for a root type."""
     of: str
-    """What it is a series of: the call site with its caller, the call pattern, the root type."""
+    """Subject of the series: call site with its caller, call pattern, root type, or instance."""
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Components that it speaks of: who works, and who is called."""
+        """Components named: the one that does the work, and the callee."""
         callee = self.operation.partition(" -> ")[2]
         return (self.component, callee) if callee else (self.component,)
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Text for people."""
         return f"{self.kind} {self.of}"
 
 
 _FREE: Final = Name(OPERATION, "", "", "")
-"""A series that is nobody's."""
+"""Name of a series number that no instance uses."""
 Rows = npt.NDArray[np.void]
-"""[rows] of ROW."""
+"""[rows] records of dtype ROW."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
 )
-"""A series and a tick in which it has something. With a `bin`: how many requests (`num`) had an own time in
-that coarse bin; without one, -1, the sums."""
+"""Record of one series in one tick. With `bin` ≥ 0: the number of requests (`num`) with an own time in that
+coarse bin; with `bin` -1: the sums.
+"""
 
 
 def rows_of(
@@ -144,7 +146,7 @@ class WindowTicks:
     requests: F8
     """[ticks]"""
     folded: int = 0
-    """Instances that have no series, as their component has too many."""
+    """Number of instances without a series because their component has too many."""
 
 
 MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
@@ -157,25 +159,27 @@ def tick_length(window_ns: int, slot_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How windows become series."""
+    """Settings that turn windows into series."""
 
     refine: RefineSettings
     slot_ns: int
     most_instances: int = 0
-    """Of a component; 0: none."""
+    """Instances watched of a component, at most; 0: none."""
 
     def tick_ns(self, window_ns: int) -> int:
         """Length of the ticks of a window."""
         return tick_length(window_ns, self.slot_ns)
 
     def settings(self, window_ns: int) -> str:
-        """What statistics that are kept must agree in."""
+        """Fingerprint that stored statistics must match to be reused."""
         told = f"{self.refine.model_dump_json()} {self.tick_ns(window_ns)} {self.most_instances}"
         return settings_of(f"watch {SERIES_VERSION} {version()} {told}")
 
 
 def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
-    """The ticks of a whole window, kept or made and then kept; None where it holds no request."""
+    """Ticks of a whole window, read from the stored statistics or computed and stored; None without
+    requests.
+    """
     (window,) = here.windows
     tick_ns = cut.tick_ns(window.length_ns)
     key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns), "ticks")
@@ -190,7 +194,9 @@ def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
 
 
 def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> WindowTicks:
-    """Give the series of all windows of a day, ticks of an hour each, kept or made and then kept."""
+    """Series of all windows of a day with ticks of an hour, read from the stored statistics or computed and
+    stored.
+    """
     files = [*(("flows", path) for path in day.flows), *(("structures", path) for path in day.structures)]
     key = StatsKey(
         Window(day.period.start_ns, NS_PER_DAY),
@@ -211,21 +217,23 @@ def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> Windo
 
 
 def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
-    """Give what is kept, else what is made, which is kept then. Raises what `make` does."""
-    with suppress(OSError):  # a cache that may not be read is none
+    """Stored statistics, else the result of `make`, which is then stored. Raises what `make` raises."""
+    with suppress(OSError):  # an unreadable cache counts as empty
         kept = read_stats(store, key)
         found = None if kept is None else _decode(kept)
         if found is not None:
             return found
     made = make()
     if made is not None:
-        with suppress(OSError):  # a lake that may only be read is watched all the same
+        with suppress(OSError):  # a read-only lake can be watched, too
             put_stats(store, key, _encode(made))
     return made
 
 
 def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, InstanceSums | None] | None:
-    """The window's profile by tick, as it is kept; where it is cut, of its requests, with instances."""
+    """Profile of the window by tick: the stored one for whole windows; else from its requests, with
+    instances.
+    """
     (window,) = here.windows
     if tick_ns == window.length_ns:
         whole = window_profile(here, cut.refine)
@@ -240,26 +248,26 @@ def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, Instanc
 
 
 class _Rows:
-    """Collects rows of a window's series."""
+    """Collector of the rows of a window's series."""
 
     def __init__(self) -> None:
         self.names = Numbering[Name]()
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
-        """series [rows]: index into `names`."""
+        """series: [rows] index into `names`."""
         rows = rows_of(self.codes(names)[series], tick, den, num, 0.0 if sq is None else sq)
         self.parts.append(rows[den > 0])
 
     def codes(self, names: list[Name]) -> I8:
-        """Numbers of some names, new ones for those not seen yet."""
+        """Numbers of names; unseen ones get new numbers."""
         return np.array([self.names[name] for name in names], dtype=np.int64)
 
 
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """The series of a profile, and of instances, whose slots are the ticks of one window."""
+    """Series of a profile and of instances, whose slots are the ticks of one window."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -272,7 +280,7 @@ def ticks_of(
     calls = totals(operation * n_slots + visits["slot"], visits["calls"], len(operations) * n_slots)
     at = np.flatnonzero(calls)
     rows.add(operations, at // n_slots, at % n_slots, calls[at], np.zeros(len(at)))
-    # Own time: mean of logs, and how it is distributed.
+    # Own time: mean of logs, and the distribution in coarse bins.
     votes = {name: profile.votes[name].to_numpy() for name in ("measure", "site", "slot", "bin", "n")}
     own = votes["measure"] == OWN_TIME
     site, slot, bins, n = (votes[name][own] for name in ("site", "slot", "bin", "n"))
@@ -310,7 +318,9 @@ def _of_kind(kind: str, names: list[Name]) -> list[Name]:
 
 
 def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
-    """Votes for call patterns; of how many, the ring takes from the call site (`base_of`)."""
+    """Add votes for call patterns; the ring takes their denominators from the call site
+    (`denominator_of`).
+    """
     names = profile.names
     texts = [name.text for name in names.operations]
     patterns = {name: profile.patterns[name].to_numpy() for name in ("site", "pattern", "slot", "votes")}
@@ -328,7 +338,7 @@ def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
 
 
 def _instances(found: InstanceSums, rows: _Rows) -> None:
-    """Instances; how many visits those have that fail the ring takes from the others (`base_of`)."""
+    """Add instances; the ring takes the denominators of failing visits from the visits (`denominator_of`)."""
     named = [Name(INSTANCE, component, "", f"{component} on {host}") for component, host in found.instances]
     rows.add(named, found.instance, found.tick, found.den, found.slower, found.sq)
     fails = found.failing != 0
@@ -339,7 +349,7 @@ def _instances(found: InstanceSums, rows: _Rows) -> None:
 
 
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
-    """Root types: response time, failures; [ticks] requests."""
+    """Add response times and failures of root types; returns [ticks] requests."""
     roots = profile.names.roots
     found = {n: profile.responses[n].to_numpy() for n in ("root", "slot", "bin", "n", "failed_n")}
     place, size = found["root"].astype(np.int64) * n_slots + found["slot"], len(roots) * n_slots
@@ -363,7 +373,7 @@ _STORED: Final = {
 
 
 def _encode(ticks: WindowTicks) -> bytes:
-    """Parquet: the rows, and the rest as metadata, which Parquet does not compress."""
+    """Parquet bytes: the rows as a table, the rest as metadata, compressed here because Parquet does not."""
     columns = {
         name: pa.array(ticks.rows[name].astype(_STORED[name].to_pandas_dtype()), _STORED[name])
         for name in _COLUMNS
@@ -378,7 +388,7 @@ def _encode(ticks: WindowTicks) -> bytes:
     }
     sink = pa.BufferOutputStream()
     told, table = b64encode(zlib.compress(json.dumps(head).encode())), pa.table(columns)
-    # Metadata of the schema would be in the file twice.
+    # As metadata of the schema it would be in the file twice.
     how = {"write_statistics": False, "write_page_checksum": True, "store_schema": False}
     with pq.ParquetWriter(sink, table.schema, compression="zstd", **how) as writer:
         writer.write_table(table)
@@ -387,7 +397,7 @@ def _encode(ticks: WindowTicks) -> bytes:
 
 
 def _decode(data: pa.Buffer) -> WindowTicks | None:
-    """What `_encode` wrote; None for anything else."""
+    """Ticks that `_encode` wrote; None for other data."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table, unpacked = file.read(), zlib.decompressobj()
@@ -408,8 +418,8 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
         return None
 
 
-def base_of(name: Name) -> Name | None:
-    """Of which series one takes how many events there were, as it has none of its own where it is nothing."""
+def denominator_of(name: Name) -> Name | None:
+    """The series whose event count is this one's denominator; None if it has its own."""
     if name.kind == SLOW:
         return name._replace(kind=TIME)
     if name.kind == PATTERN:
@@ -422,56 +432,58 @@ def base_of(name: Name) -> Name | None:
 
 
 class Seen(NamedTuple):
-    """An instance that is not gone."""
+    """Presence of an instance that is not gone."""
 
     since: int
-    """Tick at the begin of the window in which it appeared."""
+    """First tick of the window in which it appeared."""
     windows: int = 0
-    """Windows since it had a visit that have its component,"""
+    """Windows since its last visit that have its component."""
     visits: float = 0.0
-    """and visits that each instance had in those if all that are not gone had as many."""
+    """Visits that it would have had in those windows with an equal share of its component's."""
 
 
 @dataclass(slots=True)
 class Ring:
-    """The ticks of the last windows, dense: sums by series and tick, and by series and hour for longer.
+    """Dense sums of the last windows by series and tick, and by series and hour for longer.
 
-    Ticks in which nothing was recorded are not there: `at` says which are, as numbers since the epoch.
+    Ticks without requests are left out: `at` has the numbers (since the epoch) of the others.
     """
 
     tick_ns: int
     names: list[Name] = field(default_factory=list)
     codes: dict[Name, int] = field(default_factory=dict)
     base: list[int] = field(default_factory=list)
-    """[series] the series that a series takes `den` from; itself for most."""
+    """[series] number of the series that `den` is taken from; the series itself for most."""
     at: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     requests: F8 = field(default_factory=lambda: np.zeros(0))
     ticks: Sums = field(default_factory=lambda: Sums())
     hour: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Numbers since the epoch, ascending."""
+    """Hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """A window: of its rows with a bin series, tick (a number since the epoch), bin and `num`."""
+    """Rows with a bin, one array a window, `tick` as number since the epoch."""
     gone_windows: int = 3
-    """Windows that have a component without an instance, after which that is gone,"""
+    """An instance is gone after so many windows that have its component but not the instance,"""
     gone_visits: float = 32.0
-    """if it would have had so many visits in them,"""
+    """if an equal share of their visits would have been at least this,"""
     gone_ticks: int = 1024
-    """or they are so long that nothing of it would be looked at any more."""
+    """or if they span so many ticks that nothing of it is needed any more."""
     instances: list[Rows] = field(default_factory=list)
-    """A window: its rows of instances, `series` numbers of `instance_names`. They are kept as long as ticks
-    are, also of instances that are gone."""
+    """Rows of instances, one array a window, `series` as index into `instance_names`. They are kept as long
+    as ticks, also after an instance is gone.
+    """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
-    """Instances that are not gone: only these have series, of the time since they appeared."""
+    """Instances that are not gone: only these have series, from their appearance on."""
     there_at: int = 0
-    """Tick by which that is known: windows before it, which are read again, change nothing of it."""
+    """Tick that `there` is valid for: re-reading earlier windows does not change it."""
     free: list[int] = field(default_factory=list)
-    """Series of instances that are gone: another one's soon."""
+    """Series numbers of instances that are gone, for reuse."""
 
     def add_ticks(self, window: WindowTicks) -> list[int]:
-        """Take in the ticks of a window that have a request, and not its hours; series whose instances are
-        gone by it."""
+        """Add a window's ticks with requests, but not its hours; returns the series freed by instances that
+        are gone.
+        """
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         gone = self._let_go(window, first) if first >= self.there_at else []
         codes, rows = self._codes(window, since=first), window.rows
@@ -500,7 +512,7 @@ class Ring:
         return gone
 
     def _let_go(self, window: WindowTicks, first: int) -> list[int]:
-        """Free the series of instances that are gone by a window."""
+        """Free the series of instances that are gone as of a window."""
         den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
         visits = dict[str, float]()  # of components: of their series, the one with most
         for name, n in zip(window.names, den, strict=True):
@@ -529,19 +541,18 @@ class Ring:
         return seen.windows >= self.gone_windows and is_missed
 
     def name_there(self, names: Iterable[Name]) -> None:
-        """Give series to those of some instances that are not gone, though no window names them."""
+        """Assign series to the given names of present instances even if no window in the ring has them."""
         for name in names:
             if self._is_there(name):
                 self._code(name)
 
     def _is_there(self, name: Name, since: int | None = None) -> bool:
-        """Whether an instance is not gone, and was not at a tick."""
+        """True if an instance is present, and had appeared by tick `since`."""
         seen = self.there.get(name._replace(kind=INSTANCE)) if name.kind in INSTANCES else None
         return seen is not None and (since is None or seen.since <= since)
 
     def add_hours(self, window: WindowTicks) -> None:
-        """Take in the hours of a window, or of a day (`by_hour`), and nothing else of it; none of instances,
-        which come and go."""
+        """Add the hours of a window, or of a day (`by_hour`), without instances, which come and go."""
         codes = self._codes(window)
         rows = window.rows[codes[window.rows["series"]] >= 0]
         hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
@@ -552,7 +563,9 @@ class Ring:
         self.hours.add(len(self.names), len(self.hour), codes[rows["series"]], place, rows)
 
     def _codes(self, window: WindowTicks, *, since: int | None = None) -> I8:
-        """[series of a window] the ring's numbers of them; -1 of instances not there since a tick."""
+        """[series of a window] numbers in the ring; -1 for instances that had not appeared by tick
+        `since`.
+        """
         codes = [
             self._code(name)
             if name.kind not in INSTANCES or (since is not None and self._is_there(name, since))
@@ -562,7 +575,7 @@ class Ring:
         return np.array(codes, dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:
-        """Give the hours of a day as ticks, to the bit what `add_hours` makes the same sums of."""
+        """Hours of a day as ticks, from which `add_hours` restores the same sums bit for bit."""
         cells = self.hours.cells[:, : len(self.names), : len(self.hour)]
         series, place = np.nonzero(cells.any(axis=0))
         den, num, sq = cells[:, series, place].astype(np.float64)
@@ -577,12 +590,12 @@ class Ring:
         return found
 
     def events(self, columns: I8) -> F8:
-        """[series] events of ticks."""
+        """[series] number of events in ticks."""
         events: F8 = self.ticks.cells[0, self.base][:, columns].sum(axis=1, dtype=np.float64)
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """Hours before one, and [3, series, hours] their sums."""
+        """(Hours before `past`, [3, series, hours] their sums)."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]
@@ -599,13 +612,13 @@ class Ring:
                 self.names.append(name)
                 self.base.append(code)
             self.codes[name] = code
-            base = base_of(name)
+            base = denominator_of(name)
             if base is not None:
                 self.base[code] = self._code(base)
         return code
 
     def keep(self, needed: B1, first_hour: int) -> None:
-        """Let go of ticks that are not needed and hours before one, a quarter of all at least or none."""
+        """Drop ticks that are not needed and hours before one; only once a quarter of all can go."""
         later = self.hour >= first_hour
         if needed.sum() * 4 <= len(needed) * 3:
             self.at, self.requests = self.at[needed], self.requests[needed]
@@ -628,12 +641,12 @@ class Ring:
 
 @dataclass(slots=True)
 class Sums:
-    """[3, series, columns] sums with room to grow; single precision, as a share or a mean of logs needs."""
+    """[3, series, columns] sums with room to grow; single precision suffices for shares and means of logs."""
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 
     def add(self, n_series: int, n_columns: int, series: I8, column: I8, rows: Rows) -> None:
-        """Add the sums of rows up, each in its series and column; in none where that is negative."""
+        """Add rows to the cells of their series and column; rows with a negative column are skipped."""
         room = self.cells.shape
         if n_series > room[1] or n_columns > room[2]:
             grown = [
@@ -649,7 +662,7 @@ class Sums:
             np.add.at(cell.reshape(-1), flat, rows[name][there].astype(np.float32))
 
     def keep(self, needed: B1) -> None:
-        """Let go of the other columns; [columns in use] needed."""
+        """Keep the needed columns only; [columns in use] needed."""
         n = int(needed.sum())
         self.cells[:, :, :n] = self.cells[:, :, : len(needed)][:, :, needed]
         self.cells[:, :, n:] = 0

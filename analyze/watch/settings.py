@@ -1,4 +1,4 @@
-"""Numbers that decide what is watched for, and how soon it is said."""
+"""Settings of the watch: alarm budget, baselines, comparisons, and the life of incidents."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NS: Final = {
 
 
 _LONGEST: Final = 100 * _NS["year"]
-"""Time, at most, for which one false incident is budgeted."""
+"""Longest time for which one false incident can be budgeted."""
 
 
 class WatchSettings(Config):
-    """How a lake is watched. Ticks are slots of windows, or windows."""
+    """Settings of the watch. Ticks are slots of windows, or windows."""
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A smaller one costs delay: each tenth of it a
@@ -157,7 +157,7 @@ class WatchSettings(Config):
 
 
 def rate_ns(text: str) -> float:
-    """Nanoseconds for one of `2 a week`. Raises ValueError."""
+    """Nanoseconds per event of a rate such as `2 a week`. Raises ValueError."""
     match = _RATE.match(text.strip())
     if match is not None and float(match[1]) * _LONGEST < _NS[match[2]]:
         raise ValueError("write one in a hundred years at least")

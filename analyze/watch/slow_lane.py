@@ -1,8 +1,8 @@
-"""The slow lane: every day, and every week, the full comparison, which finds small steps and creep.
+"""Slow lane of the watch: a full comparison every day and every week, which finds small steps and creep.
 
-Levels are spent over the days by LORD++ (Javanmard and Montanari; Ramdas and others): however many days
-there are, the share of false ones among those that found something stays bounded. A day's p is the least q
-of its findings.
+Levels are spent over the days by LORD++ (Javanmard and Montanari; Ramdas and others): over any number of
+days, the false discovery rate among the days with findings stays bounded. A day's p is the smallest q of its
+findings.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from schemas.windows import NS_PER_DAY
 
 DAY = NS_PER_DAY
 WEEKS: Final = 4
-"""Weeks back that a day is compared with the same weekday of."""
+"""Number of preceding weeks whose same weekday a day is compared with."""
 _GAMMA: Final = 0.07720838
-"""So that the weights of all days are 1 in sum."""
+"""Normalizing constant: the weights of all tests sum to 1."""
 
 
 class Spent(Config):
-    """Levels that were spent on a sequence of tests."""
+    """History of a sequence of tests, which determines the next level."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()
-    """Numbers of the tests that rejected, from 1."""
+    """Numbers, from 1, of the tests that rejected."""
 
 
 class SlowState(Config):
-    """Where the slow lane is."""
+    """Progress of the slow lane."""
 
     day: int | None = None
-    """The last day (since the epoch) that was compared."""
+    """Last day (since the epoch) that was compared."""
     week: int | None = None
     """The last week (`week_of`)."""
     days: Spent = Spent()
@@ -45,7 +45,7 @@ class SlowState(Config):
 
 
 def level(spent: Spent, alpha: float) -> float:
-    """The level of the next test (LORD++), half of the wealth for tests before the first rejection."""
+    """Level of the next test (LORD++); half of the wealth is for tests before the first rejection."""
     t, start = spent.tests + 1, alpha / 2
     found = weight(t) * start
     for number, at in enumerate(spent.rejected):
@@ -54,18 +54,18 @@ def level(spent: Spent, alpha: float) -> float:
 
 
 def weight(t: int) -> float:
-    """Of the t-th test; of all tests 1 in sum."""
+    """Weight γ_t of the t-th test; all sum to 1."""
     return float(_GAMMA * np.log(max(t, 2)) / (t * np.exp(np.sqrt(np.log(max(t, 1))))))
 
 
 def after(spent: Spent, rejected: bool) -> Spent:
-    """What is spent with one more test."""
+    """History with one more test."""
     number = spent.tests + 1
     return Spent(tests=number, rejected=(*spent.rejected, number) if rejected else spent.rejected)
 
 
 def certain(decision: Decision, alpha: float) -> Decision:
-    """A decision with the findings of this level only; unchanged where none of them is for the worse."""
+    """Decision reduced to findings significant at `alpha`; "nothing" if none of these is a regression."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
     if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)
@@ -73,14 +73,14 @@ def certain(decision: Decision, alpha: float) -> Decision:
 
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Sealed windows of the lake that lie in a range."""
+"""Returns the sealed windows of the lake within a range."""
 
 
 class Quiet(Protocol):
-    """Leaves out ranges with an incident."""
+    """Removes ranges with an incident."""
 
     def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Of the fast lane, and of the lanes `small`."""
+        """Ranges without an incident of the fast lane or of the lanes in `small`."""
         ...
 
 
@@ -88,10 +88,11 @@ SMALL: Final[tuple[LaneName, ...]] = ("daily", "weekly", "deployment")
 
 
 def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
-    """A day against the same weekday of the weeks before, else against the day before; None where nothing is.
+    """Compare a day with the same weekday of the preceding weeks, else with the day before; None without
+    data.
 
-    The other days of these weeks are the history, each a block where there are enough: of parts of days the
-    course of the day would be noise. What the fast lane reported is left out.
+    The other days of these weeks are the history, whole days as blocks where there are enough: between parts
+    of days the course of the day would count as noise. Incidents of the fast lane are left out.
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]
@@ -114,10 +115,10 @@ def days_of(week: int) -> range:
 
 
 def compared_week(monday: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
-    """The week of a Monday against the last one of which something is left; None where nothing is.
+    """Compare the week of a Monday with the last week that has quiet windows; None without data.
 
-    The weeks before these are the history. What any lane reported is left out, but for what a week reported
-    and goes on: without it that could not be seen to end.
+    The weeks before these are the history. Incidents of all lanes are left out, except open ones of the
+    weekly lane in the week itself: without them their end could not be seen.
     """
     problem = _of(range(monday, monday + 7), windows_of, quiet, ("daily", "deployment"))
     for before in range(monday - 7, monday - 7 * WEEKS - 1, -7):

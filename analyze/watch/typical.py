@@ -1,8 +1,9 @@
-"""What is usual of an instance of a component, learned of all that it had.
+"""Baselines shared by the instances of a component, learned from all instances that it had.
 
-Instances come and go: a rollout renames all of them. What one of them is off its siblings by chance, and how
-that moves, is said by any of them; how far it is off for good, by itself alone. So a new one is watched as
-soon as it has a few values of its own, with an allowance for what those known differ by.
+Instances come and go: a rollout renames all of them. The chance deviation of an instance from its siblings
+and its movement are learned from all instances together, its lasting deviation from the instance alone. So a
+new instance is watched as soon as it has a few values of its own, with an allowance for the spread of the
+lasting deviations.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ _TINY: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """What is usual of any instance of a component."""
+    """Baseline of any instance of a component."""
 
     kind: str
     component: str
     pooled: Pooled
-    """Of one series, which stands for all; its rows name none."""
+    """Baseline of one series that stands for all instances; its rows are placeholders."""
     own: Mapping[Name, float]
-    """How far those that are known are off their siblings for good."""
+    """Lasting deviation of each known instance from its siblings."""
     apart: float
-    """Standard deviation of that: one of which it is not known may be off as far."""
+    """Standard deviation of the lasting deviations: an unknown instance may deviate as much."""
 
 
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:
-    """Say it of the instances that are there."""
+    """Baselines of the present instances, one group a pool length."""
     known = {(one.kind, one.component): one for one in typical}
     there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
     for instance in ring.there:
@@ -91,10 +92,10 @@ def _said_of(
 def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
-    """Learn from ticks, ascending, what is usual of the instances of each component: of those that were there
-    most, where it had more than are watched.
+    """Learn the shared baselines from ticks (ascending); of a component with too many instances, from those
+    present most.
 
-    anew: series whose ordinary times begin at a tick.
+    anew: first tick of the ordinary times of some series; earlier values are ignored.
     """
     parts = [part[np.isin(part["tick"], at)] for part in ring.instances]
     if not any(map(len, parts)):
@@ -124,7 +125,9 @@ def typical_instances(
 
 
 def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
-    """Give visits a tick, of all from an instance's first one to its last, with those that have none."""
+    """Mean visits a tick of instances, from each one's first tick to its last, ticks without visits
+    included.
+    """
     ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
     ticks = sum(int(last) - int(first) + 1 for first, last in ends)
     return np.asarray(sum(rows["den"].sum() for rows in instances) / ticks)
@@ -132,15 +135,15 @@ def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """Instances of a component whose values lie at hand."""
+    """Values of a component's instances that a baseline is learned from."""
 
     kind: str
     names: tuple[Name, ...]
     left: F8
-    """[instances, pools] what values are off, less that for good."""
+    """[instances, pools] residuals: deviations from the siblings minus the lasting one."""
     error: F8
     sd: F8
-    """Of all of them, as `level`: one row."""
+    """Standard deviation over all instances; one row, as in `level`."""
     level: Level
     own: Mapping[Name, float]
     apart: float
@@ -170,7 +173,7 @@ def _learning(
     is_known = n >= settings.warm_ticks
     own = np.where(is_known, row_medians(x), 0.0)
     left = x - own[:, None]
-    # One instance after the other, as if they were one.
+    # Concatenate the instances with gaps between them, as if they were one series.
     apart_by = pool[-1] - pool[0] + RUN
     flat, at = left.reshape(1, -1), (pool + apart_by * np.arange(len(names))[:, None]).ravel()
     sd = np.maximum(spread_of(flat, [kind]), _TINY)
@@ -182,7 +185,7 @@ def _learning(
 
 
 def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSettings) -> Iterator[Typical]:
-    """Learn how innovations of each component's instances scatter."""
+    """Learn the scatter of the innovations of each component's instances."""
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
     levels = each_column([one.level for one in learning for _ in one.names], np.concatenate)

@@ -1,7 +1,7 @@
-"""The watch: sealed windows in, incidents out. A function of windows, settings and version, tick by tick.
+"""Fast lane of the watch: sealed windows in, incidents out; a function of windows, settings and version.
 
-Stage one sums evidence over series; stage two compares. What was decided is in `State`, from which another
-process goes on as if it had been this one.
+The first stage sums evidence over series, the second compares. Decisions are in `State`, from which another
+process continues exactly as this one would have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from analyze.watch.decide import (
     sure_enough,
 )
 from analyze.watch.evidence import Kept, RunningEvidence, TickEvidence, evidence_of, log_threshold
-from analyze.watch.incidents import Book, Tracked, parted, places_of, quiet_ticks, worse_of
+from analyze.watch.incidents import Book, Tracked, places_of, quiet_ticks, split_by_onset, worse_of
 from analyze.watch.ordinary import Ordinary
 from analyze.watch.series import Name, Ring, Seen, WindowTicks
 from analyze.watch.settings import WatchSettings
@@ -40,62 +40,61 @@ from schemas.watch_tables import ChangePoint, WatchRun
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
-"""What is usual is learned anew after so much more of it."""
+"""The baseline is refitted after this fraction of its span."""
 STRETCH_NS: Final = 60 * 10**9
-"""A longer gap parts stretches: sums begin anew behind it."""
+"""A longer gap ends a stretch: sums restart behind it."""
 USUAL_TICKS: Final = 60
-"""Ticks that say how many requests are usual, for that."""
+"""Recent ticks that the usual number of requests is taken from, to detect edges of a recording."""
 LEARNING: Final = "learning"
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
 class State(Config):
-    """Where a watch is: all that a restart needs beside the windows."""
+    """State of a watch: all that a restart needs beside the windows."""
 
     lake_id: str
     tick_ns: int
     through_ns: int
-    """Windows that end here or before are decided."""
+    """Windows that end at or before this time are decided."""
     began_ns: int = 0
-    """Where the watch began to decide."""
+    """Time from which the watch decides."""
     suspended: str = LEARNING
-    """Why nothing could be found in the last window; empty: it was looked at."""
+    """Reason why nothing could be detected in the last window; empty if it was watched."""
     sums: tuple[Kept, ...] = ()
     tracked: tuple[Tracked, ...] = ()
     fitted: int | None = None
-    """Tick before which the baseline in use was learned; None: not yet."""
+    """Tick before which the current baseline was learned; None before the first."""
     fitted_span: int = 1
-    """Ticks that it spans."""
+    """Ticks that the current baseline spans."""
     fitted_tracked: tuple[Tracked, ...] = ()
-    """The incidents that it left out."""
+    """Incidents excluded from the current baseline."""
     anew: tuple[tuple[Name, int], ...] = ()
-    """Series whose baseline begins at a tick: what was before is no longer normal."""
+    """First tick of some series' ordinary times, after an accepted change."""
     ordinary: tuple[tuple[int, float], ...] = ()
-    """Onsets of changes that were none by a comparison, or not worth one, and sizes in parts of a large
-    step."""
+    """(Onset, size) of refuted and skipped changes; sizes relative to a large step."""
     instances: tuple[tuple[Name, Seen], ...] | None = None
-    """Those that are not gone; None: none was looked for yet."""
+    """Instances that are not gone; None before instances were first looked for."""
     peaks: tuple[tuple[int, float], ...] = ()
-    """Days and the most requests that one of their ticks had: a baseline is learned of a part of them."""
+    """(Day, requests of its busiest tick): a baseline is learned from only a sample of the ticks."""
 
 
 @dataclass(slots=True)
 class Decided:
-    """What came of one window."""
+    """Decisions over one window."""
 
     run: WatchRun | None
-    """None of a beginning, or of what a person said."""
+    """Row of the run; None for the start of a watch or a person's order."""
     events: list[IncidentEvent] = field(default_factory=list)
     change_points: list[ChangePoint] = field(default_factory=list)
 
     @classmethod
     def nothing(cls) -> Decided:
-        """No window was decided."""
+        """Empty decision: no window was decided."""
         return cls(None)
 
 
 KeepReport = Callable[[Outcome], str]
-"""Keeps a report; its id, empty where none is kept."""
+"""Stores a report and returns its id; empty if none is stored."""
 
 
 class Watcher:
@@ -110,7 +109,7 @@ class Watcher:
         keep: KeepReport = lambda _: "",
         windows_of: Callable[[int, int], Sequence[Range]] = lambda *_: (),
     ) -> None:
-        """windows_of: sealed windows of the lake that lie in a range, for histories longer than the ring."""
+        """windows_of: sealed windows of the lake within a range, for histories longer than the ring."""
         self.settings = settings
         self.state = state
         self.decide_by = decide
@@ -141,39 +140,39 @@ class Watcher:
 
     @property
     def _span(self) -> int:
-        """Ticks that a baseline spans."""
+        """Ticks spanned by a baseline."""
         return self.settings.baseline_ns // self.tick_ns
 
     @property
     def recent_ns(self) -> int:
-        """How far back all ticks are needed to go on as if this had been one process."""
+        """Time span of which all ticks are needed to continue exactly as one process would."""
         return min(RECENT, self._span) * self.tick_ns + 2 * _HOUR
 
     @property
     def history_ns(self) -> int:
-        """How far back something is needed for that."""
+        """Time span of which some ticks or hours are needed for that."""
         baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
         # The baseline in use was learned a while ago, of as long a time before that.
         return max(baseline_ns, season_ns) + int(2 * REFIT_SHARE * baseline_ns) + 2 * _HOUR
 
     def sample(self, past: int, first: int) -> Sample:
-        """Ticks to learn from before a tick, `first` being the first one that is known."""
+        """Ticks to learn from before tick `past`, `first` being the earliest known one."""
         return Sample(past, max(min(self._span, past - first), 1), self.settings.baseline_ticks)
 
     def sampled(self, now: int, first: int) -> Sample:
-        """Ticks that are needed beside recent ones at a tick, `first` being the first one that is known."""
+        """Older ticks that are needed at tick `now`, `first` being the earliest known one."""
         if self.state.fitted is not None:
             return Sample(self.state.fitted, self.state.fitted_span, self.settings.baseline_ticks)
         return self.sample(now, first)
 
     def learn(self, window: WindowTicks) -> None:
-        """Take in a window that is decided already, or lies before the watch began."""
+        """Add a window that is already decided, or precedes the watch."""
         self.add_ticks(window)
         self.ring.add_hours(window)
         self._forget(window)
 
     def decide(self, window: WindowTicks) -> Decided:
-        """Decide a window that follows those before, and move the state on."""
+        """Decide the next window, and advance the state."""
         began = time.perf_counter()
         if not self._restored:
             self._restore()
@@ -218,7 +217,7 @@ class Watcher:
         return decided
 
     def collect(self, decided: Decided) -> None:
-        """Take what happened to incidents since into what was decided, and into the state."""
+        """Move the incidents' events since the last call into the decision and the state."""
         decided.events += self.book.events
         self.book.events = []
         if decided.run is not None:
@@ -227,24 +226,26 @@ class Watcher:
         self.state = self.state.model_copy(update={"tracked": tuple(self.book.tracked), "anew": anew})
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Those in which no incident of the fast lane was, nor of the lanes `small`."""
+        """Ranges without an incident of the fast lane or of the lanes in `small`."""
         start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self.tick_ns
         length = np.maximum(end - start, 1)
         are_quiet = quiet_ticks(start, self.book.tracked, length=length, small=small).tolist()
         return [range_ for range_, is_quiet in zip(ranges, are_quiet, strict=True) if is_quiet]
 
     def accept(self, id_: str, at: int, note: str = "") -> Incident | None:
-        """An incident becomes the new normal; None where there is none of this id that goes on."""
+        """Accept an open incident as the new normal; None if no open incident has this id."""
         ended = self.book.end(id_, at, "accepted", note)
         if ended is None:
             return None
         self._begin_anew(ended)
         return ended.incident
 
-    # What is usual
+    # Baseline
 
     def add_ticks(self, window: WindowTicks) -> I8:
-        """Take in a window without its hours; the columns of its ticks, edges of a recording left out."""
+        """Add a window without its hours; returns the columns of its ticks. Ticks at edges of a recording are
+        skipped.
+        """
         old, parts = len(self.ring.at), len(self.ring.slow)
         gone = self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
         if gone:
@@ -255,7 +256,7 @@ class Watcher:
         return np.arange(old, len(self.ring.at))
 
     def _without_edges(self, window: WindowTicks) -> F8:
-        """[ticks] requests; none in a tick beside a gap that has few."""
+        """[ticks] requests; 0 in a tick beside a gap that has few."""
         requests, first = window.requests, window.start_ns // self.tick_ns
         usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
@@ -272,7 +273,7 @@ class Watcher:
         self._fit(self.sample(past, self._first()), self.book.tracked)
 
     def _left_out_differs(self) -> bool:
-        """Whether incidents began or ended since what is usual was learned."""
+        """True if incidents began, ended or were accepted since the baseline was learned."""
 
         def known(tracked: Iterable[Tracked]) -> list[object]:
             return [
@@ -289,7 +290,7 @@ class Watcher:
         instances = typical_instances(self.ring, at, self.settings, self._anew)
         base = replace(base, instances=instances)
         if self._base is not None and not base.groups:
-            return  # nothing quiet is left: what was usual stays
+            return  # no quiet tick is left: keep the old baseline
         nearer = 1.0 if self._base is None else base.nearer_than(self._base)
         self._ordinary.rescale(nearer)
         before, self._base = self._threshold, base
@@ -301,7 +302,7 @@ class Watcher:
         self.evidence.grow(len(self.ring.names))
 
     def _restore(self) -> None:
-        """Be where the state says: the baseline as it was, the sums as they were."""
+        """Restore the baseline and the sums from the state."""
         self._restored = True
         if self.state.fitted is not None and len(self.ring.at):
             self._fit(self.sampled(self.state.fitted, 0), self.state.fitted_tracked)
@@ -321,7 +322,9 @@ class Watcher:
         *,
         again: bool = False,
     ) -> int:
-        """Take in a tick, or `again` what it says only now; how often was compared."""
+        """Process a tick, or (`again`) evidence that arrived for a tick later; returns the number of
+        comparisons made.
+        """
         ring, evidence, at = self.ring, self.evidence, int(self.ring.at[column])
         stretch = self._stretch(column)
         if stretch == at and not again:
@@ -348,7 +351,7 @@ class Watcher:
             self._ordinary.add(int(evidence.since[row]), float(evidence.size[row]))
             self._withheld.add(ring.names[row])
         evidence.drop(at, hit[~is_worth & ~evidence.has_grown(self.settings.size_values)[hit]])
-        # One that could not be told waits alone: what alarms anew has an onset of its own.
+        # A candidate that could not be decided waits alone: new alarms have onsets of their own.
         due = hit[is_worth & (evidence.again[hit] <= at)].tolist()
         if not due:
             return 0
@@ -356,17 +359,19 @@ class Watcher:
         return self._candidate(np.array(ordered), at, threshold, decided)
 
     def _stretch(self, column: int) -> int:
-        """The first tick behind the last gap before a column."""
+        """First tick behind the last gap before a column."""
         at = self.ring.at[: column + 1]
         gaps = np.flatnonzero((np.diff(at) - 1) * self.tick_ns > STRETCH_NS)
         return int(at[gaps[-1] + 1]) if len(gaps) else int(at[0])
 
     def _settled(self, calm_from: int | None, stretch: int) -> int:
-        """Tick from which what begins is no effect of how an incident ended; in a gap it ended unseen."""
+        """Tick from which an onset is no effect of an incident's end; 0 if the incident ended unseen, in a
+        gap.
+        """
         return 0 if calm_from is None or calm_from <= stretch else calm_from + self.settings.recovery_ticks
 
     def _candidate(self, hit: I8, at: int, threshold: float, decided: Decided) -> int:
-        """Stage two: does a comparison say so, too?"""
+        """Second stage: confirm or refute a candidate by a comparison."""
         ring, evidence = self.ring, self.evidence
         names = [ring.names[row] for row in hit.tolist()]
         onset = int(evidence.since[hit[0]])
@@ -387,10 +392,10 @@ class Watcher:
         if found.code == CHANGED:
             report = "" if found.report is None else self._keep(found.report)
             self._ordinary.drop_since(onset - self.settings.guard_ticks)
-            first, later = parted(worse_of(found), (onset + 1) * self.tick_ns)
+            first, later = split_by_onset(worse_of(found), (onset + 1) * self.tick_ns)
             points = [self._taken(replace(found, findings=tuple(first)), point, onset, at, names, report)]
             for began in [one.when.began for one in later if one.when and one.when.began][:1]:
-                # No series says so, but the comparison that one asked for.
+                # Found by the comparison a series asked for, not by a series itself.
                 after = point.model_copy(update={"onset_ns": began.at_ns, "log_evidence": 0.0})
                 between = began.low_ns, began.high_ns
                 rest = replace(found, findings=tuple(later))
@@ -420,9 +425,9 @@ class Watcher:
         *,
         began_ns: tuple[int, int] | None = None,
     ) -> ChangePoint:
-        """Take what a comparison found into an incident; the change point with it.
+        """Open or join an incident for a comparison's findings; returns the change point with its id.
 
-        asked: onset for which the comparison was asked.
+        asked: onset of the series that asked for the comparison.
         """
         worse = worse_of(found)
         onset = point.onset_ns // self.tick_ns
@@ -442,7 +447,7 @@ class Watcher:
         )
 
     def _drop_transient(self, at: int, threshold: float, decided: Decided) -> None:
-        """Drop candidates that were over before a comparison could tell, and keep a row of each."""
+        """Drop candidates that ended before a comparison could decide, and record a change point of each."""
         evidence = self.evidence
         over = np.flatnonzero((evidence.tried > 0) & (evidence.most <= 0))
         decided.change_points += [
@@ -460,8 +465,9 @@ class Watcher:
         evidence.tried[over] = evidence.again[over] = 0
 
     def _compared(self, onset: int, at: int) -> Decision:
-        """The quiet ticks before the onset, as many as since it where half of them are enough for that, and
-        before those the history, against onset to now."""
+        """Compare [onset, now) with an equally long quiet stretch before it (at least half as long), using
+        earlier ticks as history.
+        """
         settings = self.settings
         ticks = self.ring.at[self._needed(at)]
         before = ticks[(ticks < onset) & quiet_ticks(ticks, self.book.tracked)]
@@ -474,14 +480,17 @@ class Watcher:
         if len(rest) >= settings.warm_ticks:
             history += self._windows_before(int(reference[0]), len(problem) * self.tick_ns)
         found = self.decide_by(self._ranges(reference), self._ranges(problem), joined(history))
-        # It was chosen because it is odd: so it must be as unlikely as one of so many stretches as the
-        # budget's time holds. The level grows with the stretch.
+        # It was selected because it is unusual: so the level is corrected for the number of stretches of this
+        # length in the budget's time, and grows with the length.
         part = (at + 1 - onset) * self.tick_ns / settings.ns_a_false_alarm
         return sure_enough(found, settings.level_share * part)
 
     def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
-        """Quiet windows of the time that the baseline spans before a tick, at even distances where there are
-        more than a comparison needs: in runs as long as the problem, if these are enough blocks."""
+        """Quiet windows in the baseline's span before a tick, as history of a comparison.
+
+        Evenly spaced where there are more than the comparison needs, in runs as long as the problem if enough
+        runs remain as blocks.
+        """
         every = self._windows_of((tick - self._span) * self.tick_ns, tick * self.tick_ns)
         quiet = self.quiet(every)
         stride = 1 << max(-(-len(quiet) // self.settings.history_windows) - 1, 0).bit_length()
@@ -490,7 +499,7 @@ class Watcher:
         return [one for one in quiet if one[0] // self._window_ns // run % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:
-        """Quiet windows around the same time of the days before."""
+        """Quiet windows around the same time of day on the days before."""
         at, found = onset * self.tick_ns, list[Range]()
         around = max(_HOUR // 2, self._window_ns)
         for days in range(1, self.settings.season_days + 1):
@@ -502,7 +511,7 @@ class Watcher:
         return joined((int(at) * self.tick_ns, (int(at) + 1) * self.tick_ns) for at in ticks)
 
     def _reported(self) -> I8:
-        """Rows of the series of incidents that go on."""
+        """Rows of the series of open incidents."""
         return self._rows(name for one in self.book.open for name in one.series)
 
     def _rows(self, names: Iterable[Name]) -> I8:
@@ -544,24 +553,24 @@ class Watcher:
         self._forget(window)
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
-        """Those of the days that the season is learned from, this window among them."""
+        """Peaks of the days that the season is learned from, this window included."""
         today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
         peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))
         oldest = today - max(self.settings.season_days, self.settings.baseline_ns // NS_PER_DAY)
         return tuple((day, most) for day, most in peaks.items() if day >= oldest)
 
     def _forget(self, window: WindowTicks) -> None:
-        """Let go of what no window behind this one needs."""
+        """Drop ticks and hours that no later window needs."""
         needed = self._needed(window.start_ns // self.tick_ns)
         self.ring.keep(needed, (window.start_ns - self.history_ns) // _HOUR)
 
     def _needed(self, now: int) -> B1:
-        """[ticks of the ring] that are recent at a tick, or sampled."""
+        """[ticks of the ring] True where recent at tick `now`, or sampled."""
         at = self.ring.at
         sampled = self.sampled(now, self._first()).takes(at)
         needed: B1 = sampled | (at >= now - self.recent_ns // self.tick_ns)
         return needed
 
     def _first(self) -> int:
-        """The first tick of the first hour that is known."""
+        """First tick of the earliest known hour."""
         return int(self.ring.hour[0]) * _HOUR // self.tick_ns

@@ -1,8 +1,8 @@
-"""Watch a lake: decide its sealed windows one after the other, commit each, and say what happened.
+"""Watch a lake: decide its sealed windows in order, commit each decision, and notify.
 
-Any number of processes may do so; one works at a time, by a lock in a folder, by a lease in a bucket. Should
-two work for a moment, the number of the commit decides whose decision counts, and as a decision follows from
-the windows, both would have been the same.
+Any number of processes may run; one works at a time, by a lock in a folder or a lease in a bucket. If two
+work for a moment, the commit number decides whose decision counts; since decisions follow from the windows,
+both are the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _HOUR = 60 * NS_PER_MINUTE
 
 @dataclass(slots=True)
 class LakeWatch:
-    """The watch of one lake by this process."""
+    """This process's watch of one lake."""
 
     lake: str
     settings: WatchSettings
@@ -64,9 +64,9 @@ class LakeWatch:
     created_by: str
     notify: Notify = lambda _: None
     dry_run: bool = False
-    """Decide and say, commit and keep nothing."""
+    """Decide and report, but commit and store nothing."""
     decide: Decide | None = None
-    """Compares; by default as `flowdiff compare` does."""
+    """Comparison; None: as `flowdiff compare`."""
     _place: LakePlace = field(init=False)
     _last: WatchCommit | None = field(init=False, default=None)
     _watcher: Watcher | None = field(init=False, default=None)
@@ -74,28 +74,28 @@ class LakeWatch:
     _versions: Versions = field(init=False, default_factory=Versions)
     _lakes: Lakes | None = field(init=False, default=None)
     _length: int = field(init=False, default=0)
-    """Of a window."""
+    """Length of a window, ns."""
     _starts: list[int] = field(init=False, default_factory=list)
-    """Of the sealed windows, ascending."""
+    """Starts of the sealed windows, ascending."""
 
     def __post_init__(self) -> None:
-        """Raises LakeError where there is no lake."""
+        """Open the lake. Raises LakeError where there is none."""
         self._place = open_place(self.lake)
 
     @property
     def watcher(self) -> Watcher | None:
-        """The watch as it is now; None before the first window."""
+        """The current fast lane; None before the first window."""
         return self._watcher
 
     @property
     def state(self) -> State | None:
-        """Where the lake's watch is."""
+        """State of the lake's watch; None before its first commit."""
         if self._watcher is not None:
             return self._watcher.state
         return None if self._last is None else self._last.state
 
     def silent_since(self, now_ns: int) -> int | None:
-        """The end of the last window, where none was sealed for long: nothing arrives, or nobody seals."""
+        """End of the last window if none was sealed for too long (no input, or no sealing); else None."""
         if self.state is None or not self._length:
             return None
         through_ns = self.state.through_ns
@@ -103,7 +103,7 @@ class LakeWatch:
         return through_ns if is_silent else None
 
     def resume(self) -> None:
-        """Take up where the lake's last commit left off, whoever made it. Raises LakeError, OSError."""
+        """Continue from the lake's last commit, whoever made it. Raises LakeError, OSError."""
         self._watcher = None
         self._last = last_commit(self._place.store)
         if self._last is None:
@@ -115,13 +115,13 @@ class LakeWatch:
             self.notify(self._last.events)
 
     def rest(self) -> None:
-        """Let go of what was learned; `resume` takes up the lake's last commit."""
+        """Free everything learned; `resume` continues from the lake's last commit."""
         self._watcher = self._last = None
 
     def poll(self) -> Iterator[Decided]:
-        """Decide what was sealed since, window by window. Raises LakeError, TakenError, OSError.
+        """Decide the windows sealed since the last call, one by one. Raises LakeError, TakenError, OSError.
 
-        The first time nothing is decided: all that is there says what is usual.
+        The first call decides nothing: all existing windows become the baseline.
         """
         if not self._look():
             return
@@ -138,8 +138,9 @@ class LakeWatch:
                 yield decided
 
     def replay(self, period: Period) -> Iterator[Decided]:
-        """What it would have said of a period, had it watched; nothing is kept. Raises PeriodError,
-        LakeError."""
+        """Decisions that the watch would have made over a period; nothing is stored. Raises PeriodError,
+        LakeError.
+        """
         self.dry_run = True
         if not self._look():
             raise PeriodError(f"The lake '{self.lake}' has no sealed window.")
@@ -162,7 +163,7 @@ class LakeWatch:
     # Windows
 
     def _look(self) -> bool:
-        """See what is sealed by now, without a look at files; False where nothing is."""
+        """List the sealed windows, without reading their files; False if there are none."""
         self._lakes = Lakes(self.lake)
         manifest = self._lakes.manifest(Period(None, *_EVER))
         self._length = manifest.info.window_length_ns
@@ -173,7 +174,7 @@ class LakeWatch:
         return [Window(start, self._length) for start in self._starts[bisect_left(self._starts, ns) :]]
 
     def _ranges(self, start_ns: int, end_ns: int) -> list[Range]:
-        """Sealed windows that lie in a range, whole."""
+        """Sealed windows that lie wholly in a range."""
         first, past = (
             bisect_left(self._starts, start_ns),
             bisect_left(self._starts, end_ns - self._length + 1),
@@ -188,7 +189,7 @@ class LakeWatch:
     # Decisions
 
     def _begun(self, through_ns: int) -> State:
-        """The state of a watch that begins behind a time."""
+        """State of a watch that begins at a time."""
         made = sha256(self._place.store.read(LAKE_FILE).to_pybytes() + str(self._starts[0]).encode())
         return State(
             lake_id=made.hexdigest()[:16],
@@ -198,7 +199,7 @@ class LakeWatch:
         )
 
     def _watching(self, state: State) -> Watcher:
-        """A watch that knows the windows up to its state."""
+        """Fast lane that has learned the windows up to its state."""
         decide = self.decide or Comparer.of(self.lake, self.refine)
         watcher = Watcher(
             state,
@@ -223,7 +224,7 @@ class LakeWatch:
                 watcher.learn(ticks)
 
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
-        """Learn a day of which not all ticks are needed: its hours are one file."""
+        """Learn a day of which only some ticks are needed; its hours come from one file."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
@@ -231,7 +232,7 @@ class LakeWatch:
         (day,) = self._lakes.listed([(Period(None, start_ns, start_ns + DAY), windows)])
         watcher.ring.add_hours(day_hours(day, whole_windows(day), self._cut(watcher)))
         for window in windows:
-            # With some before them, which say how many requests are usual.
+            # With some ticks before them, which give the usual number of requests.
             at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)
             if sample.takes(at // watcher.tick_ns).any():
                 ticks = self._ticks(watcher, window.start_ns)
@@ -239,14 +240,14 @@ class LakeWatch:
                     watcher.add_ticks(ticks)
 
     def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
-        """A window's ticks; None where it holds no request."""
+        """Ticks of a window; None if it has no requests."""
         return window_ticks(self._here(Window(start_ns, self._length)), self._cut(watcher))
 
     def _cut(self, watcher: Watcher) -> Cut:
         return Cut(self.refine, watcher.tick_ns, self.settings.most_instances)
 
     def _decided(self, watcher: Watcher, window: Window) -> Decided | None:
-        """All lanes over one window; None where it holds no request."""
+        """Decisions of all lanes over one window; None if it has no requests."""
         ticks = self._ticks(watcher, window.start_ns)
         if ticks is None:
             return None
@@ -257,7 +258,7 @@ class LakeWatch:
         return decided
 
     def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
-        """Compare the day, and the week, that is over."""
+        """Compare the day, and the week, that just ended."""
         slow = self._slow
         day, week = now_ns // DAY - 1, week_of(now_ns // DAY) - 1
         if self.settings.daily and slow.day is not None and day > slow.day:
@@ -290,7 +291,7 @@ class LakeWatch:
             )
 
     def _deployments(self, watcher: Watcher, window: Window) -> None:
-        """Notice versions that are new, look at those that are due, end incidents of those that are gone."""
+        """Start rollouts of new versions, take due looks, and resolve incidents of versions that are gone."""
         key, before = self.settings.versions, self._versions
         self._versions = noticed(before, self._here(window), key, self.settings.gone_windows)
         for one in watcher.book.open:
@@ -306,7 +307,7 @@ class LakeWatch:
 
     def _look_at(self, watcher: Watcher, rollout: Rollout, key: str, window: Window) -> Rollout:
         during = self._ranges(rollout.start_ns, window.end_ns)
-        as_long = (1 << self.settings.looks - 1) * self._length  # as what the last look has
+        as_long = (1 << self.settings.looks - 1) * self._length  # length of the last look
         before = watcher.quiet(self._ranges(rollout.start_ns - as_long, rollout.start_ns))
         found = looked_at(rollout, key, during, before, watcher.decide_by)
         at = window.end_ns // watcher.tick_ns - 1
@@ -324,10 +325,10 @@ class LakeWatch:
             )
         return rollout.model_copy(update={"looks": rollout.looks + 1})
 
-    # What is kept
+    # Stored results
 
     def _keep(self, outcome: Outcome) -> str:
-        """The id of a report that was kept in the lake; empty in a trial."""
+        """Store a report in the lake and return its id; empty in a dry run."""
         if self.dry_run:
             return ""
         keep_report(self._place, outcome, render_html(outcome.report, outcome.views))
@@ -358,19 +359,16 @@ class LakeWatch:
 
 
 def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Incident:
-    """Make an incident that goes on the new normal, by order. Raises NotFoundError, TakenError.
+    """Accept an open incident as the new normal. Raises NotFoundError, TakenError.
 
-    id_: the whole id, or how it begins.
+    id_: the id, or a unique prefix.
     """
 
     def commit(last: WatchCommit) -> WatchCommit:
-        going = [one.incident for one in last.state.tracked if one.goes_on]
-        mine = [incident for incident in going if incident.id.startswith(id_)]
+        named = [one.incident for one in last.state.tracked if one.incident.id.startswith(id_)]
+        mine = [incident for incident in named if incident.goes_on]
         if len(mine) != 1:
-            raise NotFoundError(
-                f"Of the incidents that go on, {len(mine)} have an id that begins with '{id_}'.",
-                remedy="`flowdiff incidents` lists them.",
-            )
+            raise NotFoundError(not_acceptable(id_, named), remedy="`flowdiff incidents` lists them.")
         settings = WatchSettings.model_validate(last.settings)
         watcher = Watcher(last.state, settings, _never)
         watcher.accept(mine[0].id, last.state.through_ns // last.state.tick_ns - 1, note)
@@ -381,8 +379,18 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
     return _ordered(lake, commit).events[-1].incident
 
 
+def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
+    """Reason why `accepted` finds no single open incident among those whose id begins with `id_`."""
+    n_open = sum(incident.goes_on for incident in named)
+    if n_open:
+        return f"The ids of {n_open} open incidents begin with '{id_}'."
+    if named:
+        return f"{named[-1].id} is {named[-1].state}; only open ones can be accepted."
+    return f"No open incident has an id that begins with '{id_}'."
+
+
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
-    """Say that something was deployed: after is compared with before. Raises as `accepted`."""
+    """Mark a deployment: the time after it is compared with the time before. Raises as `accepted`."""
     rollout = Rollout(component="", version=text, start_ns=at_ns)
 
     def commit(last: WatchCommit) -> WatchCommit:
@@ -393,8 +401,10 @@ def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> Non
 
 
 def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
-    """Commit by order of a person, upon whichever commit is the last: a watch that works beside it may have
-    made another one meanwhile, and takes this one up.
+    """Commit a person's command on top of the last commit, whichever process made it.
+
+    A watch running at the same time may commit first: then this one is tried again; the watch continues from
+    it.
 
     Raises NotFoundError, TakenError, LakeError, OSError.
     """

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 PACKAGE = "flowdiff"
-ROOMS = ("schemas", "ingest", "stitch", "analyze")
+ROOMS = ("schemas", "ingest", "stitch", "analyze", "simulator")
 """Top-level packages of the checkout that are subpackages of `PACKAGE` in a wheel."""
 BESIDE = ("pyproject.toml", "README.md", "LICENSE")
 NATIVE = "ingest/codecs/otlp/wire"

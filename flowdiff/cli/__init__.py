@@ -1,1 +1,1 @@
-"""Share what subcommands need: options, tables on a terminal, output, exit codes, one run of an analysis."""
+"""Shared parts of subcommands: options, terminal tables, output, exit codes, running an analysis."""

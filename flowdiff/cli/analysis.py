@@ -1,6 +1,6 @@
 """Run methods over samples: read, refine, analyse, write, print. Every analysing command does this.
 
-What does the work is imported where it is called: help and completion need the options only.
+The analysis is imported where it is called: help and completion need the options only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Where a report goes besides the terminal."""
+    """Destinations of a report besides the terminal."""
 
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
@@ -64,7 +64,9 @@ class Destinations:
     ] = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError where two want standard output, InputError for a file that cannot be written."""
+        """Raises ConfigError if two outputs use standard output, InputError for a file that cannot be
+        written.
+        """
         if self.trace_url is not None:
             parse_trace_url(self.trace_url)
         wants = [form for form, file in self.files.items() if is_stdout(file)]
@@ -77,15 +79,15 @@ class Destinations:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Where each form that was asked for goes, by its option."""
+        """File of each requested form, by its option."""
         given = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
         return {form: Path(file) for form, file in given.items() if file is not None}
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError where a method takes another number of samples, before anything is read.
+    """Raise ConfigError where a method needs another number of samples, before anything is read.
 
-    remedy: how the command at hand is given samples.
+    remedy: how to give samples to the command at hand.
     """
     for method in methods:
         if method.samples.allows(len(names)):
@@ -109,10 +111,10 @@ def compared(
     use: StatisticsUse = "never",
     workers: int = 1,
 ) -> tuple[Samples, Outcome]:
-    """Find the samples that were asked for, and run methods over them, with a spinner on a terminal.
+    """Find the requested samples, and run methods over them, with a spinner on a terminal.
 
-    asked: texts of periods, by sample; the others as `find_samples`, `refuse_sample_count` and
-    `flowdiff.lake.analysed` take them, which say what is raised.
+    asked: texts of periods, by sample; other arguments and exceptions as in `find_samples`,
+    `refuse_sample_count` and `flowdiff.lake.analysed`.
     """
     from flowdiff import lake
     from flowdiff.samples import find_samples
@@ -136,12 +138,12 @@ _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the l
 
 
 def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
-    """Write the report where it was asked for and print it: as text, as JSON, or the page.
+    """Write the report to its destinations and print it: as text, as JSON, or the page.
 
-    `lake` is where it is kept. Where it cannot be kept, that is reported on standard error and the report
-    stands: it has been printed. `done` begins the line that reports output that could not be printed. Raises
-    InputError for a file that cannot be written, when all else is written and printed; ConfigError where a
-    page is to be opened that is in a bucket.
+    `lake`: where it is stored. If storing fails, that is reported on standard error, and the report stands:
+    it has been printed. `done` begins the line that reports a failure to print. Raises InputError for a file
+    that cannot be written, after all else is written and printed; ConfigError where a page in a bucket should
+    be opened.
     """
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
@@ -178,7 +180,8 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
 
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
-    """The outcome whose requests link to `url`, or without one to the lake's in `flowdiff.json`, if any.
+    """Outcome whose requests link to `url`; without one, to the `trace_url` in the lake's `flowdiff.json`, if
+    any.
 
     Raises ConfigError where it is not the address of a trace.
     """
@@ -193,7 +196,7 @@ def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
 
 
 def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
-    """Say where the page is in the lake, or why it is not."""
+    """Path of the page in the lake, or the error that prevented storing it."""
     from analyze.report.index import kept_reports
     from analyze.report.store import keep_report
     from stitch.lake.place import open_place
@@ -203,13 +206,13 @@ def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
         at = keep_report(place, outcome, page)
     except LakeError as error:
         return error
-    with suppress(OSError):  # the list is mended by whoever looks next
+    with suppress(OSError):  # the next reader repairs the list
         kept_reports(place)
     return at
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write each file that was asked for, whatever becomes of the others; what could not be."""
+    """Write every file, even if others fail; returns the errors."""
     refused = []
     for path, content in made:
         try:
@@ -221,10 +224,10 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
-    """Print the report as text; `at` is where its page was written."""
+    """Print the report as text; `at`: path of its page."""
     from analyze.report.terminal import print_report
 
-    # The exit code says what was found, whoever reads the text to its end.
+    # The exit code depends on the findings, even if the reader leaves before the end of the text.
     with reported_afterwards(done):
         console = Terminal()
         print_report(outcome.report, outcome.views, console)
@@ -234,7 +237,7 @@ def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """A spinner on a terminal; nothing elsewhere."""
+    """Show a spinner on a terminal; nothing elsewhere."""
     console = Terminal(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
         yield

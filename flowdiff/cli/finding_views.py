@@ -1,6 +1,6 @@
-"""Name the commands that look further into a finding: other methods, on its requests only.
+"""Commands that examine a finding further: other methods, on its requests only.
 
-A method that is not there gives none: what is asked for here is a list of names, not of modules.
+Methods that are not installed give none: this module uses their names, not their modules.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 MOST_ROOTS: Final = 5
-"""A finding in more root types is not narrowed by them."""
+"""Root types that a finding's requests are narrowed by, at most."""
 _TIMES: Final = TIME_KINDS | ORDER_KINDS
 _PATHS: Final = PATH_KINDS | CALL_KINDS
 
 
 _IN_DOUBLE: Final = frozenset('"$`\\!\n')
-"""What means something to a shell between double quotes."""
+"""Characters with a meaning to a shell inside double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A method, and of what changes it says more."""
+    """A method, and the kinds of change that it tells more about."""
 
     method: str
     about: str
@@ -54,12 +54,12 @@ _WAYS: Final = (
     _Way("variance", "which places became more variable", _TIMES),
     _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
 )
-"""The most telling first."""
+"""In order of usefulness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The two samples as a command line names them."""
+    """The two samples in the notation of the command line."""
 
     lake: str
     periods: Mapping[str, tuple[str, ...]]
@@ -69,8 +69,9 @@ class Compared:
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """Return the samples as commands name them; None where none could: other samples, several lakes,
-    windows that are not sealed."""
+    """Samples in the notation of the command line; None where that is impossible: other samples, several
+    lakes, unsealed windows.
+    """
     if [name for name, _ in samples] != ["reference", "problem"]:
         return None
     parts = [part for _, found in samples for part in found]
@@ -92,9 +93,9 @@ def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared
 def with_views(
     outcome: Outcome, compared: Compared | None, methods: Iterable[str], kept: Sequence[KeptReport] = ()
 ) -> Outcome:
-    """The outcome with the commands for its findings; its report's id stays.
+    """Outcome with the commands for its findings; the report's id is unchanged.
 
-    methods: names of those there are. kept: reports whose pages lie beside this one's.
+    methods: names of the installed ones. kept: reports whose pages are stored beside this one's.
     """
     if compared is None:
         return outcome
@@ -113,12 +114,12 @@ def with_views(
 
 
 def shown_only(outcome: Outcome, only: Literal["", "worse"]) -> Outcome:
-    """The outcome with only such findings shown; all of them stay in it, and its report's id."""
+    """Outcome that shows only such findings; all of them stay in it, and the report's id is unchanged."""
     return _with_findings(outcome, lambda section: section.model_copy(update={"only": only}))
 
 
 def _with_findings(outcome: Outcome, change: Callable[[FindingsSection], FindingsSection]) -> Outcome:
-    """The outcome with its sections of findings changed."""
+    """Outcome with its sections of findings changed."""
     sections = tuple(
         change(section) if isinstance(section, FindingsSection) else section
         for section in outcome.report.sections
@@ -153,7 +154,9 @@ def _views(
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """Words as a line for a POSIX shell. Filters hold quotes: those stand in double ones, to be read."""
+    """Words as a line for a POSIX shell. Words with single quotes (filters) get double ones, to be
+    readable.
+    """
     return " ".join(
         f'"{word}"' if "'" in word and not _IN_DOUBLE & set(word) else shlex.quote(word) for word in words
     )
@@ -173,30 +176,30 @@ def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def requests_of(finding: Finding) -> str:
-    """A filter that keeps the requests of a finding in both periods, as far as one can; empty for all.
+    """Filter that selects the requests of a finding in both periods, as far as possible; empty for all.
 
-    By their root types; a change of times or errors also by the component, which both periods have. A name
-    that a terminal does not show as it is cannot be copied, and is left out.
+    By their root types; for a change of times or errors also by the component, which both periods have. A
+    name that a terminal cannot show unchanged cannot be copied, and is left out.
     """
     parts = []
     roots = sorted({member.root for member in finding.members})
-    # What a message started is known to a filter as the request in which it was sent.
+    # Filters know the work started by a message only as part of the sending request.
     all_known = len(finding.members) == finding.members_total and not any(map(is_message, roots))
     if all_known and 0 < len(roots) <= MOST_ROOTS and all(map(_can_be_copied, roots)):
         quoted = [_quoted(root) for root in roots]
         parts.append(f"root = {quoted[0]}" if len(quoted) == 1 else f"root in ({', '.join(quoted)})")
     component = _component(finding)
-    # A host may stand before a component's name: then it is not what a filter knows.
+    # A component's name may be preceded by a host, which filters do not know.
     if "/" not in component and _can_be_copied(component):
         parts.append(f"component = {_quoted(component)}")
     return " and ".join(parts)
 
 
 def _component(finding: Finding) -> str:
-    """The component that both periods have and the finding is about; empty for none.
+    """Component that the finding is about and both periods have; empty for none.
 
-    Of a slower call the one that is called, as the caller may have part in every request. A call that fails
-    may not get there.
+    For a slower call the callee, as the caller may take part in every request. A failing call may not reach
+    its callee.
     """
     _, _, callee = finding.site.operation.partition(" -> ")
     if finding.kind in _TIMES and callee and "+" not in callee:
@@ -219,7 +222,7 @@ def _both(one: str, other: str) -> str:
 def _page(
     method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
 ) -> str | None:
-    """Page of a kept report of this method on just these samples; texts: their periods."""
+    """Page of a stored report of this method on exactly these samples; texts: their periods."""
     from analyze.report.index import periods_text
 
     wanted = periods_text(zip(texts, (where["reference"], where["problem"]), strict=True))

@@ -1,4 +1,4 @@
-"""Reach Kafka from a command: its options, the settings made of them, and what was written."""
+"""Kafka in commands: options, settings, and a summary of written messages."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Of ProduceSettings."""
+"""Flags of ProduceSettings that differ from the keys."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
-    """Settings of a flag, the environment and a configuration. Warns where nothing is encrypted.
+    """Settings from a flag, the environment and a configuration. Warns if the connection is not encrypted.
 
     Raises ConfigError, InputError.
     """
@@ -45,7 +45,7 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """A line on a terminal with what was written; nothing elsewhere."""
+    """Show a line with the progress of writing on a terminal; nothing elsewhere."""
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress

@@ -1,8 +1,8 @@
 """Print rows for people: a table as wide as the terminal, or one block a row where it does not fit.
 
-A number, a time or a heading is never cut and a column never dropped. Texts give way, with `…`, down to
-LEGIBLE cells; where that is not enough every row becomes a block of `column │ value`. Without a
-terminal nothing is shortened, so that what reads it gets all of it; COLUMNS sets a width anyhow.
+Numbers, times and headings are never cut and columns never dropped. Texts are shortened, with `…`, down to
+LEGIBLE cells; where that is not enough every row becomes a block of `column │ value`. Without a terminal
+nothing is shortened, so that programs get everything; COLUMNS sets a width in any case.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 Value = TypeVar("Value", bound=Hashable)
 
 LEGIBLE: Final = 12
-"""Cells that a text keeps at the least, if it has as many."""
+"""Cells that a text is shortened to, at least."""
 LEGIBLE_PROSE: Final = 30
-"""The same for a sentence, which is broken into lines instead of being cut."""
+"""Width of a sentence, at least; it is wrapped instead of being cut."""
 GAPS: Final = (2, 1)
-"""Blanks between columns, and where it is tight."""
+"""Blanks between columns: usually, and where space is short."""
 BAR: Final = " │ "
 
 
 class Kind(Enum):
-    """What a column may suffer."""
+    """Kind of a column: the ways in which its values may be shortened."""
 
     NUMBER = "number"
     """Right-aligned, never cut."""
@@ -47,7 +47,7 @@ class Kind(Enum):
     WORDS = "words"
     """May end in `…` in a table; is broken into lines where a row is a block."""
     PROSE = "prose"
-    """May be broken into lines. The last column only."""
+    """May be wrapped. The last column only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Heading:
 
 
 def width_of_output() -> int | None:
-    """Cells of a line on standard output; None: no terminal, as long as it takes."""
+    """Cells of a line on standard output; None without a terminal: unlimited."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -70,10 +70,10 @@ def width_of_output() -> int | None:
 
 
 def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None = None) -> None:
-    """Print rows of text, one a column; what in them would steer a terminal is shown and not done.
+    """Print rows of text, one cell a column; control characters are shown, not executed.
 
-    width: cells of a line; None takes what `width_of_output` says. O(rows), but for each distinct text of a
-    column, which is looked at and laid out once: a year has 100,000 windows, and few different numbers.
+    width: cells of a line; None: `width_of_output`. O(rows), and each distinct text of a column is checked
+    and laid out once: a year has 100,000 windows, but few distinct numbers.
     """
     named = [Heading(visible(column.name), column.kind) for column in columns]
     shown = [each(visible, texts) for texts in zip(*rows, strict=True)] or [[] for _ in named]
@@ -85,26 +85,27 @@ def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width:
         if isinstance(line, str):
             console.file.write(f"{line}\n")
         else:
-            # Soft: rich neither wraps nor cuts what is fitted already.
+            # Soft: rich must neither wrap nor cut lines that fit already.
             console.print(line, soft_wrap=True)
 
 
 def each(word: Callable[[Value], str], values: Sequence[Value]) -> list[str]:
-    """Make a text of every value of a column, of equal ones once."""
+    """Texts of the values of a column, computed once for equal values."""
     made = {value: word(value) for value in set(values)}
     return [made[value] for value in values]
 
 
 def _width(text: str) -> int:
-    """Cells of a text; `cell_len` takes five times as long."""
+    """Cells of a text; `cell_len` takes five times as long for ASCII."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fitted_widths(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None
 ) -> tuple[list[int], int] | None:
-    """Cells of each column of `texts` and of the gaps, so that a line takes `limit` at most; None where it
-    cannot."""
+    """(Cells of each column of `texts`, cells of the gaps) of lines of at most `limit` cells; None if
+    impossible.
+    """
     natural = [max(map(_width, {column.name, *of})) for column, of in zip(columns, texts, strict=True)]
     if limit is None:
         return natural, GAPS[0]
@@ -117,7 +118,9 @@ def fitted_widths(
 
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """The widest give way first: the largest cap on all columns, but for what they cannot do without."""
+    """Widths under the largest cap that fits, not below the minimal ones: the widest columns are shortened
+    first.
+    """
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
         cap -= 1
@@ -125,7 +128,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def _least(column: Heading) -> int:
-    """Cells that a column cannot do without."""
+    """Minimal cells of a column."""
     if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
@@ -134,7 +137,7 @@ def _least(column: Heading) -> int:
 def _table(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    """Lay out the names and the rows; a row with a broken sentence is one text of several lines."""
+    """Lines of the headings and the rows; a row with a wrapped sentence is one text of several lines."""
     indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
     cells = [
         each(
@@ -147,23 +150,23 @@ def _table(
     ]
     names = [_padded(column.name, wide, column.kind) for column, wide in zip(columns, widths, strict=True)]
     blank = " " * gap
-    # All rows in one text: rich takes 90 µs a text to find nothing to do.
+    # All rows in one text: rich takes 90 µs a text even without any markup.
     rows = "\n".join([blank.join(row).rstrip(" ") for row in zip(*cells, strict=True)])
     return [Text(blank.join(names).rstrip(" "), style="bold"), *([rows] if texts[:1] != [[]] else [])]
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` in at most `width` cells; `…` stands for its middle, for names differ at either end."""
+    """`text` in at most `width` cells; `…` replaces the middle, as names differ at either end."""
     if _width(text) <= width:
         return text
     head = set_cell_size(text, width // 2).rstrip(" ")
-    # Cells of the end, turned round: `set_cell_size` cuts at the right.
+    # Take the end of the reversed text: `set_cell_size` cuts at the right.
     tail = set_cell_size(text[::-1], width - width // 2 - 1).rstrip(" ")[::-1]
     return f"{head}…{tail}"
 
 
 def _padded(text: str, width: int, kind: Kind) -> str:
-    """`text` in `width` cells: a number at their end, and whole."""
+    """`text` in `width` cells; numbers are right-aligned and never cut."""
     if kind is Kind.NUMBER:
         return " " * (width - _width(text)) + text
     short = shortened(text, width)
@@ -175,7 +178,7 @@ def _broken(text: str, width: int, indent: str) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """A sentence in lines of at most `width` cells, broken between words."""
+    """Lines of at most `width` cells of a sentence, broken between words."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
@@ -187,9 +190,9 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
-    """Lay out one block a row; without rows, the names.
+    """One block a row; without rows, the headings.
 
-    Texts give way, a number may run past the line's end.
+    Texts are shortened, numbers may exceed the line.
     """
     names = max((cell_len(column.name) for column in columns), default=0)
     if limit is not None:
@@ -212,7 +215,7 @@ def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: i
 
 
 def print_sentence(text: str, style: str = "dim") -> None:
-    """A line beside a table; broken between words where it is longer than the output is wide."""
+    """Print a line beside a table, wrapped to the width of the output."""
     limit = width_of_output()
     lines = [visible(text)] if limit is None else _wrapped(visible(text), limit)
     console = Terminal()
@@ -221,16 +224,16 @@ def print_sentence(text: str, style: str = "dim") -> None:
 
 
 def print_drawing(text: str) -> None:
-    """A text whose lines belong under each other: none is broken, nothing in it steers the terminal."""
+    """Print aligned lines without wrapping; control characters are shown, not executed."""
     console = Terminal()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)
 
 
 def print_flags(flags: Mapping[Quality, int], requests: int) -> None:
-    """Quality flags under a table: how many requests carry each, and whether that matters.
+    """Print the number of requests with each quality flag, and its relevance.
 
-    Nothing where no request has a flag. A request may carry several.
+    Nothing if no request has a flag. A request may have several.
     """
     from analyze.report.wording import count, percent
     from schemas.quality import MEANINGS, UNTESTABLE

@@ -1,4 +1,4 @@
-"""Make a subcommand of one method: `flowdiff variance` is `compare` with that method, by its own name.
+"""Subcommand for one method: `flowdiff variance` is `compare` with that method under its own name.
 
 The module of such a command is three lines, and a row in `flowdiff.__main__.COMMANDS`:
 
@@ -29,10 +29,10 @@ from flowdiff.settings.keys import keys_of
 
 
 def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Callable[..., None]:
-    """Make the command of a method; `doc` is its help, its first sentence its line in `flowdiff --help`.
+    """Command of a method; `doc` is its help, with the first sentence as its line in `flowdiff --help`.
 
-    everyday: settings that have an option of their own; the others are for `--set`. Raises ConfigError where
-    there is no such method.
+    everyday: settings with an option of their own; others are set with `--set`. Raises ConfigError for an
+    unknown method.
     """
 
     def command(
@@ -61,7 +61,7 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
         asked = one_or_two(period or (), *two, periods.own_where)
         remedy = "Give --period, or --reference and --problem."
         found, outcome = compared(asked, periods, chosen, refine, remedy)
-        # Kept where what was looked at lies; --lake may be another one, of periods that name none.
+        # Store the report in the analysed lake; --lake may differ, as it is for periods that name none.
         publish(outcome, found.compared[-1][1][0].lake, to, done="The analysis is done")
 
     everyday_options = Options(only=everyday, keys=tuple(keys_of(settings_of(name))))

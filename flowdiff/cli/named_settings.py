@@ -1,4 +1,4 @@
-"""Set what methods and the refinement decide by: `--set robust.time_floor=0.2`, listed by `--help-all`.
+"""Settings of methods and the refinement by name: `--set robust.time_floor=0.2`, listed by `--help-all`.
 
 A setting's name is its path in the settings models: the method (or `refine`), then the fields. The first part
 may be left out where one of the models at hand has the rest. The same names stand in a configuration
@@ -37,7 +37,7 @@ SetOption = Annotated[
 def chosen_settings(
     methods: Sequence[str], texts: Sequence[str], config: Path | None = None
 ) -> tuple[list[Chosen[Any]], RefineSettings]:
-    """The methods and the refinement, with the settings that `texts` name. Raises ConfigError."""
+    """(Methods with their settings, refinement settings), as set by `texts`. Raises ConfigError."""
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_of
 
@@ -49,7 +49,7 @@ def chosen_settings(
 
 
 def refinement(texts: Sequence[str] | None) -> RefineSettings:
-    """Return how requests are refined, with the settings that `texts` name. Raises ConfigError."""
+    """Settings of the refinement, as set by `texts`. Raises ConfigError."""
     settings: RefineSettings = settings_of_texts({REFINE: _model(REFINE)}, texts or ())[REFINE]
     return settings
 
@@ -57,7 +57,7 @@ def refinement(texts: Sequence[str] | None) -> RefineSettings:
 def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """Make each model with what `NAME=VALUE` texts set; a repeated list goes on. Raises ConfigError."""
+    """Settings by section, as set by `NAME=VALUE` texts; repeating a list extends it. Raises ConfigError."""
     file = config or os.environ.get("FLOWDIFF_CONFIG")
     if not texts and not file:
         return {section: model() for section, model in models.items()}
@@ -88,7 +88,7 @@ def settings_of_texts(
 
 
 def _meant(asked: str, keys: Mapping[str, Key]) -> str:
-    """The key's whole name. Raises ConfigError, naming what is near."""
+    """Full name of a key. Raises ConfigError, with similar names."""
     from flowdiff.settings.keys import nearest
 
     name = asked.replace("-", "_")
@@ -101,7 +101,7 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
 
 
 def help_all_option(*sections: str) -> Any:
-    """The option `--help-all`: the help, then every setting of `sections`, or of all methods, by name."""
+    """Option `--help-all`: prints the help, then every setting of `sections`, or of all methods, by name."""
 
     def show(context: typer.Context, wanted: bool) -> None:
         if wanted:

@@ -1,4 +1,4 @@
-"""Declare the options that several subcommands share; nothing here brings more than help needs."""
+"""Options shared by several subcommands; only imports that help needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WorkersOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ComparedPeriods:
-    """Two periods and their filters, as a command is given them."""
+    """Two periods and their filters, as given to a command."""
 
     reference: Annotated[
         list[str] | None,
@@ -94,7 +94,7 @@ class ComparedPeriods:
 
 
 class TableFormat(StrEnum):
-    """Forms of a query's result."""
+    """Output formats of a query's result."""
 
     TABLE = "table"
     CSV = "csv"
@@ -103,9 +103,9 @@ class TableFormat(StrEnum):
 
 
 def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
-    """The period that was asked for, found in the lake.
+    """Period of a lake, resolved to its windows.
 
-    Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
+    Warns on standard error of interrupted imports and unsealed windows. Raises PeriodError, LakeError.
     """
     from analyze.scope import resolve
     from schemas.periods import parse_period
@@ -125,28 +125,32 @@ def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print one line for each on standard error."""
+    """Print each note as a line on standard error."""
     for note in notes:
         echo(f"flowdiff: {note}", err=True)
 
 
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
-    """Read what an option was given as NAME=VALUE, repeated; filled: no value may be empty.
+    """Values of a repeated option NAME=VALUE, by name; filled: no value may be empty.
 
-    Raises ConfigError.
+    Raises ConfigError, also for a name that is given twice.
     """
-    pairs = [text.partition("=") for text in given or ()]
-    for name, equals, value in pairs:
+    values: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
         if not (name and equals and (value or not filled)):
             raise ConfigError(f"{option} {name}{equals}{value}: write NAME=VALUE.")
-    return {name: value for name, _, value in pairs}
+        if name in values:
+            raise ConfigError(f"{option} {name}=… is given twice.")
+        values[name] = value
+    return values
 
 
 def provisional_folder() -> Path:
-    """A new folder for what is read of windows that go on; it is removed when the process ends."""
+    """New folder for data of windows that are not sealed; it is removed when the process ends."""
     from stitch.scratch import Scratch
 
     scratch = Scratch()
     folder = scratch.folder
-    atexit.register(lambda: scratch)  # which removes it; it goes with its owner otherwise
+    atexit.register(lambda: scratch)  # keeps the owner, with which the folder is removed, until the end
     return folder

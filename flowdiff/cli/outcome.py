@@ -1,13 +1,13 @@
 """End a command: its exit code, and one line on standard error where something failed.
 
-0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
-option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a
-cause. 4: live ingestion halted, and waits for a person. 75: the lake does not answer, or another writer came
-first: the same call may work in a moment. 130: interrupted.
+0: done. 1: the command found something (a change, errors in a lake), never anything else. 2: an error, a
+wrong option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change
+without a cause. 4: live ingestion halted, and waits for a person. 75: the lake does not answer, or another
+writer came first: the same call may succeed in a moment. 130: interrupted.
 
-Standard input, output and error may be closed, full, or read by somebody who leaves. A reader that leaves (`|
-head`) is no error. Output that cannot be written otherwise (a full disk, a closed descriptor) is one. Python
-would find both out at its very end, where it has an exit code of its own for them, so output is flushed here.
+Standard input, output and error may be closed, full, or lose their reader. A reader that leaves (`| head`) is
+no error. Output that cannot be written for another reason (a full disk, a closed descriptor) is one. Python
+would detect both only at its very end, with an exit code of its own, so output is flushed here.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ from schemas.errors import TRY_AGAIN, FlowdiffError, InputError, is_passing
 
 
 def open_closed_streams() -> None:
-    """Give the process the standard streams that whoever started it has closed.
+    """Reopen standard streams that the parent process has closed, so that using them fails.
 
-    Reading standard input then fails, and so does writing to standard output. To be called before anything is
-    opened: the next file would otherwise become a standard stream.
+    Must be called before any file is opened: that would otherwise become a standard stream.
     """
     if sys.stdin is None:
-        # For writing: what is not there is an error and not an empty file.
+        # Opened for writing: reading a closed input is then an error, not an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r", encoding="utf-8")
     if sys.stdout is None:
-        # For reading: so a write is an error and not lost unnoticed.
+        # Opened for reading: writing is then an error, and output is not lost unnoticed.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
 
 
 def tolerate_any_text() -> None:
-    """Print what the encoding of standard output cannot show (−, →, …) in plain letters, rather than fail."""
+    """Replace characters that standard output cannot encode (−, →, …) by plain letters, rather than fail."""
     codecs.register_error("flowdiff.plain", _plain)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="flowdiff.plain")
@@ -57,11 +56,11 @@ _PLAIN: Final = {
     **{"−": "-", "–": "-", "—": "-", "→": "->", "↳": ">", "×": "x", "µ": "u", "±": "+/-", "²": "2"},
     **{"…": "...", "│": "|", "─": "-", "≤": "<=", "≥": ">=", "\u202f": " ", "\u00a0": " "},
 }
-"""What a terminal without it shows instead; anything else is `?`."""
+"""Replacements for terminals without these characters; any other becomes `?`."""
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Replace what cannot be encoded."""
+    """(Replacement of characters that cannot be encoded, position after them)."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     shown = "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end])
@@ -69,7 +68,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error; what names in it would do to a terminal is shown and not done."""
+    """Print one line on standard error; control characters are shown, not executed."""
     try:
         echo(f"flowdiff: {text}", err=True)
     except OSError:
@@ -77,14 +76,14 @@ def say(text: str) -> None:
 
 
 def reader_left(error: BaseException) -> bool:
-    """Whether `error` says that the reader of standard output has left; rich exits with 1 then."""
+    """True if `error` means that the reader of standard output has left; rich exits with 1 then."""
     return isinstance(error, BrokenPipeError) or (
         isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
     )
 
 
 def discard_output() -> None:
-    """Send standard output nowhere from here on, and what is still buffered."""
+    """Redirect standard output to nowhere, buffered output included."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:
@@ -96,10 +95,10 @@ def discard_output() -> None:
 
 @contextmanager
 def reported_afterwards(done: str) -> Iterator[None]:
-    """Guard printing about what is done already: where that fails, the work and its exit code stand.
+    """Guard printing about completed work: if it fails, the work and its exit code stand.
 
-    `done` is the beginning of the line that reports it on standard error: `The import is committed`. A
-    reader that left is not reported.
+    `done` begins the line that reports the failure on standard error: `The import is committed`. A reader
+    that left is not reported.
     """
     try:
         yield
@@ -113,13 +112,13 @@ def reported_afterwards(done: str) -> Iterator[None]:
 
 
 def why(error: BaseException) -> str:
-    """The system's words for an OSError, as part of a sentence."""
+    """System's text of an OSError, as part of a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]
 
 
 def is_about_output(error: OSError) -> bool:
-    """Whether standard output is what could not be written: it keeps what is left, so it fails again."""
+    """True if writing standard output failed: flushing the rest fails again with the same error."""
     try:
         sys.stdout.flush()
     except OSError as again:
@@ -132,12 +131,12 @@ INTERRUPTED: Final = 130
 
 
 class Leaving:
-    """Leave the process once all handlers of its end have run, and take no library apart around its threads.
+    """Ends the process after all exit handlers, without tearing libraries down around their threads.
 
-    To be made before the libraries of a command are loaded, so that it is called last. Threads of Arrow give
-    buffers back to Python after a read is over; Python ends a thread that asks for its lock while it takes
-    itself apart, and a destructor in C++ that is ended so ends the process by SIGABRT, whatever its exit code
-    was to be. Pools of threads, temporary folders and other processes are ended before, as always.
+    Must be created before a command's libraries are loaded, so that it runs last. Arrow's threads return
+    buffers to Python after a read is over; Python ends a thread that requests the interpreter lock during
+    finalization, and if a C++ destructor is ended that way the process dies with SIGABRT, whatever its exit
+    code. Thread pools, temporary folders and other processes are ended before, as usual.
     """
 
     def __init__(self) -> None:
@@ -155,7 +154,7 @@ _WRITING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def exit_code(run: Callable[[], int | None]) -> int:
-    """Run a command to its exit code, and see to it that what it printed is out."""
+    """Run a command, flush its output, and return its exit code."""
     try:
         code = _code(run)
         sys.stdout.flush()
@@ -193,7 +192,7 @@ def _code(run: Callable[[], int | None]) -> int:
         say(str(InputError(f"The name '{error.object}' is not UTF-8.", remedy="Rename the file.")))
         return FAILED
     except OSError as error:
-        # Arrow's have no number where a file is damaged: who reads one says which.
+        # Arrow's errors about damaged files have no errno: readers add the name of the file.
         return _bug() if error.errno is None else _system_failed(error)
     except MemoryError:
         say(str(FlowdiffError("There is not enough memory.", remedy="Take a shorter period, or a filter.")))
@@ -208,7 +207,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """Say what is wrong with the options, in one line."""
+    """Message about wrong options, one line."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path
@@ -216,12 +215,12 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _is_foreign_name(error: UnicodeEncodeError) -> bool:
-    """Whether it is about a byte that Python could not read as UTF-8 and spells as a lone surrogate."""
+    """True if the error is about a byte that is not UTF-8, which Python represents as a lone surrogate."""
     return 0xDC80 <= ord(error.object[error.start]) <= 0xDCFF
 
 
 def _system_failed(error: OSError) -> int:
-    """The system refused something: not permitted, no space, no such file."""
+    """Exit code after an error of the system, reported as one line: not permitted, no space, no such file."""
     if reader_left(error):
         discard_output()
         return 0

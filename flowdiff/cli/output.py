@@ -1,4 +1,4 @@
-"""Write a result to a file that takes its place whole, or to standard output."""
+"""Write a result to a file, atomically, or to standard output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 STDOUT: Final = "-"
-"""The name of standard output, wherever a file is asked for."""
+"""Name of standard output, wherever a file is expected."""
 
 
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -27,17 +27,17 @@ _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def is_stdout(output: Path | None) -> bool:
-    """Whether a result goes to standard output: None, or the name `-`."""
+    """True if a result goes to standard output: None, or the name `-`."""
     return output is None or str(output) == STDOUT
 
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[BinaryIO]:
-    """A file to write a result to; standard output for None and `-`.
+    """File to write a result to; standard output for None and `-`.
 
-    It is written beside its place and renamed at the end, so that a failure leaves what was there before.
-    A pipe, a device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly.
-    Raises InputError where it cannot be written.
+    It is written beside its target and renamed at the end, so that a failure leaves the old file. A pipe, a
+    device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly. Raises
+    InputError where it cannot be written.
     """
     if output is None or is_stdout(output):
         yield sys.stdout.buffer
@@ -62,7 +62,7 @@ def open_output(output: Path | None) -> Iterator[BinaryIO]:
 
 
 def refuse_unwritable(output: Path) -> None:
-    """Raise InputError where a file cannot be written, as far as its folder shows: before hours of work."""
+    """Raise InputError where a file cannot be written, as far as its folder shows, before hours of work."""
     folder = output.parent
     if is_stdout(output) or (output.exists() and not output.is_file() and not output.is_dir()):
         return
@@ -74,7 +74,7 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """(where it is written: a path or a descriptor, the place it takes in the end; None: it is there)."""
+    """(Path or descriptor to write to, path to rename it to; None: it is written in place)."""
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

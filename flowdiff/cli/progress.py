@@ -1,4 +1,4 @@
-"""Show how far the work is on a terminal or in a notebook, nothing elsewhere."""
+"""Show progress on a terminal or in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from flowdiff.cli.terminal import Terminal
 
 
 class Counted(Protocol):
-    """What the work calls as it goes on."""
+    """Callback for progress."""
 
     def __call__(self, done: int, total: int, what: str | None = None, /) -> None:
-        """Report how much is done, of how much, and of what where that changes."""
+        """Report the amount done, the total, and, if it changes, a description."""
         ...
 
 
 @contextmanager
 def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]:
-    """Bars of some columns and of the time since, on standard error, if they are to be shown."""
+    """Progress bars with the given columns and the elapsed time, on standard error, if shown."""
     console = Terminal(stderr=True)
     visible = shown and (console.is_terminal or console.is_jupyter)
     columns = (*columns, TimeElapsedColumn())
@@ -38,7 +38,7 @@ def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]
 
 @contextmanager
 def counted_progress(text: str) -> Iterator[Counted]:
-    """A function that is called with how far the work is, for as long as the block runs."""
+    """Callback that updates a progress bar while the block runs."""
     with progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as bar:
         task = bar.add_task(text, total=None)
 

@@ -1,6 +1,6 @@
-"""Make the options of a command of settings models, and the models of what was typed.
+"""Derive the options of a command from settings models, and the models from the given options.
 
-A command takes a model as a parameter and says so; every key of it (`flowdiff.settings.keys`) is an option:
+A command declares a model as a parameter; every key of it (`flowdiff.settings.keys`) is an option:
 
     @takes_settings
     def command(
@@ -9,7 +9,7 @@ A command takes a model as a parameter and says so; every key of it (`flowdiff.s
     ) -> None:
         ...                       # `settings` is the model, validated
 
-A new field of the model is a new option with the field's docstring as help. What is not typed is not there,
+A new field of the model is a new option with the field's docstring as help. Options not given are absent,
 so that the model's default counts, or a file and the environment: a parameter of type `Flags` gets what was
 typed by the names of keys. A value that the model refuses is a ConfigError, one line that names the option.
 Options that several commands share are the fields of a dataclass, typed as options: the parameter
@@ -33,28 +33,28 @@ from flowdiff.settings.keys import Key, KeyKind, keys_of
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
-"""For a value in help: a longer one takes the help's room."""
+"""Length of a value's placeholder in help, at most: a longer one takes the space of the text."""
 
 
 class Flags(dict[str, Any]):
-    """What was typed, by the name of the key."""
+    """Given options, by the name of the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which keys of a model are options, and how they are shown."""
+    """Selection of a model's keys as options."""
 
     only: tuple[str, ...] | None = None
     """Names of keys (`decode.label_keys`) in this order; None: all that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Flags that are not called as their keys are."""
+    """Flags that differ from their keys' names."""
     keys: Iterable[Key] | None = None
-    """Of `Flags`, which is no model."""
+    """Keys for `Flags`, which is no model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Mark a parameter that is a dataclass of options."""
+    """Marks a parameter that is a dataclass of options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Option:
 
 
 def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace each parameter that is marked by `Options` or `Together` by its options."""
+    """Replace each parameter marked with `Options` or `Together` by its options."""
     hints = get_type_hints(command, include_extras=True)
     taken: dict[str, tuple[Any, list[_Option]]] = {}
     together: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
@@ -103,7 +103,7 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fields_of(class_: Any) -> list[inspect.Parameter]:
-    """Make parameters of a dataclass's fields, which all have defaults."""
+    """Parameters for a dataclass's fields, which all have defaults."""
     hints = get_type_hints(class_, include_extras=True)
     return [
         inspect.Parameter(
@@ -114,7 +114,7 @@ def _fields_of(class_: Any) -> list[inspect.Parameter]:
 
 
 def _options_of(parameter: str, model: Any, how: Options) -> list[_Option]:
-    """The options of a model. Raises TypeError for a key that is not there."""
+    """Options of a model. Raises TypeError for an unknown key."""
     keys = {key.name: key for key in (keys_of(model) if how.keys is None else how.keys)}
     if unknown := sorted({*(how.only or ()), *how.flags} - {*keys}):
         raise TypeError(f"{model.__name__} has no key '{unknown[0]}'")
@@ -149,7 +149,7 @@ def _annotation(key: Key, flag: str) -> Any:
 
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
-    """The model, or `Flags`, of what was typed, which is taken out of `given`. Raises ConfigError."""
+    """Model, or `Flags`, from the given options, which are removed from `given`. Raises ConfigError."""
     typed: list[Given] = []
     for option in options:
         value = given.pop(option.parameter.name)
@@ -161,5 +161,7 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Join lists to one text: options are repeated or separated by commas, but for pairs of plain texts."""
+    """Text of a value: lists are joined by commas, as options may be repeated, except pairs of plain
+    texts.
+    """
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

@@ -1,4 +1,4 @@
-"""Declare the options of commands whose work a Spark cluster may do."""
+"""Options of commands whose work a Spark cluster can do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """Who does the work of a command."""
+    """Engine that does the work of a command."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -25,7 +25,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Who does the work, and how a cluster is reached."""
+    """Engine, and access to a cluster."""
 
     engine: Annotated[
         EngineName,
@@ -49,7 +49,7 @@ class SparkOptions:
     ] = None
 
     def cluster(self, workers: int | None) -> SparkCluster | None:
-        """Return the cluster that does so many tasks at once; None: this machine does. Raises ConfigError."""
+        """Cluster with the given number of concurrent tasks; None: this machine. Raises ConfigError."""
         if self.engine is EngineName.LOCAL:
             if self.master is not None or self.conf:
                 raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")

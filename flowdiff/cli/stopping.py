@@ -1,4 +1,4 @@
-"""Ask a command that runs for long to end, by a signal."""
+"""Stop a long-running command by a signal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """Whether to end. No Event: a signal may interrupt its own handler, which would wait for itself then."""
+    """Request to end. Not an Event: a signal may interrupt its own handler, which would then wait for
+    itself.
+    """
 
     asked: bool = False
 
@@ -25,9 +27,9 @@ class Stop:
 def stopped_by_signal(
     budget_s: float | None = None, too_slow: Callable[[], None] = lambda: None
 ) -> Iterator[Stop]:
-    """Give what the first signal sets, to ask for an orderly end; the second ends the process.
+    """Stop request that the first signal sets, for an orderly end; the second signal ends the process.
 
-    When `budget_s` are over, `too_slow` is called, in a thread of its own. None: the end takes what it takes.
+    After `budget_s` (None: never) `too_slow` is called, in a thread of its own.
     """
     stop = Stop()
     timer = None if budget_s is None else threading.Timer(budget_s, too_slow)

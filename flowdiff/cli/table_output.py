@@ -1,4 +1,4 @@
-"""Write tables as JSON, CSV or Parquet, for people's other tools."""
+"""Write tables as JSON, CSV or Parquet, for other tools."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _RUN_OR_HIDDEN: Final = f"^[{re.escape(_FORMULA)}]|{ESCAPED_CLASS}"
 
 
 def print_json(table: pa.Table) -> None:
-    """Rows as a JSON array on standard output, one object a line."""
+    """Print rows as a JSON array on standard output, one object a line."""
     write_json(table.to_reader(), sys.stdout.buffer)
 
 
 def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
-    """Rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
+    """Write rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
     separator = "[\n"
     for batch in reader:
         columns = [[_plain(value) for value in python_values(column)] for column in batch.columns]
@@ -52,19 +52,19 @@ _INDENTED: Final = json.JSONEncoder(ensure_ascii=False, indent=1)
 
 
 def _json(value: Any, encoder: json.JSONEncoder = _LINE) -> str:
-    """JSON in which nothing hides: what is invisible or steers a terminal is spelled `\\u200b`."""
+    """JSON with invisible and control characters escaped, `\\u200b`."""
     return escaped(_text(_plain(value), encoder), keep_line_ends=True)
 
 
 def _text(plain: Any, encoder: json.JSONEncoder = _LINE) -> str:
     try:
         return encoder.encode(plain)
-    except TypeError:  # a number that only its own digits tell, which json writes none of
+    except TypeError:  # a Decimal, which json cannot write
         return _spelled(plain)
 
 
 def _spelled(plain: Any) -> str:
-    """JSON of what `_plain` gives, a Decimal digit by digit."""
+    """JSON of a result of `_plain`, with Decimals digit by digit."""
     if isinstance(plain, dict):
         inner = (f"{json.dumps(key, ensure_ascii=False)}: {_spelled(part)}" for key, part in plain.items())
         return f"{{{', '.join(inner)}}}"
@@ -74,7 +74,7 @@ def _spelled(plain: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold stays one."""
+    """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold is unchanged."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
@@ -94,11 +94,11 @@ def _plain(value: Any) -> Any:
 
 
 def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
-    """Rows as CSV with a header; quotes only where a value needs them.
+    """Write rows as CSV with a header; quotes only where a value needs them.
 
-    Null is nothing, the empty text `""`. Lists and structs are JSON. Text that a spreadsheet would run gets a
-    `'`, and characters that nobody sees or that steer a terminal are spelled `\\u200b` (but for line ends and
-    tabs): exact are JSON and Parquet. (Arrow's own writer quotes every text.)
+    Null is empty, the empty text is `""`. Lists and structs are JSON. Text that a spreadsheet would execute
+    gets a `'`, and invisible or control characters are escaped as `\\u200b` (except line ends and tabs); JSON
+    and Parquet are exact. (Arrow's own writer quotes every text.)
     """
     names = pa.array([_csv_text(name) for name in reader.schema.names], pa.string())
     out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")
@@ -122,7 +122,7 @@ def _csv_cells(column: pa.Array) -> pa.Array:
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    """Texts with a quote, comma or line end, and empty ones, in quotes."""
+    """Texts, quoted if empty or with a quote, comma or line end."""
     needs = pc.match_substring_regex(text, '^$|[",\r\n]')
     inside = pc.replace_substring(text, '"', '""')
     return pc.if_else(needs, pc.binary_join_element_wise('"', inside, '"', ""), text)
@@ -141,7 +141,7 @@ def _csv_text(value: Any) -> str:
 def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
     """Write a result as CSV, JSON or Parquet, to a file or to standard output.
 
-    Raises ConfigError for Parquet on a terminal, QueryError for a column that Parquet has no type for.
+    Raises ConfigError for Parquet on a terminal, QueryError for a column without a Parquet type.
     """
     if is_stdout(output) and form is TableFormat.PARQUET and sys.stdout.isatty():
         raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
@@ -161,7 +161,7 @@ def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> No
 
 
 def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer. Raises QueryError where Parquet has no type for a column."""
+    """Parquet writer. Raises QueryError for a column without a Parquet type."""
     for field in schema:
         try:
             pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()

@@ -1,4 +1,4 @@
-"""Hold a lake for a command of upkeep: its store, its lock, the clock."""
+"""Open a lake for a command of upkeep: its store, its lock, the clock."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would ch
 
 
 def no_lake(lake: str) -> LakeError:
-    """Why nothing can be done there."""
+    """Error for a missing lake."""
     return LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
 
 
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; one in a folder is locked against imports meanwhile.
+    """Open a lake for upkeep; a lake in a folder is locked against imports meanwhile.
 
-    what: for messages. Raises LakeError; ConfigError for a grace that is no duration.
+    what: name of the work in messages. Raises LakeError; ConfigError for an invalid grace period.
     """
     grace_ns = duration_of(grace)
     from stitch.lake.disk import exclusive_lock

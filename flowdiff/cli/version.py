@@ -1,4 +1,4 @@
-"""Say which flowdiff this is, and which process of it."""
+"""Version of flowdiff, and a name for this process."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def version() -> str:
 
 
 def owner_name() -> str:
-    """Name a writer of a lake: no two have the same."""
+    """Unique name of a writer of a lake."""
     return f"{os.getpid()}-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""`flowdiff calibrate`: how many findings do ordinary times of this lake give?"""
+"""`flowdiff calibrate`: number of findings in comparisons of ordinary times of a lake."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def command(
             created_by=f"flowdiff {version()}",
         )
     _print(record, as_json=as_json)
-    if save:  # after it is printed: where it cannot be kept, the runs were not for nothing
+    if save:  # after printing: if storing fails, the result is not lost
         kept = keep_record(found[0], record)
         if not as_json:
             echo(f"Kept: {kept}")
@@ -89,7 +89,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Do what `flowdiff compare` does, without writing."""
+    """Comparison as in `flowdiff compare`, without writing."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

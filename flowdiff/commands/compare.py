@@ -1,6 +1,6 @@
-"""`flowdiff compare`: what changed between two periods, or what a method finds in one or many.
+"""`flowdiff compare`: changes between two periods, or a method's findings in one or many.
 
-What does the work is imported where it is called: help and completion need the options only.
+The analysis is imported where it is called: help and completion need the options only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_METHODS: Final = ("robust",)
 WORKER_BYTES: Final = 1400 << 20
-"""What a process takes that reads and tests, libraries with it: 1.4 GB at 10⁵ call sites, 0.4 GB at 10⁴."""
+"""Memory of a worker process that reads and tests, libraries included: 1.4 GB at 10⁵ call sites, 0.4 GB at
+10⁴.
+"""
 
 
 @takes_settings
@@ -72,7 +74,7 @@ def command(
     ] = None,
     min_contribution: Annotated[
         str | None,
-        typer.Option(help="Smaller changes of time do not: summed response time (500ms) or share (5%)."),
+        typer.Option(help="Ignore smaller changes of time: summed response time (500ms) or share (5%)."),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -115,7 +117,7 @@ def command(
     counts = parse_fail_on((*(fail_on or (ANY,)), *((only,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     asked = asked_samples(periods.reference or (), periods.problem or (), sample or ())
-    # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
+    # Statistics are stored in the lake, and those of an unsealed window would soon be wrong.
     use: StatisticsUse = "history" if unsealed and statistics != "never" else statistics
     found, outcome = compared(
         asked,
@@ -128,9 +130,9 @@ def command(
         use=use,
         workers=workers or min(cores(), room_for(WORKER_BYTES)),
     )
-    # Kept where the problem lies; --lake may be another one, of periods that name none.
+    # Store the report in the problem's lake; --lake may differ, as it is for periods that name none.
     place = found.compared[-1][1][0].lake
-    # A page that goes elsewhere, too, has no other report beside it.
+    # A page that is also written elsewhere has no other report beside it.
     kept = []
     if to.save and to.html_file is None:
         with suppress(OSError):  # no link is missed more than the comparison

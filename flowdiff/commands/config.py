@@ -1,4 +1,4 @@
-"""`flowdiff config`: what settings count for `flowdiff ingest`, and why."""
+"""`flowdiff config`: settings of `flowdiff ingest` in force, and their origins."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def command(
 
 
 def effective_toml(found: Effective) -> str:
-    """Write every key with its value and where that comes from. Secrets are named and never shown."""
+    """TOML of every key with its value and origin. Secrets are named and never shown."""
     return _document(lambda key: _effective_line(key, found))
 
 
 def default_toml() -> str:
-    """Write every key with what it is, at its default, commented out."""
+    """TOML of every key with its description and default, commented out."""
     return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 

@@ -1,4 +1,4 @@
-"""`flowdiff demo`: the whole way on a simulated service, from traces to a report."""
+"""`flowdiff demo`: the whole pipeline on a simulated service, from traces to a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ DAYS: Final = {
     "wednesday": ["--seed", "1", "--start", "2026-11-18T09:00:00Z"],
     "thursday": ["--seed", "2", "--start", "2026-11-19T09:00:00Z", "--fault", "F1-mds-config"],
 }
-"""On the second day the metadata server writes to the data node: the papers' first case."""
+"""Arguments of the two simulated days. On the second the metadata server writes to the data node: the papers'
+first case.
+"""
 MADE: Final = {"lake", "report.html", *(f"{day}.ndjson.gz" for day in DAYS)}
 
 
@@ -42,7 +44,7 @@ def command(
         ["windows", "--lake", lake],
         [
             *("compare", "--lake", lake, "--reference", "2026-11-18", "--problem", "2026-11-19"),
-            # A change is what the demo is about, so that finding one is no failure here.
+            # The demo is about a change, so exit code 1 of the comparison is no failure.
             *("--fail-on", "never", "--html", str(folder / "report.html")),
         ],
     ]
@@ -57,7 +59,7 @@ def command(
 
 
 def _empty(folder: Path) -> None:
-    """Remove what an earlier demo made. Raises InputError where the folder holds anything else."""
+    """Remove the files of an earlier demo. Raises InputError where the folder has anything else."""
     from shutil import rmtree
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`flowdiff end-lane`: the lake no longer waits for a lane whose partitions are gone."""
+"""`flowdiff end-lane`: stop waiting for a lane whose partitions are gone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(
 
 
 def _list(store: Store) -> None:
-    """Lanes of partitions, and how far each is."""
+    """Print the lanes of partitions, and how far each has sealed."""
     from flowdiff.cli.listing import Heading, Kind, print_rows
     from stitch.drivers.ending import lanes_of_partitions
 

@@ -25,13 +25,13 @@ from schemas.quality import Quality
 LEAST_NAME, LEAST_AXIS = 8, 12
 """Columns of a name and of the axis below which nothing can be read; a narrower terminal cuts lines."""
 ROWS = 60
-"""Bars of a drawing."""
+"""Bars of a drawing, at most."""
 TIME_WIDTH = 9
 """Columns of a duration: `99 999 ms`."""
 FAILED = "✗"
 _FAILED_STYLE = "bold red"
 UNSEEN_WIDTH = 120
-"""Columns where nothing says how many there are."""
+"""Columns assumed where the width is unknown."""
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
 
@@ -60,7 +60,7 @@ def command(
 
 
 def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
-    """The head of a request and its swim lane; of more bars than `rows`, how many."""
+    """Print the head of a request and its swim lanes; if there are more bars than `rows`, their number."""
     _print_head(console, found)
     bars = activities(found.flow, found.structure)
     print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
@@ -71,8 +71,7 @@ def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
 
 
 def _console() -> Console:
-    """Make a console as wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job,
-    a file)."""
+    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` without either (a job, a file)."""
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )
@@ -96,9 +95,9 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 
 
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
-    """Lanes left, bars right on the axis of the response; what the response waited for is solid and bold."""
+    """Print lanes left, bars right on the axis of the response; solid and bold where the response waited."""
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
-    # One column more where something failed; a sixth of the width says most classes, the legend the others.
+    # An extra column if something failed: a sixth of the width shows most classes, the legend the others.
     failed_width = min(
         max((len(_failed(bar)) for bar in bars), default=0), max(console.width // 6, LEAST_NAME)
     )
@@ -137,13 +136,14 @@ def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -
 
 
 def _failed(bar: Activity) -> str:
-    """The mark and the error classes of a bar that failed; empty for others."""
+    """Mark and error classes of a failed bar; empty for others."""
     return f"{FAILED} {visible(', '.join(bar.failed))}" if bar.failed else ""
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
-    """Draw one bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins
-    there."""
+    """Bar in `width` cells; `◀` and `▶` where it extends outside the axis, with its start if that is
+    outside.
+    """
     at = cells(bar, axis_us, width)
     if bar.start_us > axis_us:
         begins = f"+{duration(bar.start_us - axis_us)} ▶"
@@ -160,7 +160,7 @@ def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
 
 
 def _legend(bars: Sequence[Activity], axis_us: float) -> list[str]:
-    """Say what the glyphs in sight mean, and how far the clipped bars reach."""
+    """Lines that explain the visible glyphs, and how far clipped bars extend."""
     glyphs = "█ on the critical path   ▒ not waited for"
     if any(bar.deferred for bar in bars):
         glyphs += "   ░ deferred"

@@ -1,4 +1,4 @@
-"""`flowdiff fsck`: is the lake what its commits say?"""
+"""`flowdiff fsck`: check a lake against its commits."""
 
 from __future__ import annotations
 

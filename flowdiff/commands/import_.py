@@ -1,4 +1,4 @@
-"""`flowdiff import`: files and parts of topics into a lake."""
+"""`flowdiff import`: import files and parts of topics into a lake."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def command(
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
-    # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
+    # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
@@ -173,8 +173,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """Return how many processes keep so many cores busy (None: all), and how many threads of this one where
-    it works alone."""
+    """(Processes that use the given number of cores (None: all), threads of this process if it works
+    alone).
+    """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -183,7 +184,7 @@ def _shares(workers: int | None) -> tuple[int, int]:
 
 
 def _columns(given: list[str]) -> SpanColumns:
-    """Return the columns of tables. Raises ConfigError."""
+    """Columns of tables of spans. Raises ConfigError."""
     pairs = named_values("--column", given)
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
@@ -201,7 +202,7 @@ def _columns(given: list[str]) -> SpanColumns:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Return the worker of a job that this process is, None where it is none. Raises ConfigError."""
+    """Worker of a job that this process is; None without a job. Raises ConfigError."""
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
@@ -244,7 +245,9 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
+    """Rules for parameters, with the key if values are hashed. Raises ConfigError for a short key,
+    InputError.
+    """
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -255,7 +258,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Read the key from the file, else the environment; neither shows in a list of processes."""
+    """Key from the file, else the environment; neither shows in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(
@@ -266,7 +269,7 @@ def _hash_key(file: Path | None) -> bytes:
 
 
 def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
-    """Return the settings with the way to the brokers, if a topic is among the input.
+    """Settings with access to the brokers, if a topic is among the input.
 
     Raises ConfigError, InputError.
     """
@@ -281,7 +284,7 @@ def reaching_topics(settings: ImportSettings, names: list[str], config: Path | N
 def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
     """Files of every glob, in order of name, and parts of topics.
 
-    Raises InputError for one that finds nothing.
+    Raises InputError for a pattern without a match.
     """
     from ingest.source import TOPIC_SCHEME
     from stitch.drivers.inputs import files_named
@@ -306,7 +309,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
 
 
 class _Bar:
-    """Progress on a terminal; a Console that is not one stays silent."""
+    """Progress on a terminal; silent without one."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -328,7 +331,7 @@ class _Bar:
 
 @contextmanager
 def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
-    """A bar on a terminal or in a notebook, if it is to be shown; nothing elsewhere."""
+    """Show a progress bar on a terminal or in a notebook, if `shown`; nothing elsewhere."""
     from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress
@@ -340,7 +343,7 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
 
 
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """Return the counters that are not zero."""
+    """(Name, count) of the counters that are not zero."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),

@@ -1,4 +1,4 @@
-"""`flowdiff incidents`: what the watch of a lake found."""
+"""`flowdiff incidents`: incidents found by the watch of a lake."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(
     note: Annotated[str, typer.Option(help="With accept: why it is the new normal.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List what `flowdiff watch` found, show one, or say what it is.
+    """List incidents, show one, accept one as normal, or mark a deployment.
 
     `list`: open ones first. `show ID`: one of them, with examples and its report. `accept ID`: it is the new
     normal, and what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now; what
@@ -69,7 +69,7 @@ def command(
 
 
 def _lines(incident: Incident) -> list[str]:
-    """Say which one it is, and below that what it is: both fit 80 columns mostly."""
+    """Two lines about an incident, identity and headline; both usually fit 80 columns."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)
@@ -78,7 +78,7 @@ def _lines(incident: Incident) -> list[str]:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """Describe an incident, one line for each fact."""
+    """Description of an incident, one line a fact."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

@@ -1,4 +1,4 @@
-"""`flowdiff ingest`: topics of Kafka into a lake, for as long as it runs."""
+"""`flowdiff ingest`: ingest topics of Kafka into a lake continuously."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""What can be typed. The other keys are for a configuration and the environment."""
+"""Keys with an option. The others are for a configuration and the environment."""
 
 
 @takes_settings

@@ -1,4 +1,4 @@
-"""`flowdiff produce`: files of traces to a Kafka topic."""
+"""`flowdiff produce`: write files of traces to a Kafka topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff publish`: the lake as tables of other engines."""
+"""`flowdiff publish`: expose the lake as tables of other engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff rekey`: a Kafka topic to another one, all of a request to one partition."""
+"""`flowdiff rekey`: copy a Kafka topic, with each request in one partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff repair`: late events become part of the windows they belong to."""
+"""`flowdiff repair`: fold late events into the windows they belong to."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def command(
 
 
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
-    """The open events of a lane, from Kafka where their segments are damaged."""
+    """Restore the open events of a lane from Kafka where their segments are damaged."""
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader

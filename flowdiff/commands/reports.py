@@ -1,4 +1,4 @@
-"""`flowdiff reports`: the reports that a lake keeps."""
+"""`flowdiff reports`: list the reports stored in a lake."""
 
 from __future__ import annotations
 

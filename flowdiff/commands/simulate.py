@@ -1,4 +1,4 @@
-"""`flowdiff simulate`: traces of a simulated storage service, with a known fault."""
+"""`flowdiff simulate`: write traces of a simulated storage service, with a known fault."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flowdiff.cli.output import is_stdout, open_output
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.terminal import echo, echo_json
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
-from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
-from ingest.simulate.output import RunFormat, run, write_lines
-from ingest.simulate.run import RunPlan
-from ingest.simulate.workloads import WORKLOADS
 from schemas.errors import ConfigError
+from simulator.faults import FAULTS, Fault, find_fault, plan_causes
+from simulator.output import RunFormat, run, write_lines
+from simulator.run import RunPlan
+from simulator.workloads import WORKLOADS
 
 DEFAULT_REQUESTS = 4_000
 DEFAULT_START = "2026-01-05T00:00:00Z"
@@ -104,7 +104,7 @@ def chosen_faults(
 
 
 def epoch_ns(text: str) -> int:
-    """Read when a run begins, ns since the epoch. Raises ConfigError."""
+    """Start of a run, ns since the epoch. Raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

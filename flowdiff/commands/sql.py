@@ -1,4 +1,4 @@
-"""`flowdiff sql`: DuckDB on a lake, read only."""
+"""`flowdiff sql`: query a lake with DuckDB, read only."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Rows a terminal shows; the rest is counted."""
+"""Rows that a terminal shows; the rest is counted."""
 PLAN: Final = ["explain_key", "explain_value"]
-"""Columns of what EXPLAIN answers: one text, drawn over many lines."""
+"""Columns of EXPLAIN's result: one text, drawn over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -102,7 +102,7 @@ def command(
 
 
 def _form(given: TableFormat, output: Path | None) -> TableFormat:
-    """The form of the result; a file says its own by its name where none is given. Raises ConfigError."""
+    """Output format; without a given one, by the file's suffix. Raises ConfigError."""
     if given is not TableFormat.TABLE or output is None:
         return given
     form = _SUFFIXES.get(output.suffix.lower())
@@ -115,7 +115,7 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
 
 
 def _seconds(timeout: str) -> float:
-    """Raises ConfigError for what is no duration."""
+    """Seconds of a duration. Raises ConfigError for an invalid one."""
     try:
         return parse_duration_ns(timeout) / NS_PER_SECOND
     except ConfigError as error:
@@ -123,7 +123,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _piped() -> str:
-    """The query on standard input. Raises QueryError where there is none."""
+    """Query on standard input. Raises QueryError where there is none."""
     try:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def _answer(
 
 
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
-    """The first rows, and how many there are."""
+    """Print the first rows, and the number of all."""
     from analyze.report.wording import count
 
     found = session.first_rows(query, values, SHELL_ROWS)
@@ -163,7 +163,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
-    """Read queries until the end; an error, or Ctrl-C, costs its query only."""
+    """Read and run queries until the end; an error, or Ctrl-C, ends its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS

@@ -1,4 +1,4 @@
-"""`flowdiff summarize`: work out a period's window statistics ahead of the comparisons that read them."""
+"""`flowdiff summarize`: compute a period's window statistics ahead of the comparisons that read them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(
 
     del help_all  # it ends the command before
     cluster = spark.cluster(workers)
-    # Executors have folders of their own to work in.
+    # Executors have working folders of their own.
     lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
@@ -84,7 +84,7 @@ def command(
 
 
 def _refuse(what: str, lake: str, tally: ProfileTally) -> None:
-    """Raise LakeError where something could not be written."""
+    """Raise LakeError if statistics could not be written."""
     if tally.refusals:
         raise LakeError(
             f"{what} could not be written to '{lake}': {'; '.join(tally.refusals)}.",

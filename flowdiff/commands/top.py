@@ -1,4 +1,4 @@
-"""`flowdiff top`: what a running ingest does, in a terminal."""
+"""`flowdiff top`: show a running ingest in a terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
 _EVERY_S = 2.0
-"""Between two looks."""
+"""Seconds between two scrapes."""
 _AROUND_ROWS = 14
-"""Lines of the screen that are not rows of its two tables."""
+"""Lines of the screen outside the rows of its two tables."""
 
 
 def command(
@@ -45,7 +45,7 @@ def command(
 
 
 def _follow(console: Console, page: str, now: Scrape) -> None:
-    """Look again and again until Ctrl-C. What does not answer is said, and asked again."""
+    """Refresh until Ctrl-C. A failed scrape is shown, and tried again."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -55,7 +55,7 @@ def _follow(console: Console, page: str, now: Scrape) -> None:
     from schemas.visible import visible
 
     before: Scrape | None = None
-    # A shell that starts it in the background lets it ignore Ctrl-C.
+    # A shell starts background processes with Ctrl-C ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with (
         contextlib.suppress(KeyboardInterrupt),

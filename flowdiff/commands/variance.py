@@ -1,4 +1,4 @@
-"""`flowdiff variance`: where response times vary."""
+"""`flowdiff variance`: find where response times vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff watch`: what changed in a lake, said once, and silence otherwise."""
+"""`flowdiff watch`: report each change in a lake once, and nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOTHING, OPEN, CANNOT_TELL = 0, 1, 3
 SILENT: Final = "silent"
 LEASE: Final = "watch/lease"
 POLL_S: Final = 5.0
-"""Between looks at the lake."""
+"""Seconds between two checks of the lake."""
 
 
 @takes_settings
@@ -146,11 +146,11 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
-    """Watch until a signal asks to end; a second one ends it at once, and nothing is lost by that."""
+    """Watch until a signal; a second one ends the process at once, and nothing is lost."""
     stop, asked = threading.Event(), list[int]()
 
     def caught(number: int, _frame: FrameType | None) -> None:
-        if asked:  # not the Event: a signal may interrupt its setting, which would wait for itself then
+        if asked:  # not the Event: a signal may interrupt its `set`, which would then wait for itself
             os._exit(NOTHING)
         asked.append(number)
         stop.set()
@@ -184,7 +184,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Whose turn it is to work on a lake: of a folder by its lock, of a bucket by a lease."""
+    """Exclusive right to watch a lake: by a lock in a folder, by a lease in a bucket."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
@@ -199,9 +199,10 @@ class _Turn:
 
     @contextmanager
     def held(self, *, waits: bool = False) -> Iterator[None]:
-        """Work while the block runs. Raises TakenError where it is another's turn, LakeError, OSError.
+        """Hold the right while the block runs. Raises TakenError if another process has it, LakeError,
+        OSError.
 
-        waits: until it is known whether the holder of a lease lives.
+        waits: wait until it is known whether the holder of a lease is alive.
         """
         if self._lease is None:
             from stitch.lake.disk import exclusive_lock
@@ -223,7 +224,7 @@ class _Turn:
             yield
 
     def check(self) -> None:
-        """Raise TakenError where another process took over."""
+        """Raise TakenError if another process took over."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
 
@@ -232,7 +233,7 @@ class _Turn:
 
 
 class _Shown:
-    """What is served of a watch, kept by the loop and read by the server's thread."""
+    """State of a watch that is served, written by the loop and read by the server's thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -242,7 +243,7 @@ class _Shown:
         self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
-        """The loop turned."""
+        """Record a turn of the loop."""
         state = watch.state
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
@@ -250,18 +251,18 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Leave incidents and delay to the process that is at work."""
+        """Clear incidents and delay, which the active process serves."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
-        """A window was decided."""
+        """Record a decided window."""
         if decided.run is not None:
             self.service.add_window(watch.lake, decided.run.window_ns, decided.run.through_ns)
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """All that is sealed is decided: say where nothing is sealed any more, and where it is again."""
+        """Record that every sealed window is decided; report when sealing stops, and when it resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -276,7 +277,7 @@ class _Shown:
 
 @contextmanager
 def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
-    """Metrics and health, where an address is set. Raises ConfigError."""
+    """Serve metrics and health, if an address is set. Raises ConfigError."""
     from flowdiff.live.status_server import served
     from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, watch_registry
 
@@ -296,8 +297,9 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until asked to end. Raises TakenError, LakeError, OSError: then it begins
-    anew."""
+    """Decide windows as they seal, until stopped. On TakenError, LakeError and OSError the caller starts it
+    again.
+    """
     watch.resume()
     while not stop.is_set():
         try:
@@ -318,7 +320,7 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
 
 
 def _polled(watch: LakeWatch) -> Iterator[Decided]:
-    """Decide what was sealed since; the first time say from when on that is."""
+    """Decide newly sealed windows; the first time report from when on the watch decides."""
     from schemas.periods import format_instant
 
     is_new = watch.state is None

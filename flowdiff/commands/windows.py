@@ -1,4 +1,4 @@
-"""`flowdiff windows`: what is in a lake, window by window."""
+"""`flowdiff windows`: list a lake window by window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdiff.cli.options import (
 from schemas.periods import parse_period
 
 LISTED: Final = 288
-"""Windows listed where no period is given, the last ones: a day of five minutes each."""
+"""Windows listed without a period, the last ones: a day of five minutes each."""
 
 
 def command(
@@ -75,7 +75,7 @@ def command(
 
 
 def _categories(counted: tuple[int, bool]) -> str:
-    """Word a number of categories, and whether it is an estimate."""
+    """Text of a number of categories, marked if an estimate."""
     from analyze.report.wording import about, count
 
     number, is_estimate = counted

@@ -1,1 +1,1 @@
-"""Live ingestion as a process: its loop, its end, and what it says while it runs."""
+"""Live ingestion as a process: its loop, its end, metrics and log."""

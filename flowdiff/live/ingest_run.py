@@ -1,4 +1,4 @@
-"""Run `flowdiff ingest` from its settings to its end, which a signal asks for and a budget bounds."""
+"""Run `flowdiff ingest` from its settings to its end, requested by a signal and bounded by a time budget."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
-"""Longest wait for messages in a turn: a signal is heeded after it."""
+"""Longest wait for messages in a turn, after which signals are handled."""
 PATIENCE_S: Final = 30.0
-"""`--until-end` gives up where the log cannot be read, or gives us nothing to read, for so long."""
+"""Seconds after which `--until-end` fails if the log cannot be read, or no stream is assigned."""
 
 
 def ingest(config: IngestConfig, *, until_end: bool) -> int:
@@ -103,7 +103,7 @@ def _turns(run: LiveRun, stop: Stop, log: Any, *, until_end: bool, stays: bool) 
 
 
 class _Ends:
-    """The ends of our streams as they were when each was first seen."""
+    """Ends of our streams as of the first sight of each."""
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
@@ -111,7 +111,9 @@ class _Ends:
         self.are_reached = False
 
     def reached(self, run: LiveRun, now_s: float) -> bool:
-        """Whether all were read up to there. Raises InputError where nothing is ours for PATIENCE_S."""
+        """True if all streams were read to these ends. Raises InputError if none is assigned for
+        PATIENCE_S.
+        """
         status = run.status()
         streams = [stream for lane in status.lanes for stream in lane.streams]
         for stream in streams:
@@ -143,7 +145,7 @@ def _created_by() -> str:
 
 
 def _opened(lake: str) -> Store:
-    """The store of a lake by its name; a folder is made. Raises LakeError, ConfigError."""
+    """Store of a lake by its name; a folder is created. Raises LakeError, ConfigError."""
     if not is_bucket(lake):
         try:
             make_private_folder(Path(lake))
@@ -155,7 +157,7 @@ def _opened(lake: str) -> Store:
 
 
 def _within_memory(config: IngestConfig) -> LiveSettings:
-    """Settings of the driver: its memory is what the loaded process leaves of `live.memory`.
+    """Live settings with the memory that remains of `live.memory` after the loaded process.
 
     Raises ConfigError where that is too little.
     """
@@ -166,7 +168,7 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
-    """Warn of what is allowed, and should be known."""
+    """Log warnings about permitted but risky settings."""
     security = config.kafka.security
     if not security.protocol.has_tls:
         log.warning("plain text", why="What is read from Kafka is not encrypted on its way.")
@@ -181,13 +183,13 @@ def _warn(config: IngestConfig, log: Any) -> None:
 
 
 def _too_slow(log: Any) -> None:
-    """End the process from a thread of its own, while the orderly end hangs."""
+    """End the process, from a thread of its own, if the orderly end hangs."""
     log.error("stop budget over", why="Ending now: the next process goes on at the last commits.")
     os._exit(FAILED)
 
 
 class Watches(Watch):
-    """A `Watch` that calls others, in order."""
+    """A `Watch` that forwards to others, in order."""
 
     def __init__(self, *watches: Watch) -> None:
         self._watches = watches

@@ -1,8 +1,9 @@
-"""Keep a process within its memory for months: one heap, what is free goes back, lanes get what is left.
+"""Keep a process within its memory for months: one heap, returning free memory, and the rest as the lanes'
+share.
 
-By default each thread gets a heap of its own of the GNU C library, with holes that only it can fill. These
-grow under a steady load while what is used does not, and a backlog takes a fifth more. And allocators keep
-what is freed, in pieces: within minutes as much as is in use, beside the budget.
+By default the GNU C library gives each thread a heap of its own, whose holes only that thread can fill. These
+grow under a steady load while memory in use does not, and a backlog takes a fifth more. Allocators also keep
+freed memory: within minutes as much as is in use, on top of the budget.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from stitch import heap
 from stitch.heap import ARENA_MAX, set_heap
 
 EVERY_S: Final = 1.0
-"""Between times at which memory goes back to the system."""
+"""Seconds between returns of free memory to the system."""
 BUFFERS: Final = 160 * 2**20
-"""What work takes however little lanes hold, beside the process that has read nothing yet: 103 to 155 MB were
-seen. Fetches and decodes on their way, a segment, code that is loaded then, what is free and not returned."""
+"""Memory of work in progress beyond the freshly started process, however small the lanes' share: 103 to 155
+MB were observed. Fetches and decoding in progress, a segment, code loaded later, freed memory not yet
+returned.
+"""
 HELD_SHARE: Final = 0.5
-"""Lanes hold so much of the rest: for each byte that they hold, stitching, encoding and what is remembered of
-closed requests took up to three quarters of one."""
+"""Lanes' share of the remaining memory: each byte in a lane needed up to three quarters of another one for
+stitching, encoding and the memory of closed requests.
+"""
 LEAST_HELD: Final = 32 * 2**20
-"""With 12 MB, 1,586 of 40,001 requests of a backlog that does not fit were published in two pieces: more came
-late than is remembered of closed requests."""
+"""Minimal memory of the lanes. With 12 MB, 1,586 of 40,001 requests of a backlog were published in two
+pieces: more arrived late than fits in the memory of closed requests.
+"""
 STEP: Final = 16 * 2**20
-"""The least memory that is asked for is a multiple of this, one more than was just enough: no two starts take
-exactly the same."""
+"""Granularity of the minimal memory in messages, with one step in reserve: starts differ slightly in size."""
 
 
 def lanes_share(memory_bytes: int, program_bytes: int) -> int:
-    """Bytes that lanes may hold together so that the process takes `memory_bytes` at most.
+    """Bytes that lanes may use together so that the process takes `memory_bytes` at most.
 
-    `program_bytes` is what the process took before it read anything. Raises ConfigError where that leaves
-    nothing to work with.
+    `program_bytes`: memory of the process before it read anything. Raises ConfigError where too little
+    remains.
     """
     held = int((memory_bytes - program_bytes - BUFFERS) * HELD_SHARE)
     if held < LEAST_HELD:
@@ -53,7 +57,9 @@ def lanes_share(memory_bytes: int, program_bytes: int) -> int:
 
 
 def resident_bytes() -> int:
-    """Memory that this process takes now; where the system does not say so, the most that it took so far."""
+    """Memory that this process uses now; its maximum so far where the system does not report the current
+    use.
+    """
     known = Path("/proc/self/statm")
     if known.exists():
         return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -61,16 +67,17 @@ def resident_bytes() -> int:
 
 
 def share_one_heap() -> bool:
-    """Whether they will. To be called before libraries are loaded that begin threads, as numpy's does.
+    """Make all threads share one heap; True if they will. Must be called before libraries that start threads
+    are loaded, such as numpy.
 
-    What the environment says stays; other C libraries are left alone.
+    Settings in the environment stay; other C libraries are left alone.
     """
     return set_heap(ARENA_MAX, 1, "MALLOC_ARENA_MAX", "malloc.arena_max")
 
 
 @contextmanager
 def giving_back(every_s: float = EVERY_S) -> Iterator[None]:
-    """Give back what was freed, again and again, in a thread: a commit at the end takes many seconds."""
+    """Return freed memory regularly, in a thread, as a commit at the end takes many seconds."""
     over = threading.Event()
 
     def work() -> None:
@@ -87,7 +94,7 @@ def giving_back(every_s: float = EVERY_S) -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Give what is free back to the system. Costs some milliseconds a gigabyte."""
+    """Return free memory to the system. Costs some milliseconds a gigabyte."""
     import pyarrow as pa  # not before the heap is shared
 
     pa.default_memory_pool().release_unused()

@@ -18,16 +18,18 @@ _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
     "halted": logging.ERROR,
 }
-"""Of what becomes of a lane; anything else is reported as information."""
+"""Log level by state of a lane; others are information."""
 
 
 TRUNCATED_FLOWS: Final = 50
 TRUNCATED_SHARE: Final = 0.2
-"""Of so many flows of a commit, a share with missing parents that looks like a topic without keys."""
+"""Number of flows in a commit, and their share with missing parents, from which a topic seems not to be
+keyed.
+"""
 
 
 def open_log(settings: LogSettings, stream: TextIO) -> Any:
-    """A structlog logger that writes to `stream`. Safe to use from several threads."""
+    """Structlog logger that writes to `stream`. Safe to use from several threads."""
     is_json = settings.format == "json" or (settings.format == "auto" and not stream.isatty())
     last: list[Any] = (
         [structlog.processors.JSONRenderer()]
@@ -47,7 +49,7 @@ def open_log(settings: LogSettings, stream: TextIO) -> Any:
 
 
 def _one_line(_logger: Any, _method: str, event: Any) -> Any:
-    """Names of others as they can be shown on a terminal. JSON spells such characters anyway."""
+    """Event with its texts made safe for a terminal. JSON escapes such characters anyway."""
     return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -58,7 +60,7 @@ class LogWatch(Watch):
         self._log = log
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """Published windows, refused items and gaps are worth a line; any other commit one for debugging."""
+        """Log published windows, refused items and gaps as information, any other commit for debugging."""
         counters, standing = record.counters, record.standing
         self._log.debug(
             "commit",
@@ -80,7 +82,7 @@ class LogWatch(Watch):
                 sealed_to=None if standing.sealed_to_ns is None else format_instant(standing.sealed_to_ns),
             )
         if counters.rejects:
-            # Keys of a line hold no dash.
+            # Keys of a log line must not contain a dash.
             rejects = {reason.replace("-", "_"): count for reason, count in sorted(counters.rejects.items())}
             self._log.warning("rejected", lane=record.lane, commit=record.seq, **rejects)
         if counters.events_late:
@@ -106,12 +108,12 @@ class LogWatch(Watch):
             )
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """Log every change as a line."""
+        """Log every change of a lane's state."""
         reason = {"why": why} if why else {}
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def trouble(self, why: str | None) -> None:
-        """Log its beginning, and its end."""
+        """Log the beginning and the end of trouble."""
         if why is None:
             self._log.info("the log can be read again")
         else:
@@ -119,5 +121,7 @@ class LogWatch(Watch):
 
 
 def truncated_flows(counters: Counters) -> int:
-    """Requests of a commit that lack the parent of a span: what a topic that is not keyed by trace does."""
+    """Number of requests in a commit that lack the parent of a span, as happens in a topic not keyed by
+    trace.
+    """
     return counters.quality.get(str(Quality.ORPHAN.name), 0)

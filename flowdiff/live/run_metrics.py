@@ -1,8 +1,9 @@
-"""What a live run reports to Prometheus: counters as things happen, gauges of where it stands when asked.
+"""Prometheus metrics of a live run: counters of events, and gauges of its state at a scrape.
 
-Names follow Prometheus: `flowdiff_` in front, base units (seconds, bytes) at the end, `_total` for what only
-grows. `docs/live.md` lists them; a test holds the two together.
-Of the store is measured how long it takes, and what it refuses.
+Names follow Prometheus: prefix `flowdiff_`, base units (seconds, bytes) as suffix, `_total` for counters.
+`docs/live.md` lists them; a test keeps the two in agreement.
+
+Operations of the store are timed, and its errors counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 
 
 def timed_store(store: Store, registry: CollectorRegistry) -> Store:
-    """Give a store that does what `store` does, and measures the operations of TIMED."""
+    """Store that behaves like `store` and measures the operations in TIMED."""
     seconds = Histogram(
         "flowdiff_lake_operation_seconds",
         "Time of an operation on the lake; publish gives finished files their names.",
@@ -64,7 +65,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
 
 
 class _Replaced:
-    """An object of which some methods are others."""
+    """Proxy of an object with some methods replaced."""
 
     def __init__(self, of: object, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._of, self._methods = of, methods
@@ -80,7 +81,7 @@ _STREAM: Final = ["topic", "partition"]
 
 
 def own_metrics(registry: CollectorRegistry, version: str) -> None:
-    """Register what a process says of itself: version, memory, CPU time."""
+    """Register the process's own metrics: version, memory, CPU time."""
     ProcessCollector(registry=registry)
     build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
     build.labels(version, platform.python_version()).set(1)
@@ -123,7 +124,7 @@ class RunMetrics(Watch):
             self._changes.labels(change)
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:  # noqa: ARG002 - as Watch has it
-        """See Watch. Refused items count when they are committed, as all the ledger does."""
+        """See Watch. Refused items are counted when they are committed, like the rest of the ledger."""
         topic, _, partition = stream.rpartition("/")
         self._messages.labels(topic, partition).inc(messages)
         self._bytes.labels(topic, partition).inc(size)
@@ -155,12 +156,12 @@ class RunMetrics(Watch):
 
 
 class StatusCollector(Collector):
-    """Gauges made from the status of a run at every scrape. Times are as of `clock` then."""
+    """Gauges made from the status of a run at every scrape, with times as of `clock`."""
 
     def __init__(
         self, status: Callable[[], LiveStatus], clock: Clock, limit_bytes: int, budget_bytes: int
     ) -> None:
-        """`limit_bytes` is what the process may take, `budget_bytes` what lanes may hold of that."""
+        """limit_bytes: memory limit of the process; budget_bytes: the lanes' part of it."""
         self._status = status
         self._clock = clock
         self._limit_bytes = limit_bytes
@@ -188,7 +189,7 @@ class StatusCollector(Collector):
 
 
 def _since(then_ns: int | None, now_ns: int) -> float | None:
-    """Seconds; None where there is no then. Below zero where then is ahead of the clock."""
+    """Seconds from `then_ns` to now; None without it. Negative if it is ahead of the clock."""
     return None if then_ns is None else (now_ns - then_ns) / _NS_PER_S
 
 

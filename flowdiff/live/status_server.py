@@ -15,7 +15,7 @@ from email.parser import BytesHeaderParser
 from http import HTTPStatus
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
 from flowdiff.settings.ingest_config import split_address
@@ -25,19 +25,22 @@ from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 BACKLOG: Final = 100
-"""Connections that wait to be accepted, and that one turn of the loop accepts."""
+"""Connections waiting to be accepted, and accepted in one turn of the loop, at most."""
 MAX_CONNECTIONS: Final = 256
-"""Where one more comes, the oldest is dropped. What asks at once is answered two turns of the loop later, and
-so before it is the oldest, however fast others come: more than 2 * BACKLOG."""
+"""Connections, at most; beyond, the oldest is dropped. A request sent at once is answered two turns of the
+loop later, before it can become the oldest, however fast others arrive: more than 2 * BACKLOG.
+"""
 DEADLINE_S: Final = 10.0
-"""From connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
+"""Time limit from connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
 MAX_REQUEST: Final = 16 * 1024
-"""Bytes of a request line and its headers."""
+"""Bytes of a request line and its headers, at most."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class StatusServer:
-    """Serves from construction to `close`. Raises ConfigError where the address cannot be had."""
+    """HTTP server that runs from construction to `close`. Raises ConfigError where the address is not
+    available.
+    """
 
     def __init__(
         self,
@@ -54,9 +57,15 @@ class StatusServer:
             "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
             "/readyz": lambda _: _readiness(status()),
         }
+        self._refused = Counter(
+            "flowdiff_http_refused",
+            "Requests to this server that were refused.",
+            ["status"],
+            registry=registry,
+        )
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Who is connected, the oldest first."""
+        """Open connections, the oldest first."""
         try:
             listening = _listening(host, port)
         except OSError as error:
@@ -65,7 +74,7 @@ class StatusServer:
                 remedy="Take another with --serve-address, or '' to serve nothing.",
             ) from error
         self.port: Final[int] = listening.getsockname()[1]
-        """Where it listens."""
+        """Port that it listens on."""
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
@@ -73,7 +82,7 @@ class StatusServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more, and leave whoever is connected."""
+        """Stop listening, and drop open connections."""
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
@@ -91,7 +100,7 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; a client that leaves, sends no HTTP or is too slow is left."""
+        """Answer one request; a client that leaves, sends no HTTP or is too slow is dropped."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))
@@ -109,16 +118,20 @@ class StatusServer:
             writer.transport.abort()
 
     def _answer(self, request: bytes) -> bytes:
-        """Bytes of the answer to a request line and its headers."""
+        """Response to a request line and its headers."""
         line, _, headers = request.partition(b"\r\n")
         method, path, *_ = *line.decode("latin-1").split(" "), ""
         page = self._pages.get(path.partition("?")[0])
-        if method not in ("GET", "HEAD"):
+        if not request.isascii():
+            status, kind, body = HTTPStatus.BAD_REQUEST, _TEXT, b"a request is ASCII\n"
+        elif method not in ("GET", "HEAD"):
             status, kind, body = HTTPStatus.NOT_IMPLEMENTED, _TEXT, b"GET or HEAD\n"
         elif page is None:
             status, kind, body = HTTPStatus.NOT_FOUND, _TEXT, "".join(f"{p}\n" for p in self._pages).encode()
         else:
             status, kind, body = page(BytesHeaderParser().parsebytes(headers).get("Accept", ""))
+        if status >= HTTPStatus.BAD_REQUEST and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._refused.labels(str(status.value)).inc()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: flowdiff\r\nContent-Type: {kind}\r\n"
             f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
@@ -134,7 +147,7 @@ def served(
     clock: Clock,
     stalled_after_ns: int,
 ) -> Iterator[str | None]:
-    """Metrics and health at an address; gives it, None where it is empty. Raises ConfigError."""
+    """Serve metrics and health at an address; yields the actual one, None if empty. Raises ConfigError."""
     if not address:
         yield None
         return
@@ -146,7 +159,7 @@ def served(
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at an address; of IPv6, `::` takes IPv4 too. Raises OSError."""
+    """Listening socket at an address; IPv6 `::` accepts IPv4 too. Raises OSError."""
     if ":" not in host:
         return socket.create_server((host, port))
     return socket.create_server(

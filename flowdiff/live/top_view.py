@@ -1,4 +1,4 @@
-"""Read the metrics of a running `flowdiff ingest` back, and lay them out on one screen of 80 columns."""
+"""Read the metrics of a running `flowdiff ingest`, and draw them on one screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from schemas.errors import InputError
 from schemas.visible import visible
 
 TIMEOUT_S: Final = 5.0
-"""For all of it, however slowly it comes."""
+"""Time limit of a whole scrape, however slowly it arrives."""
 MAX_BYTES: Final = 32 * 2**20
-"""A page that is longer is not ours: a partition takes about a kilobyte."""
+"""Size limit of a page: a partition takes about a kilobyte."""
 
 Labels = frozenset[tuple[str, str]]
 
@@ -36,11 +36,11 @@ class Scrape:
     values: dict[str, dict[Labels, float]]
 
     def one(self, name: str) -> float | None:
-        """The sample without labels."""
+        """Sample without labels; None if missing."""
         return self.values.get(name, {}).get(frozenset())
 
     def total(self, name: str) -> float:
-        """Over all labels; 0 where there is no sample."""
+        """Sum over all labels; 0 without samples."""
         return sum(self.values.get(name, {}).values())
 
     def by(self, name: str, *labels: str) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -51,7 +51,7 @@ class Scrape:
 
 
 def metrics_url(text: str) -> str:
-    """The page with the metrics, of a URL or just `host:port`. Raises InputError."""
+    """Address of the metrics page, from a URL or just `host:port`. Raises InputError."""
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
@@ -64,7 +64,7 @@ def metrics_url(text: str) -> str:
 
 
 def scrape(url: str, at_s: float) -> Scrape:
-    """Everything at `url` now, which is `at_s`. Raises InputError."""
+    """Samples at `url` now, which is `at_s`. Raises InputError."""
     try:
         text = _page(url).decode("utf-8", "replace")
         values: dict[str, dict[Labels, float]] = {}
@@ -76,7 +76,7 @@ def scrape(url: str, at_s: float) -> Scrape:
     except OSError as error:
         raise InputError(f"'{url}' does not answer: {error}.", remedy="Is it running?") from error
     except HTTPException as error:
-        # What it answers instead is named by its first line, or by the kind of the error.
+        # Other answers are reported by their first line, or by the kind of the error.
         raise InputError(
             f"'{url}' does not speak HTTP: {str(error).strip() or type(error).__name__}.",
             remedy="Check the address.",
@@ -99,7 +99,7 @@ def _page(url: str) -> bytes:
         except (OSError, HTTPException, ValueError) as error:
             found.put(error)
 
-    # A time-out of the socket is for each piece: a byte now and then would hold us for ever.
+    # A socket's time-out is per read: a byte now and then would block us for ever.
     Thread(target=ask, daemon=True).start()
     try:
         result = found.get(timeout=TIMEOUT_S)
@@ -115,7 +115,7 @@ _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = None) -> RenderableType:
-    """Draw one screen. `before`: an earlier look, for rates. `rows`: most of each table; None: all."""
+    """One screen. before: an earlier scrape, for rates; rows: rows of each table, at most; None: all."""
     parts: list[RenderableType] = [_head(url, now)]
     if "flowdiff_ready" in now.values:
         parts += [_totals(now, before), Text(""), _lanes(now, rows), Text(""), _streams(now, before, rows)]
@@ -125,7 +125,7 @@ def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = Non
 
 
 def _service(now: Scrape, rows: int | None) -> RenderableType:
-    """The watched service by root type, those with the most requests first."""
+    """Watched service by root type, those with the most requests first."""
     ok, failed = (
         {
             root: n
@@ -147,7 +147,7 @@ def _service(now: Scrape, rows: int | None) -> RenderableType:
 
 
 def _quantile(now: Scrape, root: str, share: float) -> float:
-    """The end of the bucket that holds it."""
+    """Upper end of the bucket that contains a quantile of the response time."""
     name = "flowdiff_service_response_seconds_bucket"
     ends = sorted((float(end), n) for (of, end), n in now.by(name, "root", "le") if of == root)
     return next((end for end, n in ends if n >= share * ends[-1][1]), float("inf"))
@@ -257,7 +257,7 @@ def _streams(now: Scrape, before: Scrape | None, rows: int | None) -> Renderable
 
 
 def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: str) -> RenderableType:
-    """Names to the left, numbers to the right; and how many of `n` rows are not among those given."""
+    """Table with names left and numbers right; a last line counts those of `n` rows that are not given."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(titles[0], overflow="ellipsis", no_wrap=True, max_width=38)
     for title in titles[1:]:
@@ -268,7 +268,7 @@ def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: 
 
 
 def _rate(now: Scrape, before: Scrape | None, metric: str) -> float | None:
-    """A second; None where it cannot be known: one look only, or a restart between the two."""
+    """Increase a second; None if unknown: only one scrape, or a restart between the two."""
     if before is None or now.at_s <= before.at_s:
         return None
     grown = now.total(metric) - before.total(metric)
@@ -304,4 +304,4 @@ _LANE_COLUMNS: Final = {
     "sealed": ("flowdiff_seal_delay_seconds", _time),
     "commit": ("flowdiff_commit_age_seconds", _time),
 }
-"""Metrics of a lane by title, and how each is shown."""
+"""Metric and format of a lane's columns, by title."""

@@ -1,7 +1,7 @@
-"""Export a watch to Prometheus: incidents, the watched service window by window, and who was notified.
+"""Prometheus metrics of a watch: incidents, the watched service window by window, and notifications.
 
-Counters of the service grow by a sealed window at a time, so they are as late as its seal, and a rate needs
-some windows. Root types are those with the most requests; the others share one name.
+Counters of the service grow by a sealed window at a time, so they lag behind by its seal, and a rate needs
+several windows. Only root types with the most requests are named; the others share one name.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from stitch.drivers.live.watch import LiveStatus
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROOTS: Final = 50
-"""Root types with a name of their own; each is sixteen series."""
+"""Root types with a name of their own, at most; each is sixteen series."""
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 FAILED: Final = "failed"
 SUSPENDED: Final = ("learning", "load", "silent")
-"""Little is known yet; more arrives than was ever seen; no window is sealed."""
+"""Reasons of suspension: too little known yet; more load than ever seen; no window is sealed."""
 LONGEST: Final = 200
-"""Characters of a label."""
+"""Characters of a label, at most."""
 
 
 class ServiceCounters:
-    """Requests, failures and response times by root type, over the windows that were decided."""
+    """Requests, failures and response times by root type, over the decided windows."""
 
     def __init__(self) -> None:
         self._requests: Tally[tuple[str, str]] = Tally()
@@ -55,7 +55,7 @@ class ServiceCounters:
         """End of the last window."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
-        """Count a sealed window; one that cannot be read (any more) is passed over."""
+        """Count a sealed window; one that is not readable (any more) is skipped."""
         with suppress(FlowdiffError, OSError):
             self.add(Lakes(lake).sealed_part(Period(None, start_ns, end_ns)))
         self.through_ns = max(self.through_ns, end_ns)
@@ -80,12 +80,12 @@ class ServiceCounters:
             self._sum_s[root] = self._sum_s.get(root, 0.0) + float(times_s.sum())
 
     def families(self) -> Iterator[Metric]:
-        """Give them as Prometheus has them."""
+        """Metric families for Prometheus."""
         requests = CounterMetricFamily(
             "flowdiff_service_requests", "Requests of sealed windows.", labels=["root", "status"]
         )
         for root in [*self._buckets]:
-            for status in (OK, FAILED):  # both from the start: what begins at its first failure hides it
+            for status in (OK, FAILED):  # both from the start: a series that begins with a failure hides it
                 requests.add_metric([root, status], self._requests[root, status])
         yield requests
         times = HistogramMetricFamily(
@@ -99,7 +99,7 @@ class ServiceCounters:
 
 
 class WatchCollector(Collector):
-    """Gauges made at every scrape of what the watch knows then."""
+    """Gauges made from the state of the watch at every scrape."""
 
     def __init__(
         self,
@@ -162,28 +162,28 @@ _NOTIFICATIONS: Final = {
 
 
 STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
-"""/healthz fails after this without a turn: a comparison may take minutes."""
+"""Time without a turn after which /healthz fails: a comparison may take minutes."""
 
 
 class WatchStatus:
-    """Where a watch is, for probes."""
+    """Status of a watch, for probes."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         self.clock = clock or SteadyClock()
         self.turn(None)
 
     def turn(self, trouble: str | None) -> None:
-        """The loop turned; `trouble` is what keeps it from its work."""
+        """Record a turn of the loop; `trouble`: reason why it cannot work."""
         now_ns = self.clock().now_ns
         self._status = LiveStatus(now_ns=now_ns, lanes=(), paused=False, trouble=trouble, stopping=False)
 
     def __call__(self) -> LiveStatus:
-        """The last turn."""
+        """Status as of the last turn."""
         return self._status
 
 
 def watch_registry(collector: WatchCollector, version: str) -> CollectorRegistry:
-    """Make the registry that a watch serves."""
+    """Registry that a watch serves."""
     registry = CollectorRegistry()
     own_metrics(registry, version)
     registry.register(collector)

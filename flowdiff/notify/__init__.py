@@ -1,1 +1,1 @@
-"""Tell people and programs of incidents: a webhook, an Alertmanager, a log event to a Collector."""
+"""Notifications of incidents: a webhook, an Alertmanager, log events to a Collector."""

@@ -1,8 +1,7 @@
-"""What a receiver has had, kept in the lake beside the watch's commits.
+"""Ledger of the events delivered to a receiver, stored in the lake beside the watch's commits.
 
-Events are in the commits and tables of the watch already. So the outbox of a receiver is what happened less
-what is in its ledger, and nothing is lost whenever a process dies: at worst an event is sent again, with the
-id that it had.
+All events are in the commits and tables of the watch. So the outbox of a receiver is all events minus those
+in its ledger, and nothing is lost whenever a process dies: at worst an event is sent again, with the same id.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stitch.lake.store import Store
 
 FOLDER: Final = "watch/sent"
 KEPT: Final = 4_096
-"""Events that are remembered: of older ones none is sent again."""
+"""Events remembered, at most; older ones are not sent."""
 
 
 class _Sent(Config):
@@ -28,7 +27,7 @@ class _Sent(Config):
     version: int = 1
     sent: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Refused by the receiver for what they are; they are not tried again."""
+    """Events that the receiver refused as invalid; they are not tried again."""
 
 
 class Ledger:
@@ -38,29 +37,30 @@ class Ledger:
         self._store = store
         self._name = f"{FOLDER}/{receiver}.json"
         self._ids: dict[str, bool] = {}
-        """Id -> whether it was refused."""
+        """Event id -> True if refused, False if delivered."""
 
     def outbox(self, events: Sequence[IncidentEvent]) -> list[IncidentEvent]:
-        """Return the lake's events that the receiver has not had, oldest first.
+        """Events in the lake that were not delivered to the receiver yet, oldest first.
 
-        A new receiver gets the incidents that are open, and none of the past.
+        A new receiver gets the open incidents only.
         """
         known = self._read()
         recent = sorted(events, key=lambda event: event.at_ns)[-KEPT:]
         if known is None:
             last = {event.incident_id: event for event in recent}
             news = {event.id for event in last.values() if event.incident.goes_on}
-            self.add(event.id for event in recent if event.id not in news)  # from now on it misses nothing
+            # From now on every event is delivered.
+            self.add(event.id for event in recent if event.id not in news)
         else:
             self._ids = {**dict.fromkeys(known.sent, False), **dict.fromkeys(known.refused, True)}
         return [event for event in recent if event.id not in self._ids]
 
     def has(self, id_: str) -> bool:
-        """Whether the receiver had an event, or refused it."""
+        """True if an event was delivered or refused."""
         return id_ in self._ids
 
     def add(self, ids: Iterable[str], *, refused: bool = False) -> None:
-        """Remember events, durably."""
+        """Record events, durably."""
         self._ids |= dict.fromkeys(ids, refused)
         for old in [*self._ids][:-KEPT]:
             del self._ids[old]
@@ -71,7 +71,7 @@ class Ledger:
         put_same(self._store, self._name, record.model_dump_json().encode())
 
     def _read(self) -> _Sent | None:
-        """Read the ledger; None where there is none, or it is damaged."""
+        """Content of the ledger; None where it is missing or damaged."""
         try:
             return _Sent.model_validate_json(self._store.read(self._name).to_pybytes())
         except (FileNotFoundError, ValidationError):

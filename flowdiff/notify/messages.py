@@ -1,6 +1,6 @@
-"""Word an incident for who receives it: a CloudEvent with Markdown, an alert, a log record.
+"""Messages about incidents: a CloudEvent with Markdown, an alert, a log record.
 
-Nothing of the settings is in them, and of requests only their ids.
+They contain no settings, and of requests only their ids.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from schemas.report.findings import Interval
 from schemas.windows import NS_PER_SECOND
 
 LONGEST: Final = 600
-"""Characters of a text."""
+"""Characters of a text, at most."""
 EXAMPLES: Final = 3
-"""Requests that are named."""
+"""Example requests that are named, at most."""
 ALERT_NAME: Final = "FlowdiffIncident"
 ALERT_LASTS_NS: Final = 240 * NS_PER_SECOND
-"""An alert that is not repeated is over after this."""
+"""Time after which an alert that is not repeated ends."""
 _TYPE: Final = "io.flowdiff.incident.{}.v1"
 _SEVERITY: Final = {"warning": (13, "WARN"), "critical": (21, "FATAL")}
 
@@ -48,7 +48,7 @@ def cloud_event(event: IncidentEvent, lake: str, reports: str) -> bytes:
 
 
 def alerts(incidents: Iterable[Incident], lake: str, reports: str, now_ns: int) -> bytes:
-    """Alerts as Alertmanager's second interface takes them: labels are the identity and nothing else."""
+    """Alerts for Alertmanager's API v2: labels are the identity and nothing else."""
     return _json([_alert(incident, lake, reports, now_ns) for incident in incidents])
 
 
@@ -110,7 +110,7 @@ def log_record(event: IncidentEvent, lake: str, reports: str, now_ns: int) -> by
 
 
 def markdown(incident: Incident, reports: str) -> str:
-    """A few lines for a chat."""
+    """Short Markdown text for a chat."""
     facts = _facts(incident, reports)
     lines = [f"**{incident.severity}, {incident.state}**: {inline(facts['headline'])}", ""]
     lines += [f"* {inline(_sentence(facts))}"]
@@ -125,7 +125,7 @@ def markdown(incident: Incident, reports: str) -> str:
 
 
 def _facts(incident: Incident, reports: str) -> dict[str, Any]:
-    """Collect what a message says of an incident, every text bounded."""
+    """Facts about an incident for all messages, every text bounded."""
     unit = incident.unit
     path = f"reports/{incident.report}/report.html" if incident.report else ""
     return {

@@ -1,4 +1,4 @@
-"""Hand events of the watch to every receiver; the watch waits for none."""
+"""Forward events of the watch to every receiver, without blocking the watch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from stitch.lake.store import Store
 
 _JSON: Final = "application/json"
 PATIENCE_S: Final = 5.0
-"""For what is to be sent when the watch ends."""
+"""Seconds for sending pending messages when the watch ends."""
 
 
 class Notifier:
-    """The watch's `Notify`; it sends while `running`."""
+    """Implementation of `Notify`; it sends while `running`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Notifier:
         say: Callable[[str], None],
         now_ns: Callable[[], int] | None = None,
     ) -> None:
-        """`events` gives all that the lake knows; `say` prints a line. Raises ConfigError, InputError."""
+        """events: returns every event in the lake; say: prints a line. Raises ConfigError, InputError."""
         self._settings, self._lake, self._store, self._events = settings, lake, store, events
         self._now_ns = now_ns or SteadyClock().steady_ns
         self._say: Callable[[str], None] = lambda text: say(f"notify: {text}")
@@ -53,12 +53,12 @@ class Notifier:
         self._key = _signing_key(settings.webhook)
         self._senders: list[EventSender | AlertSender] = []
         self._waiting: list[IncidentEvent] = []
-        """What could not be read of the lake when sending was to begin, and what came since."""
+        """Events queued while the lake could not be read at the start of sending."""
         self._is_behind = False
 
     @contextmanager
     def running(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
-        """Send for as long as the block runs, and a little longer; only the watch that works does."""
+        """Send while the block runs, and for `patience_s` after it; only the active watch does."""
         self._is_behind = bool(self._targets)
         if self._is_behind:
             self._begin()
@@ -71,7 +71,7 @@ class Notifier:
                 sender.end(max(0.0, until - time.monotonic()))
 
     def __call__(self, events: Sequence[IncidentEvent]) -> None:
-        """Queue events; with none it is a beat."""
+        """Queue events; a call without any retries a failed start."""
         if self._is_behind:
             self._begin()
         for sender in self._senders:
@@ -79,15 +79,15 @@ class Notifier:
 
     @property
     def counts(self) -> list[Counts]:
-        """Of each receiver."""
+        """Counters of each receiver."""
         return [sender.counts for sender in self._senders]
 
     def _begin(self) -> None:
-        """Start a thread a receiver with what it has not had."""
+        """Start one thread a receiver with its undelivered events."""
         try:
             known = self._events()
             made = [self._sender(name, target, known) for name, target in self._targets.items()]
-        except OSError as error:  # the next beat tries again; all is in the lake
+        except OSError as error:  # the next call tries again; all events are in the lake
             self._say(f"what is to be sent cannot be read: {error.strerror or error}.")
             return
         self._is_behind = False
@@ -129,11 +129,11 @@ class Notifier:
 
 
 _BELOW: Final = {"webhook": "", "alertmanager": "/api/v2/alerts", "otlp": "/v1/logs"}
-"""Receivers, and where below their address messages go."""
+"""Path below the address, by receiver."""
 
 
 class _Target:
-    """Where a receiver's messages go."""
+    """Destination of a receiver's messages."""
 
     def __init__(self, address: Address, token: bytes) -> None:
         self._address = address
@@ -141,7 +141,9 @@ class _Target:
 
     @classmethod
     def of(cls, name: str, receiver: Receiver, below: str) -> _Target:
-        """Read what lies in files. Raises ConfigError, InputError, in which no secret stands."""
+        """Target with its secrets read from files. Raises ConfigError, InputError, without secrets in
+        them.
+        """
         url = receiver.url or _secret(f"notify.{name}.url", None, receiver.url_file).decode("latin-1")
         token = _secret(f"notify.{name}.token", receiver.token, receiver.token_file)
         try:
@@ -153,7 +155,7 @@ class _Target:
         return cls(address, token)
 
     def message(self, body: bytes, kind: str, **headers: str) -> Message:
-        """A message to it."""
+        """Message to this target."""
         all_headers = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
         if self._token:
             all_headers["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
@@ -172,7 +174,9 @@ def _signing_key(webhook: WebhookReceiver) -> bytes:
 
 
 def _secret(key: str, value: SecretStr | None, file: Path | None) -> bytes:
-    """A secret, or of a file its content; empty: none. Raises InputError, ConfigError."""
+    """Secret from a setting, else the content of a file; empty without either. Raises InputError,
+    ConfigError.
+    """
     if value is not None:
         found = value.get_secret_value().encode()
     elif file is None:

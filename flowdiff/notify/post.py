@@ -11,27 +11,29 @@ from ingest.http.address import Address
 from ingest.http.exchange import ExchangeError
 
 MOST_BYTES: Final = 256 * 1024
-"""Of a message; what Alertmanager and chat take is more, what we send is less."""
+"""Bytes of a message, at most: less than Alertmanager and chats accept, more than we send."""
 LONGEST_WAIT_S: Final = 300.0
-"""That a receiver may ask for (Retry-After)."""
+"""Longest pause that a receiver can request (Retry-After)."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
-"""Of 4xx: what somebody may set right, or time does. Of others the message itself is refused."""
+"""Statuses 4xx that may pass: configuration may be corrected, or time helps. Others refuse the message
+itself.
+"""
 
 
 class SendError(Exception):
-    """A message did not arrive. Its text holds nothing that the receiver said, and no path."""
+    """A message did not arrive. Its text has nothing from the receiver, and no path."""
 
     def __init__(self, why: str, *, wait_s: float = 0.0, is_refused: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
-        """The receiver asks for at least so long."""
+        """Pause that the receiver requested, at least."""
         self.is_refused = is_refused
-        """The same message would be refused again."""
+        """True if the same message would be refused again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is posted."""
+    """Message to be posted."""
 
     address: Address
     body: bytes
@@ -39,7 +41,7 @@ class Message:
 
 
 def post(message: Message, timeout_s: float) -> None:
-    """Post it; returns where the answer is 2xx. Raises SendError within the time-out."""
+    """Post a message; returns on an answer 2xx. Raises SendError within the time-out."""
     address = message.address
     if len(message.body) > MOST_BYTES:
         raise SendError("the message is too large", is_refused=True)

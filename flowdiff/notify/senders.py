@@ -1,4 +1,4 @@
-"""Send to one receiver from a thread of its own: what one receiver does holds up nobody else."""
+"""Send to one receiver from a thread of its own, so that receivers do not delay each other."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from schemas.windows import NS_PER_SECOND
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 300.0
 REFUSALS: Final = 3
-"""Times that an event is sent which the receiver refuses for what it is."""
+"""Attempts at an event that the receiver refuses as invalid."""
 OVER_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Alertmanager hears so long that an incident is over."""
+"""Time for which Alertmanager is told that an incident is over."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of a receiver's messages."""
+    """Counters of a receiver's messages."""
 
     receiver: str
     pending: int = 0
-    """Events that wait; for Alertmanager, alerts that are being sent."""
+    """Waiting events; for Alertmanager, alerts being sent."""
     sent: int = 0
     failed: int = 0
-    """Attempts."""
+    """Failed attempts."""
     refused: int = 0
-    """Events that were given up."""
+    """Dropped events."""
     restarts: int = 0
     """Times that sending failed by a bug, and began anew."""
     is_sending: bool = False
@@ -43,7 +43,7 @@ class Counts:
 
 
 class Sender:
-    """A thread that waits until there is something to do, and ends at once where it waits."""
+    """Thread that waits for work, and ends promptly while it waits."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], timeout_s: float) -> None:
         self.counts = Counts(receiver)
@@ -55,11 +55,11 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name=f"notify-{receiver}", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def end(self, patience_s: float) -> None:
-        """End when all is sent, or after so long; what is not sent stays in the outbox."""
+        """End when everything is sent, or after `patience_s`; unsent events stay in the outbox."""
         until = time.monotonic() + patience_s
         with self._changed:
             self._changed.wait_for(self._is_idle, patience_s)
@@ -71,7 +71,7 @@ class Sender:
         raise NotImplementedError
 
     def _turn(self) -> float:
-        """Do what is to be done; seconds until there may be more."""
+        """Send what is due; returns the seconds until more may be."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class Sender:
                 wait_s = self._begun_anew(error)
             with self._changed:
                 self._changed.notify_all()
-                # News do not end the wait for a receiver that failed.
+                # New events do not shorten the pause after a failure.
                 self._changed.wait_for(lambda: self._ended or not (self._failures or self._is_idle()), wait_s)
                 if self._ended:
                     return
@@ -109,7 +109,7 @@ class Sender:
         return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
-        """Post it, and count."""
+        """Post a message and count it; returns the error, if any."""
         try:
             post(message, self._timeout_s)
         except SendError as error:
@@ -130,7 +130,7 @@ class Sender:
 
 
 class EventSender(Sender):
-    """Sends every event once, in order, until it arrives."""
+    """Sends every event until it arrives, in order."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class EventSender(Sender):
         self.counts.pending = len(self._waiting)
 
     def take(self, events: Iterable[IncidentEvent]) -> None:
-        """Add events; those that the receiver had are passed over."""
+        """Add events; delivered ones are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)
@@ -195,7 +195,7 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Repeats every open incident to Alertmanager, and for a while that one is over."""
+    """Repeats every open incident to Alertmanager, and for a while the end of each."""
 
     def __init__(
         self,
@@ -212,12 +212,12 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[str, tuple[Incident, int]] = {}
-        """Incident, and until when it is sent."""
+        """Incident id -> (incident, time until which its end is sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
     def take(self, events: Iterable[IncidentEvent]) -> None:
-        """Heed what happened."""
+        """Update the open and ended incidents."""
         with self._changed:
             for incident in (event.incident for event in events):
                 self._over.pop(incident.id, None)

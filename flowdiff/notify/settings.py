@@ -1,4 +1,4 @@
-"""Where incidents are sent. Addresses are checked here; secrets come from the environment or from files."""
+"""Receivers of incidents. Addresses are validated here; secrets come from the environment or from files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _checked(url: str) -> str:
 
 
 _Url = Annotated[str, AfterValidator(_checked)]
-"""An address, or nothing."""
+"""Address, or empty."""
 
 
 class Receiver(Config):
-    """One receiver; it is notified where it has an address."""
+    """One receiver; it is notified if it has an address."""
 
     url: _Url = ""
     """Its address, https:// or http://; empty: none."""
@@ -46,7 +46,7 @@ class Receiver(Config):
 
     @property
     def is_on(self) -> bool:
-        """Whether it is notified of anything."""
+        """True if it has an address."""
         return bool(self.url) or self.url_file is not None
 
 
@@ -66,7 +66,7 @@ class WebhookReceiver(Receiver):
 
 
 class NotifySettings(Config):
-    """Who is notified of incidents, and how."""
+    """Settings of notifications: receivers, links, timing."""
 
     webhook: WebhookReceiver = WebhookReceiver()
     alertmanager: Receiver = Receiver()

@@ -1,1 +1,1 @@
-"""Settings of the commands that run for long: a file, the environment and flags into one model."""
+"""Settings of long-running commands: a file, the environment and flags merged into one model."""

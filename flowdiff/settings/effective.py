@@ -28,22 +28,22 @@ _REACHING: Final = (
     "kafka.request_timeout",
     "kafka.max_unpacked",
 )
-"""Keys by which a Kafka is reached and read, whatever is done there."""
+"""Keys for reaching and reading a Kafka, common to all commands."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
-"""Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""
+"""Variables that Kubernetes sets in a pod for every service of its namespace, such as `flowdiff-kafka`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Settings in force, and where each comes from."""
+    """Settings in force, and the origin of each."""
 
     config: IngestConfig
     origins: Mapping[str, str]
-    """Where a key's value comes from: a flag, a variable or a file; keys at their default are not there."""
+    """Origin of a key's value: a flag, a variable or a file; keys at their default are missing."""
 
     def value(self, key: Key) -> Any:
-        """Return a key's value in the model."""
+        """Value of a key in the model."""
         value: Any = self.config
         for part in key.field:
             value = getattr(value, part)
@@ -51,9 +51,9 @@ class Effective:
 
 
 def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Effective:
-    """Merge the settings. `flags` by key, only those given; `file` None: the one of FLOWDIFF_CONFIG, or none.
+    """Merge the settings. flags: given values by key; file: None uses FLOWDIFF_CONFIG, if set.
 
-    Raises ConfigError with the key and where its value came from, InputError for a file that cannot be read.
+    Raises ConfigError with the key and the origin of its value, InputError for a file that cannot be read.
     """
     given = _gathered(flags, environ, file)
     _read_hash_key(given)
@@ -69,7 +69,7 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
 def kafka_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None, **fields: Any
 ) -> KafkaSettings:
-    """Read how to reach a Kafka; `fields` say what a command does there. Raises as `effective`."""
+    """Settings for reaching a Kafka; `fields`: what a command does there. Raises as `effective`."""
     given = _under(_REACHING, _gathered(flags, environ, file))
     return validated(KafkaSettings, given, ("kafka",), fields)
 
@@ -77,7 +77,7 @@ def kafka_of(
 def watch_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None
 ) -> tuple[WatchSettings, NotifySettings, ServeSettings]:
-    """Read how a lake is watched, who is notified, and what is served. Raises as `effective`."""
+    """Settings of the watch, its notifications, and its server. Raises as `effective`."""
     given = _gathered(flags, environ, file)
     return (
         validated(WatchSettings, _under(("watch.",), given), ("watch",)),
@@ -108,7 +108,7 @@ def _named(name: str, value: Any, origin: str) -> Given:
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Give key, variable and value of every variable with one of our names; an empty one is not set."""
+    """(Key, variable, value) of every variable with one of our names; empty ones are ignored."""
     by_variable = {key.variable: name for name, key in KEYS.items()}
     sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
     for variable, value in environ.items():

@@ -1,4 +1,4 @@
-"""Make a settings model of the values that were given, and say in one line what is wrong with them."""
+"""Build a settings model from given values, and report the first error in one line."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from schemas.errors import ConfigError, FlowdiffError, InputError
 
 M = TypeVar("M", bound=BaseModel)
 _USER: Final = re.compile(r"[^\s,'\[(]+@")
-"""Who connects, and perhaps a password, written before a host where it does not belong."""
+"""User, and perhaps a password, before a host where it does not belong."""
+_QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
+"""Parameters after a host, a password perhaps among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value somebody gave."""
+    """A given value."""
 
     key: Key
     value: Any
     origin: str
-    """A flag, a variable or a file."""
+    """Flag, variable or file."""
     name: str
-    """What messages call it: `--lateness`, or `live.lateness (FILE)`."""
+    """Name in messages: `--lateness`, or `live.lateness (FILE)`."""
 
     @property
     def shown(self) -> str:
-        """The value, without a user's name, a password or a secret."""
+        """Value without a user's name, a password or a secret."""
         if self.key.kind is KeyKind.SECRET:
             return "what it is"
         text = ", ".join(map(str, self.value)) if isinstance(self.value, list) else str(self.value)
-        return f"'{_USER.sub('***@', text)}'"
+        return f"'{_QUERY.sub('?***', _USER.sub('***@', text))}'"
 
     def put(self, values: dict[str, Any]) -> None:
-        """Set it in what a model is validated from. Raises ConfigError."""
+        """Set the value in the input of a model. Raises ConfigError."""
         try:
             self.key.put(values, self.key.read(self.value))
         except FlowdiffError as error:
@@ -51,9 +53,9 @@ class Given:
 def validated(
     model: type[M], given: Iterable[Given], above: tuple[str, ...] = (), base: Mapping[str, Any] | None = None
 ) -> M:
-    """Make a model of what was given; all else has its default. Raises ConfigError.
+    """Model of the given values, with defaults for others. Raises ConfigError.
 
-    above: fields under which the model lies in the model that the keys are of. base: values beside the given.
+    above: fields that lead to the model inside the model of the keys. base: values beside the given ones.
     """
     given = list(given)
     values: dict[str, Any] = {}
@@ -70,14 +72,14 @@ def validated(
 def _refusal(
     error: ValidationError, model: type[BaseModel], given: list[Given], above: tuple[str, ...]
 ) -> ConfigError:
-    """Say the first thing that the model has against the values, by the names of keys."""
+    """Error for the model's first objection to the values, by the names of keys."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = (*above, *(part for part in first["loc"] if isinstance(part, str)))
     why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
     for each in given:
         if place[: len(each.key.field)] == each.key.field:
             return ConfigError(f"{each.name} cannot be {each.shown}: {why[:1].lower()}{why[1:]}.")
-    # Values that do not go together: a message of the model has names of its fields.
+    # A conflict between values: the model's message has names of its fields.
     by_field = {each.key.field: each.name for each in given}
     named = []
     for key in sorted(keys_of(model, above, above), key=lambda key: -len(key.field[-1])):
@@ -89,7 +91,7 @@ def _refusal(
 
 
 def read_secret(name: str, file: Path) -> bytes:
-    """Read what a file holds that a setting names. Raises InputError."""
+    """Content of a file with a secret. Raises InputError."""
     try:
         return file.read_bytes().strip()
     except OSError as error:
@@ -99,7 +101,7 @@ def read_secret(name: str, file: Path) -> bytes:
 
 
 def document_of(file: Path) -> dict[str, Any]:
-    """Read a configuration. Raises InputError, ConfigError for what is no TOML."""
+    """Parsed configuration file. Raises InputError; ConfigError for invalid TOML."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -113,7 +115,9 @@ def document_of(file: Path) -> dict[str, Any]:
 def in_document(
     document: Mapping[str, Any], keys: Mapping[str, Key], file: str, listed_by: str
 ) -> Iterator[Given]:
-    """Give every value of a configuration. Raises ConfigError; listed_by: the command that lists all keys."""
+    """Yield every value of a configuration. Raises ConfigError; listed_by: the command that lists all
+    keys.
+    """
     sections = {".".join(name.split(".")[:n]) for name in keys for n in range(1, name.count(".") + 1)}
     waiting = list(document.items())
     while waiting:

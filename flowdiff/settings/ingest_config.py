@@ -1,4 +1,4 @@
-"""Collect all settings of `ingest` and `watch` in one model (where from: `flowdiff.settings.effective`)."""
+"""Settings of `ingest` and `watch` in one model (their sources: `flowdiff.settings.effective`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 
 
 class ServeSettings(Config):
-    """Metrics and health over HTTP. What is reported there holds names of topics and no data, and no
-    secret."""
+    """Settings of metrics and health over HTTP. These contain names of topics, but no data and no secrets."""
 
     address: str = "127.0.0.1:9464"
     """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
@@ -38,7 +37,7 @@ class ServeSettings(Config):
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines may connect."""
+        """True if other machines may connect."""
         if not self.address:
             return False
         return not is_loopback(split_address(self.address)[0])
@@ -54,8 +53,7 @@ class LogSettings(Config):
 
 
 class IngestConfig(Config):
-    """What `flowdiff ingest` reads, where to, and how; in `watch` how the lake is
-    watched, in `notify` who hears of it."""
+    """Settings of `flowdiff ingest`; `watch` and `notify` are for `flowdiff watch`."""
 
     lake: str
     """Folder of the lake, or s3://bucket/prefix; made where it is missing."""

@@ -1,6 +1,6 @@
-"""Name the keys of a settings model: what a value is called in a file, in the environment and as a flag.
+"""Keys of a settings model: the names of a value in a file, in the environment and as a flag.
 
-Made from the model, so that a new field is a new key. `live.commit_interval_ns` of the model is the key
+Derived from the model, so that a new field is a new key. `live.commit_interval_ns` of the model is the key
 `live.commit_interval`, the variable FLOWDIFF_LIVE_COMMIT_INTERVAL and the flag --commit-interval; its value
 is written `10s`, as one in bytes is `512MB`. Only secrets have no flag, which any list of processes would
 show, and no place in a file, which people pass around.
@@ -27,16 +27,16 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, win
 
 PREFIX: Final = "FLOWDIFF_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
-"""Names the file of the settings, where no option does."""
+"""Variable with the settings file, unless an option names it."""
 FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
-"""Left out of a flag's name."""
+"""Sections left out of a flag's name."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
-"""A field as descriptions name it; its key has no unit."""
+"""Reference to a field in descriptions; its key has no unit."""
 _SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
 
 
 class KeyKind(StrEnum):
-    """What a value is; the word stands for it in help."""
+    """Kind of a value; its word is the placeholder in help."""
 
     DURATION = "DURATION"
     WINDOW = "LENGTH"
@@ -56,34 +56,34 @@ class Key:
     """One value of the model."""
 
     path: tuple[str, ...]
-    """As people write it."""
+    """Names in a file."""
     field: tuple[str, ...]
-    """In the model."""
+    """Names of fields in the model."""
     kind: KeyKind
     unit_ns: int
-    """Of a duration: nanoseconds of one of the field's units."""
+    """Nanoseconds of the field's unit, for a duration."""
     default: Any
     is_required: bool
     about: str
     choices: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
-    """PAIRS of a model: names of both parts."""
+    """Names of both parts of PAIRS."""
 
     @property
     def name(self) -> str:
-        """`live.commit_interval`."""
+        """Name in messages, `live.commit_interval`."""
         return ".".join(self.path)
 
     @property
     def variable(self) -> str:
-        """FLOWDIFF_LIVE_COMMIT_INTERVAL."""
+        """Name of the environment variable, FLOWDIFF_LIVE_COMMIT_INTERVAL."""
         if self.path[-1] == "hash_key":  # as `flowdiff import` has it
             return f"{PREFIX}HASH_KEY"
         return PREFIX + "_".join(self.path).upper()
 
     @property
     def flag(self) -> str | None:
-        """--commit-interval; None for a secret."""
+        """Flag, --commit-interval; None for a secret."""
         if self.kind is KeyKind.SECRET:
             return None
         path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path
@@ -91,11 +91,11 @@ class Key:
 
     @property
     def file_key(self) -> str:
-        """Of a secret: the key that names a file with it."""
+        """Key that names a file with the secret."""
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
-        """Make what the model takes of a value from a file, or of text. Raises ValueError, ConfigError."""
+        """Value for the model from a file's value, or from text. Raises ValueError, ConfigError."""
         match self.kind:
             case KeyKind.DURATION:
                 ns = duration_of(_text(value, "'10s'"))
@@ -120,20 +120,20 @@ class Key:
         return value
 
     def put(self, values: dict[str, Any], value: Any) -> None:
-        """Set the value in what a model is validated from."""
+        """Set the value in the input of a model."""
         for part in self.field[:-1]:
             values = values.setdefault(part, {})
         values[self.field[-1]] = value
 
     def _pair(self, text: str) -> dict[str, str] | tuple[str, str]:
-        """The last `=` parts them, so that a regular expression may hold one."""
+        """Parts before and after the last `=`, so that a regular expression may contain one."""
         left, equals, right = text.rpartition("=")
         if not equals or not left or not right:
             raise ValueError(f"write {self.kind}")
         return dict(zip(self.pair, (left, right), strict=True)) if self.pair else (left, right)
 
     def default_lines(self, name: str) -> Iterator[str]:
-        """Say what the key is, then its default as TOML under a name."""
+        """Description of the key, then its default as TOML under a name."""
         yield self.about
         if self.kind is KeyKind.SECRET:
             yield f"A secret: set {self.variable}."
@@ -141,7 +141,7 @@ class Key:
             yield f"{name} =" if self.default is None else f"{name} = {self.shown(self.default)}"
 
     def shown(self, value: Any) -> str:
-        """A value of the model as TOML; `read` takes it back. Never one of a secret, never None."""
+        """TOML of a value of the model, which `read` accepts. Not for secrets and None."""
         assert self.kind is not KeyKind.SECRET
         match self.kind:
             case KeyKind.DURATION | KeyKind.WINDOW:
@@ -170,12 +170,12 @@ def _toml(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     text = value.value if isinstance(value, Enum) else str(value)
-    # JSON's strings are TOML's, but for DEL; and surrogates, which no TOML can hold, are already gone.
+    # JSON strings are valid TOML except for DEL; surrogates, invalid in TOML, are excluded before.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> Iterator[Key]:
-    """Yield every key of a model and the models in it, its own values before those of its parts."""
+    """Yield every key of a model and its nested models, own values first."""
     parts: list[tuple[str, type[BaseModel]]] = []
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
@@ -203,9 +203,9 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
 
 
 def _kind(name: str, info: FieldInfo) -> tuple[KeyKind, Any]:
-    """Find what a field's values are, and the type that says so.
+    """(Kind of a field's values, the type that determines it).
 
-    Raises TypeError for what nobody can write.
+    Raises TypeError for a type that cannot be written as text.
     """
     type_: Any = info.annotation
     if get_origin(type_) in (Union, UnionType):
@@ -262,7 +262,9 @@ def duration_of(text: str) -> int:
 
 
 def shown_duration(ns: int) -> str:
-    """The largest unit that is whole; `duration_of` reads it. What is below a millisecond is lost."""
+    """Duration in the largest unit that divides it, for `duration_of`. Fractions of a millisecond are
+    lost.
+    """
     if ns:
         for unit, unit_ns in _UNITS_NS:
             if ns % unit_ns == 0:
@@ -279,7 +281,7 @@ def size_of(text: str) -> int:
 
 
 def shown_size(n_bytes: int) -> str:
-    """The largest unit that is whole; `size_of` reads it."""
+    """Size in the largest unit that divides it, for `size_of`."""
     for place, unit in enumerate(_SIZES):
         unit_bytes = 1024 ** (len(_SIZES) - place)
         if n_bytes and n_bytes % unit_bytes == 0:
@@ -288,7 +290,9 @@ def shown_size(n_bytes: int) -> str:
 
 
 def nearest(name: str, known: list[str], listed_by: str = "flowdiff config --defaults") -> str:
-    """Name the known one that was meant, by its whole or by its last part, or what lists them all."""
+    """Suggestion of the known name most similar to `name`, by the whole or by its last part; else
+    `listed_by`.
+    """
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not close:
         last = {each.rpartition(".")[2]: each for each in reversed(known)}

@@ -1,1 +1,1 @@
-"""One file a format; each turns payloads into one event batch plus rejects."""
+"""Codecs, one folder a format; each decodes payloads to one event batch plus rejects."""

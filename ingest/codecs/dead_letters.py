@@ -1,4 +1,4 @@
-"""Log refused items of one decode: all are counted, some kept, none holds what must not be kept."""
+"""Log of refused items of one decode: all are counted, a bounded number is stored, without secrets."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
 MAX_KEPT_BYTES: Final = 8 * 2**20
-"""Their raw bytes together; past it they are kept without."""
+"""Raw bytes of all stored rejects, at most; beyond it rejects are stored without theirs."""
 
 
 class RejectLog:
-    """Collects rejects. With 10,000 kept it holds about 15 MB, whatever comes in."""
+    """Collector of rejects. With 10,000 stored it takes about 15 MB, whatever the input."""
 
     def __init__(self, config: DecodeConfig) -> None:
         self._privacy = privacy_of(config.params)
         self.counts: Counter[str] = Counter()
-        """By reason, all of them."""
+        """Number of rejects by reason, unstored ones included."""
         self._kept: list[Reject] = []
         self._n_bytes = 0
         self._last: tuple[bytes, Reject] | None = None
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is kept: who makes rejects may as well only `count` them."""
+        """True if no more rejects are stored: callers may then just `count` them."""
         return len(self._kept) >= MAX_KEPT
 
     def count(self, reason: Reason, n: int = 1) -> None:
-        """Count rejects without keeping them."""
+        """Count rejects without storing them."""
         self.counts[reason.value] += n
 
     def add(self, reject: Reject) -> None:
-        """Count a reject, and keep it while there is room."""
+        """Count a reject, and store it while there is room."""
         self.count(reject.reason)
         if self.is_full:
             return
@@ -53,16 +53,16 @@ class RejectLog:
         self._kept.append(kept)
 
     def absorb(self, other: RejectLog, place: Callable[[Reject], Reject]) -> None:
-        """Everything of another log, each reject put where `place` says."""
+        """Add everything of another log, each reject moved by `place`."""
         self.counts += other.counts
         self._kept += [place(reject) for reject in other._kept[: MAX_KEPT - len(self._kept)]]
 
     def in_order(self) -> list[Reject]:
-        """The rejects kept, by payload and item."""
+        """Stored rejects, by payload and item."""
         return sorted(self._kept, key=lambda r: (r.payload, r.item))
 
     def _bounded(self, reject: Reject, raw: bytes) -> Reject:
-        """The reject with what may be kept of `raw`, its hash and size."""
+        """Reject with the storable part of `raw`, its hash and size."""
         clean = self._privacy.clean_raw(raw)
         return replace(
             reject,

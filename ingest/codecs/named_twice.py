@@ -1,7 +1,7 @@
-"""Find JSON objects that name a member twice.
+"""Find JSON objects with a duplicate member name.
 
-msgspec keeps the last value and says nothing. Python's own parser shows every member, and is slower by far:
-it is asked only where there is a reason to.
+msgspec silently keeps the last value. Python's own parser exposes every member but is far slower, so it is
+only used where duplicates are suspected.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Member = tuple[str, object]
 
 
 def members(text: bytes | str) -> list[Member]:
-    """The members of an object in their order, those of one name too; of objects inside it the last counts.
+    """Members of an object in order, duplicates included; in nested objects the last duplicate counts.
 
-    `text` is one that msgspec takes. Raises RecursionError.
+    `text` must be acceptable to msgspec. Raises RecursionError.
     """
     found: list[Member] = []
 
@@ -31,9 +31,9 @@ def members(text: bytes | str) -> list[Member]:
 
 
 def names_twice(text: bytes) -> bool:
-    """Whether an object of the JSON text, on whatever level, has two members of one name.
+    """True if an object in the JSON text, at any level, has two members of one name.
 
-    `text` is one that msgspec takes. Raises RecursionError.
+    `text` must be acceptable to msgspec. Raises RecursionError.
     """
     found = False
 
@@ -46,5 +46,5 @@ def names_twice(text: bytes) -> bool:
 
 
 def _read(text: bytes | str, seen: Callable[[list[Member]], object]) -> None:
-    # Numbers as msgspec reads them: Python's has no bound for whole ones but that of their digits.
+    # Parse integers as msgspec does: Python's parser bounds only their number of digits.
     json.loads(text, object_pairs_hook=seen, parse_int=msgspec.json.decode)

@@ -14,18 +14,18 @@ from schemas.rejects import Reason, Reject
 
 T = TypeVar("T")
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises on input: bad grammar, bad UTF-8, nesting beyond the recursion limit."""
+"""Exceptions of msgspec on bad input: grammar, UTF-8, nesting beyond the recursion limit."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def without_bom(payload: bytes) -> bytes:
-    """The payload without a UTF-8 byte order mark."""
+    """Payload without a UTF-8 byte order mark."""
     return payload.removeprefix(_BOM)
 
 
 def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) -> list[int]:
-    """The payloads that are not `is_dense_json`; the others are logged."""
+    """Indexes of the payloads that are not `is_dense_json`; the others are logged."""
     dense = [index for index in indexes if is_dense_json(payloads[index])]
     for index in dense:
         log.add(Reject(Reason.TOO_LARGE, DENSE_JSON, payloads[index], index))
@@ -33,7 +33,7 @@ def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) 
 
 
 def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
-    """Indexes of the payloads that are worth parsing, and a log with rejects for the others."""
+    """(Indexes of the payloads of acceptable size, log with rejects of the others)."""
     log = RejectLog(config)
     limit = config.max_payload_bytes
     odd = [i for i, p in enumerate(payloads) if not p or len(p) > limit or p.isspace()]
@@ -49,7 +49,7 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
 
 
 def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
-    """Items in runs whose sizes add up to `most` at most; what is larger stands alone."""
+    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run of its own."""
     run: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):
@@ -63,7 +63,7 @@ def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[lis
 
 
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:
-    """The JSON value as plain Python objects (strict: no NaN, no lone surrogates), or why there is none."""
+    """JSON value as plain Python objects (strict: no NaN, no lone surrogates), or a reject."""
     if is_dense_json(payload):
         return Reject(Reason.TOO_LARGE, DENSE_JSON, payload, index, item)
     try:
@@ -78,11 +78,11 @@ def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject
 
 
 _ANY = msgspec.json.Decoder(msgspec.Raw)
-"""Checks the grammar and skips the contents."""
+"""Decoder that checks the grammar and skips the contents."""
 
 
 def is_json(text: bytes) -> bool:
-    """Check for one well-formed JSON value, not nested too deep. About 1.6 GB/s."""
+    """True for one well-formed JSON value, not nested too deep. About 1.6 GB/s."""
     try:
         _ANY.decode(text)
     except JSON_ERRORS:
@@ -91,7 +91,9 @@ def is_json(text: bytes) -> bool:
 
 
 def documents_of(payload: bytes) -> list[bytes]:
-    """The JSON documents of a payload: itself, or its lines if it is none and some line is an object."""
+    """JSON documents of a payload: the payload, or its lines if it is no document and some line is an
+    object.
+    """
     payload = without_bom(payload)
     if b"\n" not in payload.strip() or is_json(payload):
         return [payload]
@@ -102,19 +104,21 @@ def documents_of(payload: bytes) -> list[bytes]:
 
 
 _MANY_VALUES = 200_000
-"""Fewer do no harm: an empty span takes 350 bytes for a moment."""
+"""Number of values up to which density is harmless: an empty span takes 350 bytes for a moment."""
 _MIN_VALUE_BYTES = 6
-"""Of text for a comma or an opening bracket. An OTLP attribute of one letter's name and value has 9."""
+"""Minimal bytes of text per comma or opening bracket. An OTLP attribute of one letter's name and value has
+9.
+"""
 _COUNT_BYTES = 2**18
 NEVER_DENSE_BYTES = _MANY_VALUES * _MIN_VALUE_BYTES
-"""What is shorter may be as dense as it likes."""
+"""Size up to which a payload is never dense."""
 DENSE_JSON = f"hundreds of thousands of values, one every {_MIN_VALUE_BYTES} bytes or less"
 
 
 def is_dense_json(text: bytes) -> bool:
-    """Whether a document is a great many values that say nothing (`[{},{},…]`).
+    """True for a document of very many values without content (`[{},{},…]`).
 
-    Read, they take 120 times its size. Commas and brackets inside strings count too. Several GB/s, for
+    Parsed, they take 120 times its size. Commas and brackets inside strings count too. Several GB/s, for
     documents over 1 MB; smaller ones are never dense.
     """
     if len(text) < NEVER_DENSE_BYTES:
@@ -127,7 +131,7 @@ def is_dense_json(text: bytes) -> bool:
 
 
 def json_bytes(value: object) -> bytes:
-    """JSON text of a decoded value, for a reject; empty if it is nested deeper than it can be written."""
+    """JSON text of a decoded value, for a reject; empty if it is nested too deep to be written."""
     try:
         return msgspec.json.encode(value)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Define a codec: payloads in, one event batch and dead letters out. Codecs never raise on input."""
+"""Codec port: payloads in, one event batch and dead letters out. Codecs never raise on input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Decoded:
     rejects: list[Reject]
     oddities: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    """By reason, how many items were refused: those in `rejects`, and those past its bounds."""
+    """Number of refused items by reason, including those beyond the bounds of `rejects`."""
 
 
 class Codec(Protocol):
@@ -35,5 +35,5 @@ class Codec(Protocol):
     """Name for `--format`, for example `otlp-json`."""
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """Decode whole messages (already decompressed). A bad item never costs its neighbours."""
+        """Decode whole, decompressed messages. A bad item never affects its neighbours."""
         ...

@@ -1,4 +1,4 @@
-"""Keep secrets out: by its name a parameter's value is dropped, blanked or hashed; dead letters too.
+"""Drop, blank or hash the values of secret parameters, by name, in events and in dead letters.
 
 A pattern is a name with `*` and `?`. It is compared with the whole key and with each end of it that begins
 after a dot, without regard to case, `_` read as `-`: `authorization` is also
@@ -26,16 +26,16 @@ _HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
 """A longer dead letter is searched for names, not parsed."""
 _MIN_NAME = 3
-"""A pattern without so many letters in a row could hide anywhere."""
+"""A pattern with fewer consecutive letters cannot be searched for: it would match anywhere."""
 _ESCAPE = rb"\u00"
-"""Letters of a name can be written so in JSON."""
+"""Beginning of JSON escapes of letters, by which a name may be disguised."""
 _NAME_FIELDS = ("key", "Key")
-"""Members that name the value beside them: OTLP attributes, Jaeger tags."""
+"""Members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
 _NOT_THE_VALUE = frozenset({*_NAME_FIELDS, "type", "vType"})
 
 
 class Keep(IntEnum):
-    """What becomes of a parameter."""
+    """Treatment of a parameter."""
 
     PLAIN = 0
     REDACTED = 1
@@ -45,7 +45,7 @@ class Keep(IntEnum):
 
 @lru_cache(maxsize=16)
 def privacy_of(rules: ParamRules) -> Privacy:
-    """The compiled rules."""
+    """Compiled rules."""
     return Privacy(rules)
 
 
@@ -62,17 +62,17 @@ class Privacy:
         self._keep = lru_cache(maxsize=10_000)(self._decide)
 
     def keep(self, key: str) -> Keep:
-        """Decide what becomes of the parameter `key`."""
+        """Treatment of the parameter `key`."""
         return self._keep(key)[0]
 
     def hashed(self, text: str) -> str:
-        """Return what stands for a value that is hashed."""
+        """Substitute of a hashed value."""
         return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
-        """Text that is a JSON object or list, without the values of names in it that are not kept plain.
+        """Text with secret values blanked, if it is a JSON object or list; other text unchanged.
 
-        What is nested too deep to be parsed is blanked as a whole where such a name may be in it.
+        Text nested too deep to be parsed is blanked as a whole if it may contain a secret name.
         """
         raw = text.encode()
         try:
@@ -84,10 +84,10 @@ class Privacy:
             return REDACTED if self._may_hold_names(raw) else text
 
     def clean_raw(self, raw: bytes) -> bytes | None:
-        """A dead letter's bytes: as they are, as JSON with values blanked, or None.
+        """Bytes of a dead letter: unchanged, as JSON with values blanked, or None.
 
-        None where there may be something to blank that cannot be found: rules that only allow, or a name that
-        is not kept plain in bytes that are no JSON.
+        None where there may be a secret that cannot be located: if rules only allow, or for a secret name in
+        bytes that are no JSON.
         """
         if self._allow is not None:
             return None
@@ -103,7 +103,7 @@ class Privacy:
         return self._names is None or _holds_any(raw, self._names)
 
     def _decide(self, key: str) -> tuple[Keep, bool]:
-        """Decide what becomes of a parameter; whether the name is secret inside a value too."""
+        """(Treatment of a parameter, True if the name is also secret inside values)."""
         key = key.lower().replace("_", "-")
         ends = [key, *(key[m.end() :] for m in re.finditer(r"\.", key))]
         for pattern, keep in ((self._deny, Keep.DROPPED), (self._redact, Keep.REDACTED)):
@@ -114,10 +114,10 @@ class Privacy:
         return Keep.PLAIN if self._allow is None or _any(self._allow, ends) else Keep.DROPPED, False
 
     def _cleaned(self, raw: bytes) -> bytes | None:
-        """JSON written anew without what had to go; None where nothing had to.
+        """Rewritten JSON without secrets; None if there are none.
 
-        Of two values under one name the parser shows the last; the first is in the bytes, and is not in what
-        is written anew. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError.
+        Of two values under one name the parser returns the last; the first is in the original bytes, but not
+        in the rewritten ones. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError.
         """
         root: list[object] = [msgspec.json.decode(raw)]
         found, anew = self._blank(root), msgspec.json.encode(root[0])
@@ -125,7 +125,7 @@ class Privacy:
         return anew if found or is_hidden else None
 
     def _blank(self, root: list[object]) -> bool:
-        """Blank values in place; whether there were any. JSON may be nested deeper than calls: a loop."""
+        """Blank values in place; True if there were any. A loop, as JSON may be nested deeper than calls."""
         found = False
         waiting: list[Any] = [root]
         while waiting:
@@ -146,7 +146,7 @@ class Privacy:
         return found
 
     def _secrets(self, members: dict[str, Any]) -> list[str]:
-        """Members whose value may not be seen: by their name, or by one that names the values beside it."""
+        """Members with secret values: by their own name, or by a sibling that holds their name."""
         named = next((members[f] for f in _NAME_FIELDS if isinstance(members.get(f), str)), None)
         is_named = named is not None and self._keep(named)[1]
         return [name for name in members if self._keep(name)[1] or (is_named and name not in _NOT_THE_VALUE)]
@@ -162,7 +162,7 @@ def _any(pattern: re.Pattern[str] | None, ends: list[str]) -> bool:
 
 
 def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
-    """The longest plain part of each pattern, lower case with `-`; None where a pattern has none."""
+    """Longest literal part of each pattern, lower case with `-`; None if a pattern has none."""
     parts = [max(re.split(r"[*?]", pattern), key=len).strip(".") for pattern in patterns]
     if any(len(part) < _MIN_NAME for part in parts):
         return None
@@ -170,6 +170,6 @@ def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
 
 
 def _holds_any(raw: bytes, names: tuple[bytes, ...]) -> bool:
-    """Whether a name, or an escaped letter, is in the bytes. 250 MB/s; a regular expression reads 30."""
+    """True if a name, or an escaped letter, is in the bytes. 250 MB/s; a regular expression does 30."""
     text = raw.lower().replace(b"_", b"-")
     return _ESCAPE in text or any(name in text for name in names)

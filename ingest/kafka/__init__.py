@@ -1,1 +1,1 @@
-"""Kafka as a live source: who owns which partitions, what is in them, and what keeps us from reading on."""
+"""Kafka as a live source: partition ownership, message contents, and diagnosis of failures."""

@@ -1,5 +1,8 @@
-"""Why a broker gives nothing: the client's errors of a wrong password, an unknown authority, a listener that
-speaks another protocol and of no broker at all are the same time-out. So each step is tried by itself."""
+"""Diagnose why a broker does not answer.
+
+The client reports a wrong password, an unknown certificate authority, a listener with another protocol and a
+missing broker as the same time-out. So each step of a connection is tried by itself.
+"""
 
 from __future__ import annotations
 
@@ -27,23 +30,22 @@ from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity,
 from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
 PROBE_TIMEOUT_S: Final = 2.0
-"""For each step at each broker."""
+"""Time limit of each step at each broker."""
 SECOND_TRY: Final = 6
-"""A broker that has nothing against us and did not answer in time is given so many times as long, once."""
+"""Factor on the time limit for one more try, at a broker that answered too late but refused nothing."""
 
 Client = TypeVar("Client")
 
 
 def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments: Any) -> Client:
-    """Make a client of a kind, which reaches brokers as the settings say.
+    """Client of the given class, connected as the settings say.
 
-    Raises InputError, with the reason; ConfigError for secrets that cannot be used.
-
-    A client cannot distinguish a broker that refuses from one that is slow (busy, just started): both end
-    with a time-out. Where every step taken by itself is answered, it was slow.
+    Raises InputError, with the reason; ConfigError for secrets that cannot be used. A client cannot
+    distinguish a broker that refuses from one that is slow (busy, just started): both end with a time-out. If
+    each step tried by itself is answered, the broker was slow.
     """
-    # It would log every failed connection, once a second; `trouble` says it once. Who configures logging
-    # still gets its messages.
+    # The client would log every failed connection, once a second; `trouble` reports it once. Configured
+    # logging still gets the client's messages.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     make = partial(
         kind,
@@ -72,16 +74,15 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
 
 
 def _wrong(sentence: str, *, passes: bool = False) -> InputError:
-    """Make the error for a broker that cannot be used; `passes`: it may be gone in a moment."""
+    """Error for a broker that cannot be used; `passes`: the failure may be temporary."""
     kind = UnreachableInputError if passes else InputError
     return kind(sentence, remedy="Check the settings of Kafka.")
 
 
-def what_is_wrong(settings: KafkaSettings) -> str | None:
-    """Say in one sentence what is wrong with the first broker that cannot be used, or None where all of
-    `bootstrap` can be.
+def broker_problem(settings: KafkaSettings) -> str | None:
+    """Problem of the first broker in `bootstrap` that cannot be used, one sentence; None if all can.
 
-    Takes up to three times PROBE_TIMEOUT_S for a broker.
+    Takes up to three times PROBE_TIMEOUT_S a broker.
     """
     problem = _first_problem(settings)
     return None if problem is None else problem.message
@@ -93,19 +94,21 @@ def _first_problem(settings: KafkaSettings) -> InputError | None:
 
 @contextmanager
 def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
-    """Raises InputError for what kafka-python raises, UnreachableInputError where that passes."""
+    """Convert exceptions of kafka-python to InputError, temporary ones to UnreachableInputError."""
     try:
         yield
     except KafkaError as error:
         kind = UnreachableInputError if error.retriable else InputError
         raise kind(
             f"{what}: {error}.",
-            remedy=missing_right(error, settings) or what_is_wrong(settings) or "Try again.",
+            remedy=missing_permission(error, settings) or broker_problem(settings) or "Try again.",
         ) from error
 
 
-def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
-    """Say what to grant to whom, where the broker knows us and does not let us; None for other errors."""
+def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None:
+    """Missing permission and its user, if the broker authenticated us and denies access; None for other
+    errors.
+    """
     who = _who(settings.security)
     if isinstance(error, GroupAuthorizationFailedError):
         return f"The group '{settings.group}' may not be used: grant Read on it to {who}."
@@ -120,7 +123,7 @@ def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
 
 
 def missing_topic(topic: str, settings: KafkaSettings) -> str:
-    """A broker does not distinguish the two."""
+    """Message for a topic that is missing or may not be read: brokers do not distinguish these."""
     who = _who(settings.security)
     return (
         f"Topic '{topic}' does not exist, or may not be read: make it, or grant Read and Describe to {who}."
@@ -144,7 +147,7 @@ def _problem(server: str, settings: KafkaSettings) -> InputError | None:
         sentence = f"The host of {server} is not known: {error.strerror}."
         return _wrong(sentence, passes=error.errno == socket.EAI_AGAIN)
     except UnicodeError:
-        # Before it is asked for: a part of the name is empty, or longer than 63 characters.
+        # Raised before the lookup: a part of the name is empty, or longer than 63 characters.
         return _wrong(f"The host of {server} is no name that a host can have.")
     except TimeoutError:
         sentence = (
@@ -175,14 +178,14 @@ def _speaks_tls(host: str, port: int) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        # An alert is an answer in TLS: a client certificate is missing, the versions do not meet.
+        # An alert is an answer in TLS: a client certificate is missing, or no version is common.
         return "ALERT" in (error.reason or "")
     except OSError:
         return False
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """Say what the client's own first steps say: handshake, versions, authentication."""
+    """Error of the client's own first steps (handshake, versions, authentication); None if they succeed."""
     security = settings.security
     try:
         arguments: dict[str, Any] = client_security(security)
@@ -207,7 +210,7 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
     except IncompatibleBrokerVersion:
         return f"{server} is no broker that clients may use: a controller, perhaps."
     except FlowdiffError as error:
-        # The file of a secret, read when a token is asked for.
+        # Raised for the file of a secret, which is read when a token is requested.
         return error.message
     except (KafkaError, OSError, RuntimeError) as error:
         return _explained(server, str(error), settings)
@@ -222,12 +225,12 @@ def _refused(server: str, security: KafkaSecurity) -> str:
 
 
 def _explained(server: str, error: str, settings: KafkaSettings) -> str:
-    """A sentence for what the client's error text is known to mean."""
+    """Sentence for a known error text of the client."""
     security = settings.security
     lower = error.lower()
     if "disconnected" in lower and security.protocol.has_sasl:
-        # Some brokers answer credentials that they do not take by closing the connection, and the answer
-        # of the others may come too late to be read.
+        # Some brokers refuse credentials by closing the connection, and the answer of others may come too
+        # late to be read.
         return _refused(server, security)
     if "hostname mismatch" in lower or "ip address mismatch" in lower:
         return f"The certificate of {server} is of another host: dial the name that it has."

@@ -1,10 +1,9 @@
-"""Fetch whole batches of streams with kafka-python's consumer; what cannot be read is data, not an exception.
+"""Fetch whole batches of streams with kafka-python's consumer; unreadable batches are data, not exceptions.
 
-How much is read of a partition at a time follows from the memory that there is.
-
-kafka-python makes an object of every message, unpacks without a limit, and after a batch that fails its
-checksum spins for ever. `BatchRecords` takes the place of its `Fetcher.PartitionRecords`: it gives whole
-batches, and a damaged one as what it is.
+The amount fetched of a partition at a time depends on the available memory. kafka-python makes an object of
+every message, decompresses without a limit, and loops for ever on a batch that fails its checksum.
+`BatchRecords` replaces its `Fetcher.PartitionRecords`: it returns whole batches, and a damaged one as
+`DamagedBatch`.
 """
 
 from __future__ import annotations
@@ -26,30 +25,31 @@ from ingest.kafka.record_layout import LayoutError, Messages, UnpackError, messa
 from ingest.source import StreamId
 
 FETCH_BYTES: Final = 4 * 2**20
-"""Of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
+"""Bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192
-"""One part in so many of the memory is enough for a fetch: what is fetched is packed to a tenth."""
+"""Fraction of the memory for one fetch, as a divisor: fetched batches may be compressed to a tenth."""
 POLL_SHARE: Final = 96
-"""One part in so many is enough for a poll: its events take ten times as much, and some polls are on their
-way at once."""
+"""Fraction of the memory for one poll, as a divisor: its events take ten times as much, and several polls are
+in progress at once.
+"""
 
 
 class FetchSizes(NamedTuple):
-    """Bytes of one partition."""
+    """Sizes for one partition."""
 
     fetch_bytes: int = FETCH_BYTES
-    """As the broker stores them."""
+    """Bytes of a fetch, as the broker stores them."""
     poll_bytes: int = POLL_BYTES
-    """A poll takes batches until it has so many bytes, unpacked."""
+    """Decompressed bytes from which a poll takes no further batch."""
 
 
 USUAL_SIZES: Final = FetchSizes()
 
 
 def fetch_sizes(memory_bytes: int) -> FetchSizes:
-    """Choose sizes for a budget of memory."""
+    """Sizes for a memory budget."""
     return FetchSizes(
         max(LEAST_FETCH_BYTES, min(FETCH_BYTES, memory_bytes // FETCH_SHARE)),
         min(POLL_BYTES, memory_bytes // POLL_SHARE),
@@ -57,36 +57,38 @@ def fetch_sizes(memory_bytes: int) -> FetchSizes:
 
 
 MIN_POLL_S: Final = 0.05
-"""A poll that waits less may never see the answer to a join."""
+"""Minimal time-out of a poll: with less the answer to a join may never be seen."""
 _MAGIC: Final = 2
-"""Format of batches since Kafka 0.11, the only one that a broker from 4.0 on writes."""
+"""Batch format since Kafka 0.11, the only one that brokers from 4.0 on write."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """The messages of a batch, from where the fetch began; none of a transaction that was given up."""
+    """Messages of a batch from the fetch position on, without those of aborted transactions."""
 
     messages: Messages
     until: int
     """Offset after the batch; messages may be missing before it."""
     latest_ms: int
-    """Largest time of its messages, of the producer or of the broker as the topic says; negative: none."""
+    """Largest timestamp of its messages, the producer's or the broker's as the topic is configured; negative:
+    none.
+    """
     epoch: int
-    """Of the leader that wrote it."""
+    """Epoch of the leader that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedBatch:
-    """A batch that is not as it was written, or is too large unpacked."""
+    """A batch that fails its checksum, or is too large when decompressed."""
 
     first: int
     until: int
-    """Offset after it as far as can be known, `first` + 1 at least."""
+    """Offset after it as far as it can be determined, at least `first` + 1."""
     detail: str
 
 
 class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
-    """A fetch of one partition: `take` gives its batches, and at most one damaged one, the last."""
+    """A fetch of one partition: `take` returns its batches, a damaged one only as the last."""
 
     max_unpacked_bytes = 64 * 2**20
     poll_bytes = 16 * 2**20
@@ -94,18 +96,18 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 
     @staticmethod
     def epoch_before(_partition: TopicPartition) -> int:
-        """Epoch of the position that is fetched from; negative: not known."""
+        """Epoch of the fetch position; negative: unknown."""
         return -1
 
     def _maybe_skip_record(self, _record: object) -> bool:
         return False
 
     def take(self, _n: int | None = None) -> list[FetchedBatch | DamagedBatch]:
-        """The next batches; none at the end. A poll that asks for one record gets one list of them."""
+        """Next batches; empty at the end. kafka-python counts the whole list as one record."""
         batches: list[FetchedBatch | DamagedBatch] = []
         size = 0
         while size < self.poll_bytes:
-            # Read anew at every step: at its end the generator puts None in its own place.
+            # Read the attribute at every step: at its end the generator replaces itself by None.
             item = next(self.record_iterator, None)
             if item is None:
                 break
@@ -117,9 +119,11 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return batches
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[object]:
-        """Items of `take`. `next_fetch_offset` is always after the last one given, before a damaged one."""
+        """Yield the items of `take`. `next_fetch_offset` is always after the last item, but before a damaged
+        one.
+        """
         is_committed = self.isolation_level == IsolationLevel.READ_COMMITTED
-        # kafka-python takes it for that of the position, also where a fetch brings nothing.
+        # kafka-python uses it as the epoch of the position, even if a fetch returns nothing.
         self.leader_epoch = self.epoch_before(self.topic_partition)
         while True:
             try:
@@ -165,7 +169,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return messages_of(contents, batch.records_count, batch.base_offset).from_offset(self.fetch_offset)
 
     def _is_aborted(self, batch: Any) -> bool:
-        """Whether the messages are of a transaction that was given up (as kafka-python does it)."""
+        """True if the messages belong to an aborted transaction (decided as kafka-python does)."""
         if not batch.has_producer_id():
             return False
         self._consume_aborted_transactions_up_to(batch.last_offset)
@@ -175,7 +179,9 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return bool(self._is_batch_aborted(batch))
 
     def _damaged(self, first: int, stated_end: int, detail: str, records: Any) -> DamagedBatch:
-        """Find where a damaged batch ends: its own head may be damaged, a batch behind it is better."""
+        """Damaged batch with its end: its own header may be damaged, so the start of the next batch is
+        preferred.
+        """
         first = max(first, self.next_fetch_offset)
         until = stated_end
         try:
@@ -188,7 +194,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 
 
 class Fetching:
-    """The streams that are fetched, by the consumer that is the member of the group. Used by one thread."""
+    """Fetching of the streams by the group member's consumer. Used by one thread."""
 
     def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, sizes: FetchSizes) -> None:
         self._consumer = consumer
@@ -200,9 +206,9 @@ class Fetching:
         consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), methods)
 
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
-        """The next batches of one stream, one at least; also what lets the membership go on.
+        """Next batches of one stream, at least one; the call also drives the group membership.
 
-        A damaged batch is the last one; the stream is fetched from there once more. Raises what kafka-python
+        A damaged batch is the last one; the stream is then fetched from there again. Raises what kafka-python
         raises.
         """
         # One record is one list of batches (`BatchRecords.take`).
@@ -212,29 +218,29 @@ class Fetching:
         return None
 
     def begin(self, stream: StreamId, position: int, epoch: int | None) -> None:
-        """Fetch a stream from a position on, of a log that has an epoch before it: else it was cut back."""
+        """Fetch a stream from a position on; the epoch before it detects a truncated log."""
         for partition in self._assigned([stream]):
             self._consumer.seek(partition, position)
             self._state(partition).seek(OffsetAndMetadata(position, "", -1 if epoch is None else epoch))
             self._consumer.resume(partition)
 
-    def hold(self, streams: Collection[StreamId]) -> None:
-        """Fetch nothing more of them."""
+    def pause(self, streams: Collection[StreamId]) -> None:
+        """Stop fetching streams."""
         self._consumer.pause(*self._assigned(streams))
 
-    def go_on(self, streams: Collection[StreamId]) -> None:
-        """Fetch them again."""
+    def resume(self, streams: Collection[StreamId]) -> None:
+        """Resume fetching streams."""
         self._consumer.resume(*self._assigned(streams))
 
     def end_of(self, stream: StreamId) -> int | None:
-        """Position of the message to be written next, as far as known."""
+        """Offset of the next message to be written, as far as known."""
         for partition in self._assigned([stream]):
             end: int | None = self._consumer.highwater(partition)
             return end
         return None
 
     def _state(self, partition: TopicPartition) -> Any:
-        """Return what kafka-python keeps of a partition."""
+        """kafka-python's state of a partition."""
         return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:

@@ -1,4 +1,6 @@
-"""Give kafka-python its security: TLS, passwords, tokens. Secrets are read here, at the last moment."""
+"""Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read here, as
+late as possible.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Variables of the environment with secrets; files are the other way."""
+"""Environment variables with secrets, by setting; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -62,7 +64,7 @@ def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
     if security.certificate_file is not None:
         password = secret(security.key_password, security.key_password_file)
         try:
-            # Without a password OpenSSL would ask at the terminal.
+            # Without a password OpenSSL would prompt at the terminal.
             context.load_cert_chain(security.certificate_file, security.key_file, password or (lambda: ""))
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
@@ -77,7 +79,7 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """The secret in a field or its file. Raises ConfigError where there is none."""
+    """Secret from a setting or its file. Raises ConfigError where there is none."""
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -88,7 +90,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file. Raises ConfigError; never says the secret."""
+    """Secret from its setting or its file; None without either. Raises ConfigError, which never contains the
+    secret.
+    """
     if value is not None:
         return value.get_secret_value()
     if file is None:
@@ -103,23 +107,23 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 _EARLY: Final = 0.2
-"""A token is renewed when this share of its life is left."""
+"""Fraction of a token's lifetime that is left when it is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
 class TokenError(RuntimeError):
-    """No token could be had. Says why, and nothing secret."""
+    """No token is available. The message has the reason, and nothing secret."""
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """The token that a file holds at the moment."""
+    """Token read from a file at each use."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self._file = file
 
     def token(self) -> str:
-        """Raises TokenError."""
+        """Current token. Raises TokenError."""
         try:
             return self._file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -127,10 +131,10 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authority (RFC 6749, 4.4), each asked for anew when a fifth of its life is left.
+    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime is left.
 
-    An authority that does not answer whole in time, or refuses, costs one wait: until `again_s` later whoever
-    asks has the token that still holds, or hears of the same failure.
+    A server that refuses, or does not answer completely in time, is waited for once: until `again_s` later,
+    callers get the token that is still valid, or the same error.
     """
 
     def __init__(
@@ -155,7 +159,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         self._failure = ""
 
     def token(self) -> str:
-        """Raises TokenError where there is no token that still holds and none can be had."""
+        """Valid token, requested if necessary. Raises TokenError."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at or (now < self._again_at and now < self._ends_at):
@@ -205,7 +209,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Make the token provider that the settings ask for."""
+    """Token provider as configured."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

@@ -1,8 +1,9 @@
-"""Set how to reach Kafka, what to read of it, in which formats, and how to write to it."""
+"""Settings of Kafka: connection, topics and formats to read, and writing."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -14,11 +15,11 @@ from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""A client that waits longer sleeps on after the broker is back."""
+"""Longest pause between reconnects: with more, a client keeps sleeping after the broker is back."""
 
 
 class Protocol(StrEnum):
-    """How a broker's listener is spoken to."""
+    """Protocol of a broker's listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -27,17 +28,17 @@ class Protocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """True if the connection is encrypted."""
         return self in (Protocol.SSL, Protocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client names itself with credentials."""
+        """True if the client authenticates with credentials."""
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
 class Mechanism(StrEnum):
-    """How a client shows who it is."""
+    """SASL mechanism: how a client authenticates."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -46,7 +47,7 @@ class Mechanism(StrEnum):
 
     @property
     def has_password(self) -> bool:
-        """Whether it takes a user name and a password."""
+        """True if it needs a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
 
 
@@ -142,7 +143,7 @@ class TopicFormat(Config):
     @field_validator("format")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        # Codecs' types load Arrow; a command that only shows its options does without.
+        # Codecs' types load Arrow, which a command that only shows its options does not need.
         from ingest.formats import format_of
 
         try:
@@ -151,8 +152,19 @@ class TopicFormat(Config):
             raise ValueError(error.message) from None
 
 
+_BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
+"""A name or an address, and a port: whatever a URL may have besides may be a secret."""
+_LAST_PORT: Final = 65_535
+
+
+def are_brokers(names: Iterable[str]) -> bool:
+    """True if each is `host:port`, or a host."""
+    found = [_BROKER.fullmatch(name) for name in names]
+    return all(one is not None and int(one["port"] or 0) <= _LAST_PORT for one in found)
+
+
 class KafkaSettings(Config):
-    """What is read of which Kafka, as which member of which group."""
+    """Settings for reading a Kafka as a member of a consumer group."""
 
     bootstrap: tuple[str, ...] = Field(default=("localhost:9092",), min_length=1)
     """Brokers to ask first, `host:port`; one that answers is enough."""
@@ -196,8 +208,8 @@ class KafkaSettings(Config):
 
     @field_validator("bootstrap")
     @classmethod
-    def _has_no_secret(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
-        if any("@" in broker for broker in brokers):
+    def _are_brokers(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
+        if not are_brokers(brokers):
             raise ValueError("brokers are host:port; who connects is in kafka.security")
         return brokers
 
@@ -238,7 +250,7 @@ def _checked_pattern(pattern: str) -> str:
 
 
 class ProduceSettings(Config):
-    """How messages are written."""
+    """Settings for writing messages."""
 
     rate: float | None = Field(default=None, gt=0)
     """Spans or records a second, at most."""

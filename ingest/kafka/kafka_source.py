@@ -1,4 +1,4 @@
-"""Read Kafka as a `LiveSource`: membership, fetching and their errors put together."""
+"""Read Kafka as a `LiveSource`: combines membership, fetching and their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import explained, missing_right, missing_topic, what_is_wrong
+from ingest.kafka.diagnosis import broker_problem, explained, missing_permission, missing_topic
 from ingest.kafka.fetching import MIN_POLL_S, USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
@@ -34,30 +34,30 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""How often a damaged batch is fetched before it counts as damaged on the disk."""
+"""Fetches of a damaged batch before it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Between looks for the reason why nothing comes."""
+"""Seconds between diagnoses while nothing arrives."""
 _IDLE_S: Final = 5.0
-"""Brokers that said nothing of topics for so long, and when they were asked twice, are looked at."""
+"""Seconds without any metadata answer, after two requests, from which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
-"""For each of two questions about the range of a log, while other streams wait."""
+"""Time limit of each of two requests for the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class _Stream:
-    """What is kept of a stream that was started."""
+    """State of a started stream."""
 
     place: Place
-    """Behind what was fetched last."""
+    """Position after the last fetched message."""
     damaged_at: int = -1
     damaged_times: int = 0
 
 
 class KafkaSource:
-    """Partitions of topics, shared out among the members of a group. See `LiveSource`.
+    """Partitions of topics, shared among the members of a group. See `LiveSource`.
 
-    Memory: `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
+    Memory: as in `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
     """
 
     def __init__(
@@ -66,11 +66,13 @@ class KafkaSource:
         decode: DecodeConfig | None = None,
         sizes: FetchSizes = USUAL_SIZES,
     ) -> None:
-        """`decode` bounds a payload. Raises InputError where no broker can be used, and why; ConfigError."""
+        """decode: bounds the size of payloads. Raises InputError, with the reason, where no broker can be
+        used; ConfigError.
+        """
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """Payloads of the last poll that are not given yet."""
+        """Payloads of the last poll that were not returned yet."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -78,14 +80,14 @@ class KafkaSource:
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
-        """Of streams that are stopped; one is raised a poll."""
+        """Errors of stopped streams; each poll raises one."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped, and to be reported when brokers say what their logs have."""
+        """Stopped streams whose errors await the brokers' answer on the range of the log."""
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
         self._is_unconfirmed = True
-        """Messages came since the ids of topics were looked up."""
+        """True if messages arrived since the ids of topics were refreshed."""
         self._trouble: str | None = None
         self._probed = 0.0
         self._is_closed = False
@@ -111,11 +113,11 @@ class KafkaSource:
     def poll(self, timeout_s: float) -> Payloads | None:
         """See `LiveSource.poll`. Raises InputError where another member took our static id."""
         now_s = time.monotonic()
-        self._membership.give_up_late(now_s)
+        self._membership.expire_revoked(now_s)
         if self._membership.is_fenced(now_s):
             raise self._fenced()
         self._membership.follow_pattern()
-        self._membership.look_for_forgotten(now_s)
+        self._membership.rejoin_for_unassigned(now_s)
         self._membership.finish_joining()
         self._refuse_other_topics()
         self._explain_lost(now_s)
@@ -137,13 +139,13 @@ class KafkaSource:
             raise self._fenced() from error
         except KafkaError as error:
             self._trouble = (
-                missing_right(error, self._settings)
+                missing_permission(error, self._settings)
                 or self._probed_trouble(now_s)
                 or self._trouble
                 or f"Kafka: {error}."
             )
             return None
-        # Brokers are asked for topics and leaders every metadata_max_age_ms.
+        # The client requests topics and leaders every metadata_max_age_ms.
         age_s = now_s - self._consumer._cluster._last_successful_refresh_ms / 1000
         if fetched is not None or age_s < max(_IDLE_S, 2e-3 * self._settings.metadata_max_age_ms):
             missing = sorted(set(self._settings.topics) - self._consumer._cluster.topics())
@@ -190,7 +192,7 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Return where the group is, as `commit_offsets` reported; None: nowhere yet. Raises InputError."""
+        """Place that the group committed with `commit_offsets`; None: none yet. Raises InputError."""
         with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
@@ -204,25 +206,25 @@ class KafkaSource:
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
         self._paused |= set(streams)
-        self._fetching.hold(streams)
+        self._fetching.pause(streams)
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.resume`. What was not started, or stopped for an error, stays paused."""
+        """See `LiveSource.resume`. Streams not started, or stopped by an error, stay paused."""
         self._paused -= set(streams)
-        self._fetching.go_on([stream for stream in streams if stream in self._streams])
+        self._fetching.resume([stream for stream in streams if stream in self._streams])
 
     def ends(self) -> Mapping[StreamId, int]:
         """See `LiveSource.ends`."""
         now_s = time.monotonic()
         for stream in self._streams:
-            self._ends.heard(stream, self._fetching.end_of(stream), now_s)
+            self._ends.record(stream, self._fetching.end_of(stream), now_s)
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """Distinguishes a topic from another one made under the same name; None: brokers do not say.
+        """Id that distinguishes a topic from another one created under the same name; None: unknown.
 
-        As of now where anything came since it was asked last: a topic may be deleted, made anew and read on
-        within the time between two looks. Bound: 4 s; then as last known.
+        Refreshed if anything was fetched since the last refresh: a topic may be deleted, created again and
+        read on between two refreshes. Bound: 4 s; then the last known id.
         """
         if self._is_unconfirmed:
             self._is_unconfirmed = not self._membership.refresh_topics(timeout_ms=2_000)
@@ -272,7 +274,7 @@ class KafkaSource:
         return self._next_piece()
 
     def _next_piece(self) -> Payloads | None:
-        """Return a piece of what was fetched already, but not of streams that are paused."""
+        """Next payloads of an earlier fetch, paused streams excluded."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream not in self._streams:
@@ -286,7 +288,7 @@ class KafkaSource:
         return None
 
     def _refuse_other_topics(self) -> None:
-        """Raises TopicChangedError for a topic that is not the one its streams were started in."""
+        """Raises TopicChangedError if a topic is no longer the one its streams were started in."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
             if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
@@ -294,7 +296,7 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """The reject of a batch that is to be passed; None: fetch it once more. Raises CorruptStreamError."""
+        """Reject of a batch to be skipped; None: fetch it again. Raises CorruptStreamError."""
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -313,14 +315,16 @@ class KafkaSource:
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
     def _lose(self, stream: StreamId, offset: int | None = None) -> None:
-        """The broker does not have what comes next, at `offset`; `_explain_lost` says why."""
+        """Stop a stream whose next message, at `offset`, the broker does not have; `_explain_lost` finds the
+        reason.
+        """
         kept = self._stop(stream)
         if kept is not None:
             self._lost[stream] = kept.place if offset is None else replace(kept.place, offset=offset)
             self._lost_asked = 0.0
 
     def _explain_lost(self, now_s: float) -> None:
-        """Errors of the lost streams; where brokers do not answer, they are asked again after a while."""
+        """Collect the errors of lost streams; while brokers do not answer, retry after a pause."""
         if not self._lost or now_s < self._lost_asked + _PROBE_EVERY_S:
             return
         for stream, place in list(self._lost.items()):
@@ -333,12 +337,12 @@ class KafkaSource:
                     ) or CutBackError(stream, place.offset, None)
             except KafkaError as error:
                 self._lost_trouble = (
-                    missing_right(error, self._settings)
+                    missing_permission(error, self._settings)
                     or self._probed_trouble(now_s)
                     or f"The range of {stream.name} is not known: {error}."
                 )
                 self._trouble = self._lost_trouble
-                # Behind the others: of them it may be reported.
+                # After the others, whose errors may be known.
                 self._lost[stream] = self._lost.pop(stream)
                 self._lost_asked = time.monotonic()
                 return
@@ -346,7 +350,7 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Say what is wrong with going on at a place. Raises what kafka-python raises."""
+        """Error that prevents continuing at a place; None: nothing does. Raises what kafka-python raises."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -361,14 +365,14 @@ class KafkaSource:
         )
 
     def _stop(self, stream: StreamId) -> _Stream | None:
-        """Stop a stream: nothing more comes of it until it is started again."""
-        self._fetching.hold([stream])
+        """Stop a stream until it is started again; returns its state."""
+        self._fetching.pause([stream])
         kept = self._streams.get(stream)
         self._forget(stream)
         return kept
 
     def _forget(self, stream: StreamId) -> None:
-        """Forget a stream: nothing is known of it, and nothing of what was fetched will be given."""
+        """Drop the state of a stream and its fetched payloads."""
         self._streams.pop(stream, None)
         self._ends.forget(stream)
         self._lost.pop(stream, None)
@@ -377,8 +381,8 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Return what a look finds wrong; None also where the last look was a moment ago."""
+        """Result of a diagnosis; None also if the last one was recent."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
-        return what_is_wrong(self._settings)
+        return broker_problem(self._settings)

@@ -12,29 +12,29 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""The first that says a member's generation beside what it owns."""
+"""First version that has a member's generation beside its owned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """What the leader knows of a member."""
+    """A member as known to the leader."""
 
     name: str
-    """Its static id, else the id that the broker gave: members are ordered by it."""
+    """Static id, else the id assigned by the broker: members are ordered by it."""
     topics: frozenset[str]
     owned: frozenset[tuple[str, int]]
-    """Topic and partition of what it had in `generation`."""
+    """(Topic, partition) of those it owned in `generation`."""
     generation: int = -1
 
 
 def owners_of_lanes(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> dict[int, int]:
-    """Index of the member that gets each partition number.
+    """Index of the owning member by partition number.
 
-    A number stays with the member that has most of it; of several with as much, with the one of the newest
-    generation, then the first by name. Members that have more than their share give up the highest numbers;
-    who has least gets what is free. Shares differ by one at most. Pure; O(members · numbers).
+    A number stays with the member that owns most of its partitions; among equals with the one of the newest
+    generation, then the first by name. Members above their share release the highest numbers; members with
+    the fewest get free numbers. Shares differ by one at most. Pure; O(members · numbers).
     """
     numbers = sorted({number for those in partitions.values() for number in those})
     if not members:
@@ -50,7 +50,7 @@ def owners_of_lanes(
             best = min(order, key=lambda i: (-claims[number][i], -members[i].generation, members[i].name))
             kept[best].append(number)
     least, with_more = divmod(len(numbers), len(members))
-    # Those that have most keep the larger shares: fewest numbers move.
+    # Members with the most numbers keep the larger shares, so that the fewest numbers move.
     by_load = sorted(order, key=lambda index: (-len(kept[index]), members[index].name))
     quota = {index: least + (rank < with_more) for rank, index in enumerate(by_load)}
     owner = {number: index for index in order for number in kept[index][: quota[index]]}
@@ -65,7 +65,9 @@ def owners_of_lanes(
 
 
 def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]:
-    """Index of the member that has each partition now: of several that claim it, the newest generation's."""
+    """Index of the member that owns each partition now; if several claim it, that of the newest
+    generation.
+    """
     owner: dict[tuple[str, int], int] = {}
     for index in sorted(range(len(members)), key=lambda i: (members[i].generation, members[i].name)):
         owner.update(dict.fromkeys(members[index].owned, index))
@@ -75,9 +77,10 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """Assign what each member gets now: its lanes' partitions but for those that another has yet to give up.
+    """Partitions assigned to each member now: those of its lanes, without those another member still has to
+    release.
 
-    A topic that the owner of a lane did not subscribe to waits until it does: members whose settings differ
+    A topic that the owner of a lane is not subscribed to waits until it is: members with differing settings
     are about to be restarted.
     """
     owner, current = owners_of_lanes(members, partitions), current_owners(members)
@@ -92,7 +95,7 @@ def assign_streams(
 
 
 class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python is not typed
-    """`assign_streams` as kafka-python asks for it; cooperative: nothing stops but what moves."""
+    """Adapter of `assign_streams` to kafka-python; cooperative: only partitions that move are interrupted."""
 
     name = "flowdiff-lanes"
 
@@ -100,14 +103,14 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         self._owned: tuple[TopicPartition, ...] = ()
         self._generation = -1
         self.assigned_from: dict[str, frozenset[int]] | None = None
-        """Partitions that this member as leader last shared out; None: another one leads."""
+        """Partitions that this member last assigned as leader; None: another member leads."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
-        """Members keep what they have over a rebalance."""
+        """Cooperative rebalancing: members keep their partitions during a rebalance."""
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """Return what this member sends to the leader."""
+        """Subscription that this member sends to the leader."""
         self.assigned_from = None
         by_topic: dict[str, list[int]] = defaultdict(list)
         for stream in self._owned:
@@ -124,7 +127,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         )
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
-        """Run by the leader: everyone's share. `members` are those of the JoinGroup response."""
+        """Assignments of all members; run by the leader. `members`: those of the JoinGroup response."""
         group = [_member(member) for member in members]
         topics = sorted({topic for member in group for topic in member.topics})
         partitions = {topic: frozenset(cluster.partitions_for_topic(topic) or ()) for topic in topics}
@@ -133,11 +136,11 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         return {member.member_id: _assignment(share) for member, share in zip(members, shares, strict=True)}
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Note what the leader gave this member."""
+        """Store this member's assignment."""
         self._owned, self._generation = tuple(assignment.partitions()), generation
 
     def forget(self) -> None:
-        """Membership was lost: nothing is owned any more."""
+        """Clear the assignment after the membership was lost."""
         self._owned, self._generation = (), -1
 
 

@@ -1,13 +1,12 @@
-"""Ask brokers what a log has, and whether it is still the one that was read (KIP-320).
+"""Query the offset ranges of logs, and detect truncated logs by leader epochs (KIP-320).
 
-Every leader of a partition has an epoch, larger than those before it, and every batch has that of the leader
-that wrote it. A log that lost its end (an unclean election, a disk restored from a backup) goes on under a
-larger epoch, so an older one ends where it was cut, however long the log has grown since.
+Every leader of a partition has an epoch, larger than those before it, and every batch has the epoch of the
+leader that wrote it. A log that lost its end (an unclean election, a disk restored from a backup) continues
+under a larger epoch, so the older epoch ends where the log was truncated, however long it has grown since.
 
-Where streams end is asked in the background: what a fetch says is old where nothing is fetched. A stream that
-is paused, whose leader is gone, or behind a cut network looks read to its end for ever: what a producer
-writes meanwhile would be late. So brokers are asked, in the background, about streams of which nothing was
-heard.
+Ends of streams reported by fetches are outdated while nothing is fetched. A stream that is paused, whose
+leader is gone, or behind a broken network would seem read to its end for ever, and messages written meanwhile
+would be late. So the ends of streams without recent news are requested from brokers in the background.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetSpec
 from ingest.source import StreamId
 
 ASK_S: Final = 2.0
-"""Brokers are asked about a stream of which nothing was heard for so long, and so often at most."""
+"""Age of a known end from which it is requested again, and minimal time between requests."""
 FRESH_S: Final = 10.0
-"""What was heard longer ago is not known any more. Less than the lateness that is usual."""
+"""Age from which a known end is ignored. Less than the usual lateness."""
 _TIMEOUT_MS: Final = 8_000
 
 
@@ -39,7 +38,7 @@ class _EndSeen:
 
 @dataclass(slots=True)
 class _Question:
-    """Filled by the client's thread."""
+    """A pending request, filled in by the client's thread."""
 
     asked_s: float
     ends: dict[StreamId, int] = field(default_factory=dict)
@@ -47,7 +46,7 @@ class _Question:
 
 
 class StreamEnds:
-    """Used by one thread. Times are monotonic seconds."""
+    """Known ends of streams. Used by one thread. Times are monotonic seconds."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
@@ -56,21 +55,23 @@ class StreamEnds:
         self._asked_s = float("-inf")
 
     def begin(self, stream: StreamId, end: int, now_s: float) -> None:
-        """A stream ends there; whatever was known of it before does not count."""
+        """Set the end of a stream that starts; replaces earlier knowledge."""
         self._seen[stream] = _EndSeen(end, now_s)
 
-    def heard(self, stream: StreamId, end: int | None, now_s: float) -> None:
-        """The last fetch said so, some time ago: it is news where it is further than what was known."""
+    def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
+        """Record the end that the last fetch reported, some time ago: it is news only if beyond the known
+        end.
+        """
         seen = self._seen[stream]
         if end is not None and end > seen.end:
             seen.end, seen.as_of_s = end, now_s
 
     def forget(self, stream: StreamId) -> None:
-        """A stream is no longer ours."""
+        """Remove a stream."""
         self._seen.pop(stream, None)
 
     def known(self, now_s: float) -> dict[StreamId, int]:
-        """Ends that are known as of now; asks about the others."""
+        """Ends that are recent; requests the others."""
         self._take_answer()
         old = [stream for stream, seen in self._seen.items() if now_s - seen.as_of_s >= ASK_S]
         if old and self._question is None and now_s - self._asked_s >= ASK_S:
@@ -108,33 +109,35 @@ class StreamEnds:
 
 
 _CONSUMER: Final = -1
-"""In place of the id of a replica."""
+"""Replica id of consumers."""
 _PAUSE_S: Final = 0.1
-"""Between two tries, with metadata asked for anew."""
+"""Seconds between two attempts, with metadata refreshed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """What a log has at this moment."""
+    """Offset range of a log at this moment."""
 
     first: int
     end: int
-    """Offset of the message to be written next."""
+    """Offset of the next message to be written."""
     epoch: int | None
-    """Largest epoch; None: brokers do not say."""
+    """Largest leader epoch; None: unknown."""
 
 
 def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int) -> LogRange:
-    """First offset of a log and its end; `timeout_ms` for each. Raises what kafka-python raises."""
+    """First offset of a log, its end and epoch; `timeout_ms` for each request. Raises what kafka-python
+    raises.
+    """
     first: int = consumer.beginning_offsets([partition], timeout_ms)[partition]
     latest = consumer._fetcher.offsets_by_times({partition: OffsetSpec.LATEST}, timeout_ms)[partition]
     return LogRange(first, latest.offset, None if latest.leader_epoch < 0 else latest.leader_epoch)
 
 
 def end_of_epoch(consumer: KafkaConsumer, partition: TopicPartition, epoch: int, timeout_ms: int) -> int:
-    """Offset after the last message that the log has of an epoch and all before it.
+    """Offset after the last message of an epoch or any earlier one.
 
-    -1: it does not know the epoch, which is larger than all of its own. Raises what kafka-python raises.
+    -1: the epoch is unknown, as it is larger than all epochs of the log. Raises what kafka-python raises.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:
@@ -169,11 +172,11 @@ async def _end_of_epoch(
 
 
 def partition_of(stream: StreamId) -> TopicPartition:
-    """A stream as the client names it."""
+    """kafka-python's form of a stream."""
     return TopicPartition(stream.topic, stream.partition)
 
 
 def topic_id_of(consumer: KafkaConsumer, topic: str) -> str | None:
-    """What distinguishes a topic from another one made under the same name; None: brokers did not say."""
+    """Id that distinguishes a topic from another one created under the same name; None: unknown."""
     found: uuid.UUID | None = consumer._cluster.topic_id(topic)
     return None if found is None or not found.int else str(found)

@@ -1,4 +1,4 @@
-"""Read parts of partitions as a member of no group: to import them, or what a damaged segment held."""
+"""Read ranges of partitions without joining a group: for imports, and to recover damaged segments."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 PATIENCE_S: Final = 30.0
-"""A log that has messages and gives none for so long is given up."""
+"""Seconds without a message after which reading fails, if the log should have more."""
 
 
 class LogReader:
-    """A `RangeSource`, and a reader of whole parts. Used by one thread."""
+    """Implementation of `RangeSource`, and reader of whole parts. Used by one thread."""
 
     def __init__(
         self, settings: KafkaSettings, decode: DecodeConfig, sizes: FetchSizes = USUAL_SIZES
     ) -> None:
-        """Raises InputError where no broker can be used, and why; ConfigError."""
+        """Raises InputError, with the reason, where no broker can be used; ConfigError."""
         self._settings = settings
         self._decode = decode
         self._consumer: KafkaConsumer = lone_consumer(settings)
@@ -52,9 +52,9 @@ class LogReader:
         return polls, [(low, high) for low, high in missing if low < high]
 
     def part(self, part: LogPart) -> Iterator[Payloads]:
-        """Yield all of a part of the log.
+        """Yield the payloads of a part of the log.
 
-        Raises InputError where the log no longer has it whole, or cannot give a batch of it.
+        Raises InputError where the log no longer has it completely, or a batch of it cannot be read.
         """
         stream = part.stream
         with explained(f"{stream.name} is not read", self._settings):
@@ -75,11 +75,11 @@ class LogReader:
                 yield poll
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """Find what is still there of `[start, end)`. Raises what kafka-python raises."""
+        """Remaining range of `[start, end)`. Raises what kafka-python raises."""
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])
         if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):
@@ -96,7 +96,7 @@ class LogReader:
     def _polls(
         self, stream: StreamId, first: int, last: int, format_: str
     ) -> Iterator[Payloads | DamagedBatch]:
-        """Yield payloads of `[first, last)`, and what cannot be read. Raises what kafka-python raises."""
+        """Yield payloads of `[first, last)`, and damaged batches. Raises what kafka-python raises."""
         at, deadline = first, time.monotonic() + PATIENCE_S
         self._fetching.begin(stream, first, None)
         while at < last:
@@ -127,7 +127,7 @@ class LogReader:
 def opened_part(
     part: LogPart, settings: KafkaSettings, decode: DecodeConfig, poll_bytes: int
 ) -> Iterator[Payloads]:
-    """Yield all of a part of a log, about `poll_bytes` at a time. Raises InputError, ConfigError."""
+    """Yield the payloads of a part of a log, about `poll_bytes` at a time. Raises InputError, ConfigError."""
     sizes = FetchSizes(poll_bytes=poll_bytes)
     log = LogReader(settings.model_copy(update={"bootstrap": part.servers}), decode, sizes)
     with closing(log):

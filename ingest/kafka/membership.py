@@ -1,8 +1,8 @@
-"""Follow the membership in a consumer group: which streams are ours, were asked for, or were lost.
+"""Membership in a consumer group: streams assigned to us, revoked (*asked* for by another member), or lost.
 
-The group's work is done by a `KafkaConsumer` of kafka-python; consumers without a group are made here, too.
-Its rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
-Streams that were asked for are handed on when we join the group again; that waits until they are released.
+A `KafkaConsumer` of kafka-python does the group's work; consumers without a group are made here, too. Its
+rebalance listener runs on the client's own thread while ours waits in `poll`: it only records events. Revoked
+streams move on when we rejoin the group; that is delayed until they are released.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from schemas.errors import ConfigError
 def group_consumer(
     settings: KafkaSettings, assignor: LaneAssignor, sizes: FetchSizes = USUAL_SIZES
 ) -> KafkaConsumer:
-    """A member of the group that has not joined yet. Raises InputError, ConfigError."""
+    """Consumer that will join the group. Raises InputError, ConfigError."""
     return _consumer(
         settings,
         group_id=settings.group,
@@ -45,7 +45,7 @@ def group_consumer(
 
 
 def lone_consumer(settings: KafkaSettings) -> KafkaConsumer:
-    """A member of no group. Raises InputError, ConfigError."""
+    """Consumer without a group. Raises InputError, ConfigError."""
     return _consumer(settings, group_id=None, max_partition_fetch_bytes=FETCH_BYTES)
 
 
@@ -69,42 +69,46 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 
 
 _FENCED_S: Final = 1.0
-"""A member that has joined and sends no heartbeats for so long never will."""
+"""Seconds without heartbeats after which a joined member is considered fenced."""
 _ANSWER_S: Final = 0.02
-"""From here to the next poll's wait are microseconds; where it is late, the client joins once more."""
+"""Delay of a repeated answer. The next poll waits for it within microseconds; if later, the client joins
+again.
+"""
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
-"""Between looks for partitions that nobody was given."""
+"""Seconds between checks for unassigned partitions."""
 
 
 class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
-    """What the group reported, in order. Filled by the client's thread, emptied by ours."""
+    """Rebalance events in order. Filled by the client's thread, emptied by ours."""
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
-        self.is_held = False
-        """Streams were asked for and are not released: set here, before the client could join again."""
+        self.blocks_rejoin = False
+        """True while revoked streams are unreleased: set here, before the client can rejoin."""
         self._assignor = assignor
         self._hold = hold
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Paused at once: where they begin is not known yet."""
+        """Record assigned partitions, and pause them until their positions are known."""
         self._hold(assigned)
         self.reports.append(("gained", frozenset(assigned)))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Another member is to have them; it gets them when we join again."""
-        self.is_held = True
+        """Record revoked partitions: another member gets them when we rejoin."""
+        self.blocks_rejoin = True
         self.reports.append(("asked", frozenset(revoked)))
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """They may be another's already. The default would call `on_partitions_revoked`."""
+        """Record lost partitions, which another member may own already. The default would call
+        `on_partitions_revoked`.
+        """
         self._assignor.forget()
         self.reports.append(("lost", frozenset(lost)))
 
 
 class Membership:
-    """Who has which streams, as far as we know. Used by one thread."""
+    """Ownership of streams, as far as known. Used by one thread."""
 
     def __init__(self, consumer: KafkaConsumer, assignor: LaneAssignor, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -114,12 +118,12 @@ class Membership:
         self._wants_to_join = consumer._coordinator.need_rejoin
         consumer._coordinator.need_rejoin = self._may_join
         self._known: set[StreamId] = set()
-        """Reported as gained, and not yet given back."""
+        """Streams reported as gained and not yet released."""
         self._asked: dict[StreamId, float] = {}
-        """Asked for and not yet released: when we give them up."""
+        """Revoked and unreleased streams -> deadline after which they count as lost."""
         self._given_up: set[StreamId] = set()
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
-        """Gained, asked for, lost since the last `change`."""
+        """(Gained, revoked, lost) streams since the last `change`."""
         self._checked = 0.0
         self._beating = time.monotonic()
         self._topics: frozenset[str] = frozenset()
@@ -131,32 +135,32 @@ class Membership:
             consumer._cluster.request_update()
 
     def _may_join(self) -> bool:
-        """Stands for the client's own question whether to join the group again."""
-        return not self._notes.is_held and bool(self._wants_to_join())
+        """Replacement of the client's check whether to rejoin the group."""
+        return not self._notes.blocks_rejoin and bool(self._wants_to_join())
 
-    def give_up_late(self, now_s: float) -> None:
-        """Streams that were not released in time are lost: others wait for them."""
+    def expire_revoked(self, now_s: float) -> None:
+        """Treat revoked streams as lost if they were not released in time: others wait for them."""
         self._take_notes(now_s)
         late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
         for stream in late:
             del self._asked[stream]
         self._given_up |= late & self._known
-        self._notes.is_held = bool(self._asked or self._notes.reports)
+        self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def change(self, now_s: float) -> StreamChange:
         """See `LiveSource.change`."""
         gained, asked, lost = self._take_notes(now_s)
         lost |= self._given_up
         self._given_up = set()
-        # One that was lost and came back is ours again.
+        # A stream that was lost and assigned again is ours.
         self._known -= lost - gained
         self._pending = (set(), set(), set())
         return StreamChange(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
 
     def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
-        """Take what was reported since the last `change`.
+        """(Assigned, revoked, lost) streams since the last `change`.
 
-        Streams that came and went unseen are not reported.
+        Streams assigned and lost in between are not reported.
         """
         gained, asked, lost = self._pending
         while self._notes.reports:
@@ -187,13 +191,13 @@ class Membership:
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
-        self._notes.is_held = bool(self._asked or self._notes.reports)
+        self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def follow_pattern(self) -> None:
-        """Subscribe to the topics that match by now.
+        """Subscribe to the topics that match now.
 
-        kafka-python's own subscription to a pattern asks for all metadata at every poll while it joins a
-        group, and begins again where that takes longer than the poll may: it then never joins.
+        kafka-python's own pattern subscription requests all metadata at every poll while it joins a group,
+        and starts over if that takes longer than the poll: then it never joins.
         """
         pattern, cluster = self._settings.topic_pattern, self._consumer._cluster
         if pattern is None or cluster._last_successful_refresh_ms == self._topics_as_of:
@@ -207,26 +211,26 @@ class Membership:
     def _subscribe(self, topics: frozenset[str]) -> None:
         self._topics = topics
         self._consumer.subscribe(topics=sorted(topics), listener=self._notes)
-        # Who joins before it knows the partitions shares out none, and joins again.
+        # A leader that joins before it knows the partitions would assign none, and rejoin.
         self.refresh_topics(_REFRESH_MS)
 
     def finish_joining(self) -> None:
-        """Let the next poll take up a join that the last one left under way.
+        """Let the next poll continue a join that the last one left in progress.
 
-        kafka-python 3.0.12 forgets it where the reason was a change of topics or partitions and the poll was
-        over before the join: the reason is settled as soon as the leader shares out, and nobody asks for
-        the answer any more. A partition added in such a moment was never anyone's.
+        kafka-python 3.0.12 drops such a join if its reason was a change of topics or partitions and the poll
+        ended before the join: the reason is cleared as soon as the leader assigns, and the answer is never
+        read. A partition added at such a moment was never assigned.
         """
         coordinator = self._consumer._coordinator
         join = coordinator._join_task
         if join is not None and join.succeeded():
-            # It was over between two polls: the client would throw the answer away and join once more.
+            # It ended between two polls: the client would discard the answer and join again.
             coordinator._join_task = self._answered_again(join.value)
         if join is not None or self._wants_to_join():
             coordinator.request_rejoin()
 
     def _answered_again(self, answer: object) -> Future:
-        """A join that gets its answer when the next poll waits for it."""
+        """Join future that repeats an answer once the next poll waits for it."""
         join, net = Future(), self._consumer._net
 
         async def give() -> None:
@@ -237,14 +241,14 @@ class Membership:
         return join
 
     def is_fenced(self, now_s: float) -> bool:
-        """Whether another member has our static id. The client then only stops its heartbeats."""
+        """True if another member took our static id, on which the client only stops its heartbeats."""
         coordinator = self._consumer._coordinator
         if coordinator._heartbeat_enabled or not coordinator.stable():
             self._beating = now_s
         return now_s > self._beating + _FENCED_S
 
-    def look_for_forgotten(self, now_s: float) -> None:
-        """Join again, as the group's leader, where there are partitions that were not shared out."""
+    def rejoin_for_unassigned(self, now_s: float) -> None:
+        """Rejoin, as the group's leader, if there are unassigned partitions."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s
@@ -258,11 +262,11 @@ class Membership:
                 return
 
     def refresh_topics(self, timeout_ms: int) -> bool:
-        """Ask brokers for topics, partitions and leaders as of now; whether they reported in time."""
+        """Request topics, partitions and leaders; True if brokers answered in time."""
         consumer = self._consumer
         try:
             if consumer._cluster.metadata_refresh_in_progress:
-                # Its answer may be on the way already.
+                # The answer to the earlier request may be outdated, so wait for it and request again.
                 on_the_way = consumer._cluster.request_update()
                 consumer._net.run(consumer._manager.wait_for, on_the_way, timeout_ms)
             asked = consumer._cluster.request_update()
@@ -272,7 +276,7 @@ class Membership:
         return True
 
     def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
-        """Report to the group how far we are. Raises what kafka-python raises."""
+        """Commit positions to the group. Raises what kafka-python raises."""
         offsets = {
             partition_of(stream): OffsetAndMetadata(
                 place.offset, "", -1 if place.epoch is None else place.epoch
@@ -282,7 +286,7 @@ class Membership:
         self._consumer.commit(offsets, timeout_ms=timeout_ms)
 
     def _hold(self, assigned: Collection[TopicPartition]) -> None:
-        """Keep the client from fetching, and from asking the group where to begin."""
+        """Prevent the client from fetching, and from requesting start positions from the group."""
         for partition in assigned:
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)

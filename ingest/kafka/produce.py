@@ -1,4 +1,4 @@
-"""Write files to a topic, or a topic to another one, all of a request to one partition."""
+"""Write files to a topic, or one topic to another, with all messages of a request in one partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
-from ingest.kafka.diagnosis import connected, what_is_wrong
+from ingest.kafka.diagnosis import broker_problem, connected
 from ingest.kafka.kafka_settings import KafkaSettings, ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.request_parts import PartError, RequestPart, joined, partition_of, request_parts
@@ -22,29 +22,29 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 _BATCH_BYTES: Final = 512 * 1024
-"""To one partition in one request; a broker takes 1 MB."""
+"""Bytes to one partition in one request; a broker accepts 1 MB."""
 _BUFFER_BYTES: Final = 32 * 2**20
-"""Sent and not yet acknowledged: the client has no bound of its own."""
+"""Bytes sent and not yet acknowledged: the client has no bound of its own."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
-"""What cannot be read is passed on up to this size: a broker that refuses a message ends the run."""
+"""Unreadable data is passed on up to this size: a broker that refuses a message would end the run."""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
 _LAST_COMMITS: Final = 3
-"""At the end, while the group does not take the offsets; 2 s each at most."""
+"""Attempts to commit offsets at the end; 2 s each at most."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What was written so far."""
+    """Progress of writing."""
 
     messages: int = 0
     items: int = 0
-    """Spans or records."""
+    """Number of spans or records."""
     unread: int = 0
-    """Of `items`: those that cannot be read or have no id, passed on as they are."""
+    """Number of `items` that are unreadable or have no id, passed on unchanged."""
     refused: int = 0
-    """Payloads that are empty, too large, damaged or not of their format, and were left out."""
+    """Number of payloads skipped: empty, too large, damaged or of another format."""
     bytes: int = 0
     seconds: float = 0.0
 
@@ -54,14 +54,14 @@ OnWritten = Callable[[Written], None]
 
 @dataclass(slots=True)
 class _Pace:
-    """When the next message may go."""
+    """Pacing of messages."""
 
     settings: ProduceSettings
     began: float = field(default_factory=time.monotonic)
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until what comes after `items` others, and happened at `ts_ns`, is due."""
+        """Wait until the item with `items` predecessors, of time `ts_ns`, is due."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -73,7 +73,7 @@ class _Pace:
 
     @property
     def is_paced(self) -> bool:
-        """Whether messages wait at all."""
+        """True if messages are delayed at all."""
         return self.settings.rate is not None or self.settings.speed is not None
 
 
@@ -85,9 +85,9 @@ def produce_files(
     settings: ProduceSettings,
     on_written: OnWritten = lambda _: None,
 ) -> Written:
-    """Write files of traces to a topic, in the format that they have.
+    """Write files of traces to a topic, in their own format.
 
-    Raises InputError where a file or the topic cannot be used; what was written till then stays.
+    Raises InputError where a file or the topic cannot be used; messages written before stay.
     """
     written = Written()
     with _producer(kafka) as producer:
@@ -113,10 +113,10 @@ def rekey(
     *,
     until_end: bool = False,
 ) -> Written:
-    """Write the messages of topics to another one, by request; at least once.
+    """Write the messages of topics to another one, keyed by request; at least once.
 
-    Offsets of the group are committed after what they cover was written: a restart repeats the last second.
-    Ends when `stop` says so, or at the end of the topics.
+    The group's offsets are committed after the messages they cover were written: a restart repeats the last
+    second. Ends when `stop` returns True, or with `until_end` at the end of the topics.
     """
     written = Written()
     source = KafkaSource(kafka)
@@ -184,7 +184,7 @@ class _Rekeying:
 
 
 class _Writer:
-    """Payloads in, messages out."""
+    """Converts payloads to messages and sends them."""
 
     def __init__(
         self,
@@ -201,12 +201,14 @@ class _Writer:
         self._gatherers: dict[str, Gatherer] = {}
         self._began = self._printed_at = time.monotonic()
         self._taken = 0
-        """Spans or records, written or held."""
+        """Number of spans or records, sent or buffered."""
         self._buffered = 0
         self._failed: list[BaseException] = []
 
     def write(self, format_: str, payload: bytes) -> None:
-        """Raises InputError where the broker refused something, or the format is not cut by request."""
+        """Send a payload. Raises InputError where the broker refused a message, or the format cannot be cut
+        by request.
+        """
         try:
             parts = request_parts(format_, payload)
         except PartError:
@@ -224,11 +226,11 @@ class _Writer:
                 self._add(format_, part)
 
     def refuse(self, items: int) -> None:
-        """Count what is left out."""
+        """Count skipped items."""
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:
-        # Of paced messages each goes at its time.
+        # Paced items go one a message, each at its time.
         size = 0 if self._settings.speed is not None else self._settings.message_bytes
         gatherer = self._gatherers.setdefault(format_, Gatherer(format_, self._partitions, size))
         self._pace.wait(self._taken, part.ts_ns)
@@ -237,7 +239,7 @@ class _Writer:
             self._send(*message)
 
     def flush(self) -> None:
-        """Everything that was given is with the broker after this. Raises InputError."""
+        """Send all buffered items and wait for acknowledgement. Raises InputError."""
         for gatherer in self._gatherers.values():
             for message in gatherer.rest():
                 self._send(*message)
@@ -318,7 +320,7 @@ def _partitions(producer: KafkaProducer, topic: str) -> int:
 
 
 def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
-    """Make a topic where it is missing, replicated as the brokers do by default. Raises InputError."""
+    """Create a topic if it is missing, with the brokers' default replication. Raises InputError."""
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
 
@@ -329,7 +331,7 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
         pass
     except KafkaError as error:
         raise InputError(
-            what_is_wrong(kafka) or f"Topic '{topic}' cannot be made: {error}.",
+            broker_problem(kafka) or f"Topic '{topic}' cannot be made: {error}.",
             remedy="Check name and rights.",
         ) from error
     finally:
@@ -337,7 +339,7 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
 
 
 class Gatherer:
-    """Puts parts of one partition together to messages of some size. Bounded by a message a partition."""
+    """Combines parts of one partition into messages of a given size. Bounded by a message a partition."""
 
     def __init__(self, format_: str, partitions: int, message_bytes: int) -> None:
         self._format = format_
@@ -347,7 +349,7 @@ class Gatherer:
         self._sizes: dict[int, int] = defaultdict(int)
 
     def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Messages that are full now: partition, value, key (of one request), items."""
+        """Messages completed by a part: (partition, value, key if of one request, items)."""
         partition = partition_of(part.request, self._partitions)
         if not part.request:
             yield partition, part.body, part.request, part.items
@@ -358,7 +360,7 @@ class Gatherer:
         self._sizes[partition] += len(part.body)
 
     def rest(self) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Yield what is still held."""
+        """Messages of all buffered parts."""
         for partition in sorted(self._held):
             yield from self._emit(partition)
 

@@ -1,9 +1,9 @@
-"""Read the messages inside a batch: unpacked up to a limit, then by columns.
+"""Read the messages inside a batch: decompressed up to a limit, then parsed by columns.
 
 A record is its length, a byte of attributes, time delta, offset delta, key, value, headers; numbers are
 varints, zigzag; lengths of -1 stand for null (Kafka protocol, record batches of format 2).
 
-The limit is there as 300 kilobytes of gzip may hold 300 megabytes.
+The limit is needed because 300 kilobytes of gzip may contain 300 megabytes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
-"""Codecs as the attributes of a batch number them."""
+"""Codec numbers in the attributes of a batch."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 _GZIP_WINDOW: Final = 31
-"""For zlib: the largest window, with gzip's header and check."""
+"""Window bits for zlib: the largest window, with gzip's header and check."""
 
 
 class UnpackError(ValueError):
-    """Not what its codec says, or more than the limit."""
+    """Data that does not match its codec, or exceeds the limit."""
 
 
 def unpack(codec: int, packed: bytes, limit: int) -> bytes:
-    """The contents of a batch. Memory: `limit` and a codec's window. Raises UnpackError."""
+    """Decompressed contents of a batch. Memory: `limit` and a codec's window. Raises UnpackError."""
     try:
         unpacked = _UNPACK[codec](packed, limit)
     except KeyError:
@@ -88,7 +88,7 @@ def _unsnap(packed: bytes, limit: int) -> bytes:
 
 
 def _unsnap_block(block: bytes, limit: int) -> bytes:
-    """A block begins with its length unpacked, a varint."""
+    """Decompressed block; it begins with its decompressed length, a varint."""
     length = 0
     for i, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * i)
@@ -123,11 +123,11 @@ _UNPACK: Final = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4, ZSTD: _unzstd}
 _FEW: Final = 24
 """Messages of a batch up to which a loop is faster than columns."""
 _VARINT_BYTES: Final = 10
-"""No number has more."""
+"""Bytes of a varint, at most."""
 
 
 class LayoutError(ValueError):
-    """The contents of a batch are not the messages that its head reports."""
+    """The contents of a batch do not match the message count in its header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +137,10 @@ class Messages:
     values: list[bytes | None]
     offsets: list[int]
     bytes: int
-    """Size of the batch they are from, unpacked."""
+    """Decompressed size of the batch they are from."""
 
     def from_offset(self, offset: int) -> Messages:
-        """Return those from an offset on."""
+        """Messages from an offset on."""
         if not self.offsets or self.offsets[0] >= offset:
             return self
         n = sum(each < offset for each in self.offsets)
@@ -148,7 +148,7 @@ class Messages:
 
 
 def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
-    """The `count` messages of a batch. O(messages), 0.5 µs each. Raises LayoutError."""
+    """Messages of a batch, `count` of them. O(messages), 0.5 µs each. Raises LayoutError."""
     if count < 0 or count * 7 > len(contents):
         raise LayoutError(f"{len(contents)} bytes cannot be {count} messages")
     try:
@@ -161,7 +161,7 @@ def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
 
 
 def _number(contents: bytes, at: int) -> tuple[int, int]:
-    """A varint, and the position behind it. Raises IndexError, LayoutError."""
+    """(Varint, position after it). Raises IndexError, LayoutError."""
     result = shift = 0
     while True:
         byte = contents[at]
@@ -175,7 +175,7 @@ def _number(contents: bytes, at: int) -> tuple[int, int]:
 
 
 def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """Message by message."""
+    """(Values, offset deltas), parsed message by message."""
     values: list[bytes | None] = []
     deltas: list[int] = []
     at = 0
@@ -197,7 +197,9 @@ def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
 
 
 def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """Read all messages at once; only their lengths, which say where the next one is, are read in a loop."""
+    """(Values, offset deltas), parsed as columns; only the lengths, which locate the next message, are read
+    in a loop.
+    """
     starts: list[int] = []
     at = 0
     for _ in range(count):
@@ -225,7 +227,7 @@ def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]
     is_value = sizes >= 0
     end = begin + np.maximum(sizes, 0)
     room = np.append(start[1:], len(contents))
-    # A length before the next message makes `room` up to ten bytes larger than the message.
+    # The length field of the next message makes `room` up to ten bytes larger than the message.
     if bool((np.diff(start) <= 0).any()) or bool((keys < -1).any()) or bool((end > room).any()):
         raise LayoutError("a message is longer than its room")
     values: list[bytes | None] = [contents[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
@@ -235,7 +237,7 @@ def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]
 
 
 def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A varint from each position on, and the positions behind them. Raises LayoutError."""
+    """(Varints at some positions, the positions after them). Raises LayoutError."""
     byte = data.take(at, mode="clip").astype(np.int64)
     result, position = byte & 0x7F, at + 1
     more = np.flatnonzero(byte >= 0x80)

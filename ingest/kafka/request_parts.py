@@ -1,8 +1,9 @@
-"""Cut messages by request, so that all of one can go to one partition. Nothing is decoded but for ids.
+"""Cut messages by request, so that each request can go to one partition. Only ids and times are decoded.
 
-A part is what a payload has of one request, in the payload's own format; parts of several requests of one
-partition are put together again by `joined`, where the format allows it. What cannot be read, or has no id,
-is a part of no request: it goes on as it is, in a message of its own, and costs its neighbours nothing.
+A part is a payload's spans or records of one request, in the payload's own format; `joined` combines parts of
+several requests of one partition, where the format allows it. Unreadable items, and items without an id,
+become parts without a request: they are passed on unchanged, in messages of their own, and do not affect
+others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ingest.codecs.values.ids import hex_of_base64_id
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
-"""Characters of 16 bytes."""
+"""Base64 characters of 16 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +38,27 @@ class RequestPart:
     """Spans or records of one request."""
 
     request: bytes
-    """Its id, as the format writes it; empty: something that cannot be read, or has none."""
+    """Id of the request, as the format writes it; empty: unreadable, or without an id."""
     ts_ns: int
-    """Earliest time in it, ns since the epoch; 0: none is known."""
+    """Earliest time in it, ns since the epoch; 0: unknown."""
     items: int
-    """Spans or records in it."""
+    """Number of spans or records."""
     body: bytes
 
 
 class PartError(ValueError):
-    """A payload of which nothing can be read: it is not of its format."""
+    """A payload that is not of its format at all."""
 
 
 def partition_of(request: bytes, partitions: int) -> int:
-    """The partition of a request: the same for everyone who writes to a topic, whatever the client."""
+    """Partition of a request: the same for all writers to a topic, whatever their client."""
     return zlib.crc32(request) % partitions
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """Return what a payload has of each request.
+    """Parts of a payload, by request.
 
-    Raises PartError; InputError for a format that is not cut.
+    Raises PartError; InputError for a format that cannot be cut.
     """
     cut = _FORMATS.get(format_)
     if cut is None:
@@ -72,17 +73,17 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Make one message of several parts; None: the format has one item a message."""
+    """Message combined from several parts; None if the format has one item a message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
 
 _Number = str | int | float | None
-"""As a writer may spell it."""
+"""Number as writers may represent it."""
 
 
 def _whole(value: _Number) -> int:
-    """0: none, or no number."""
+    """Integer of a number; 0 for none or an invalid one."""
     try:
         return int(value or 0)
     except (ValueError, OverflowError):
@@ -107,7 +108,9 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Lines. A record without a request id goes by its breadcrumb: its strands may part ways."""
+    """Parts by line. A record without a request id goes by its breadcrumb, so its strands may be
+    separated.
+    """
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []
@@ -140,7 +143,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Split into lines; of an array, into its elements."""
+    """Lines of a text, or elements of an array."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))
@@ -159,7 +162,7 @@ class _SnakeSpanHead(msgspec.Struct):
 
 
 _Fields = dict[str, Any]
-"""Of an object of OTLP JSON, under today's names; what is not looked into stays text (`msgspec.Raw`)."""
+"""Fields of an OTLP JSON object, under their current names; nested values stay text (`msgspec.Raw`)."""
 
 
 def _otlp_json(payload: bytes) -> list[RequestPart]:
@@ -192,7 +195,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
 
 
 def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
-    """Trace and start of a span; no trace where they cannot be read."""
+    """(Trace id, start) of a span; an empty trace id where they are unreadable."""
     for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
         try:
             head = decoder.decode(span)
@@ -206,8 +209,9 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
 def _otlp_resources(
     document: bytes, unread: list[bytes]
 ) -> Iterator[tuple[_Fields, list[tuple[_Fields, list[msgspec.Raw]]]]]:
-    """Yield the resources of a document, each with its scopes and their spans; what cannot be read of it, or
-    all of it, goes to `unread`, as documents."""
+    """Yield the resources of a document with their scopes and spans; unreadable parts go to `unread`, as
+    documents.
+    """
     try:
         found = _fields(document)
         if "resourceSpans" not in found and "trace" in found:  # as Tempo's API answers, and ingest reads it
@@ -239,12 +243,12 @@ def _fields(text: bytes | msgspec.Raw) -> _Fields:
 
 
 def _taken(fields: _Fields, name: str) -> list[msgspec.Raw]:
-    """Take a list out of the fields; an empty one where it is null, or not there."""
+    """Remove a list from the fields and return it; empty where it is null or missing."""
     return _RAWS_OR_NULL.decode(fields.pop(name, b"null")) or []
 
 
 def _otlp_proto(payload: bytes) -> list[RequestPart]:
-    """TracesData has the wire form of a request; unknown fields stay."""
+    """Parts of a protobuf request. TracesData has the same wire form; unknown fields are preserved."""
     messages: dict[bytes, TracesData] = {}
     counts: dict[bytes, int] = defaultdict(int)
     times: dict[bytes, int] = {}
@@ -293,7 +297,7 @@ def _zipkin(payload: bytes) -> list[RequestPart]:
 
 
 def _zipkin_spans(text: bytes) -> Iterable[msgspec.Raw]:
-    """Return the spans of a list, of a list of traces, or the one span."""
+    """Spans of a list, of a list of traces, or of a single span."""
     if not text.startswith(b"["):
         return [_RAW.decode(text)]
     entries = _raws(text)
@@ -308,7 +312,7 @@ class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """A span, a list of spans, or a span a line; each becomes a message."""
+    """Parts of a span, a list of spans, or a span a line; each span becomes a message."""
     text = without_bom(payload).strip()
     if text.startswith(b"["):
         return [_jaeger_span(bytes(raw)) for raw in _raws(text)]
@@ -319,7 +323,7 @@ def _jaeger_json(payload: bytes) -> list[RequestPart]:
 
 
 def _jaeger_span(span: bytes) -> RequestPart:
-    """Ids are base64 as protobuf's JSON has them, or hex."""
+    """Part of one span. Ids are base64 as in protobuf's JSON, or hex."""
     try:
         head = _JAEGER_HEAD.decode(span)
     except JSON_ERRORS:
@@ -332,7 +336,7 @@ def _jaeger_span(span: bytes) -> RequestPart:
 
 
 def _jaeger_proto(payload: bytes) -> list[RequestPart]:
-    """Read one span a message; it begins with field 1, the 16 bytes of the trace id."""
+    """Part of a message with one span, which begins with field 1, the 16 bytes of the trace id."""
     if payload[:2] != b"\x0a\x10":
         raise ValueError("not a Jaeger span: it does not begin with a trace id")
     return [RequestPart(payload[2:18].hex().encode(), 0, 1, payload)]
@@ -366,7 +370,7 @@ _FORMATS: Final = {
             }
         ),
     ),
-    # Messages put one after the other are one message with the fields of all.
+    # Concatenated protobuf messages are one message with the fields of all.
     "otlp-proto": _Cut(_otlp_proto, b"".join),
     "zipkin": _Cut(
         _zipkin, lambda parts: msgspec.json.encode([span for part in parts for span in _RAWS.decode(part)])

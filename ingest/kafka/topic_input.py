@@ -1,4 +1,4 @@
-"""Name messages of a topic as an input, and find the offsets that are meant.
+"""Names of topics as inputs, and the offsets that they refer to.
 
     kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION][@RANGE]
 
@@ -16,7 +16,7 @@ from typing import Final
 from kafka import KafkaConsumer
 
 from ingest.kafka.diagnosis import explained, missing_topic
-from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_settings import KafkaSettings, are_brokers
 from ingest.kafka.log_range import partition_of, range_of, topic_id_of
 from ingest.kafka.membership import lone_consumer
 from ingest.source import TOPIC_SCHEME, LogPart, StreamId
@@ -34,28 +34,30 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TopicInput:
-    """What a name asks for."""
+    """Parsed name of a topic input."""
 
     servers: tuple[str, ...]
     """Brokers to ask first, `host:port`."""
     topic: str
     partition: int | None
-    """None: all."""
+    """None: all partitions."""
     offsets: tuple[int, int] | None
     """`[start, end)` of the partition."""
     period: Period | None
-    """Of the times of messages. None, as `offsets`: all."""
+    """Range of message times. If it and `offsets` are None: all messages."""
 
     def has(self, topic: str, partition: int, start: int, end: int) -> bool:
-        """Whether offsets `[start, end)` of a partition can be of what it asks for; by a period any can."""
+        """True if offsets `[start, end)` of a partition may be part of the input; always so for a period."""
         low, high = self.offsets or (start, end)
         return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
 
 
 def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
-    """Read a name (grammar above). Raises InputError, PeriodError."""
+    """Parse a name (grammar above). Raises InputError, PeriodError."""
     found = _NAME.fullmatch(name)
-    if found is None:  # it may hold a password, so it is not repeated
+    if found is None or not are_brokers(
+        found["servers"].split(",")
+    ):  # it may hold a password, so it is not repeated
         raise InputError(
             "A topic is named kafka://HOST:PORT/TOPIC, /PARTITION and @RANGE may follow.",
             remedy="Who connects is said in [kafka.security] of --config, or by FLOWDIFF_KAFKA_SECURITY_….",
@@ -77,10 +79,11 @@ def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
 
 
 def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) -> list[LogPart]:
-    """Find what the log has of what is asked for: a part of each partition that has messages of it.
+    """Parts of the log that an input refers to, one for each partition with messages in it.
 
-    `format_`: of the messages, None: as the settings say of the topic. Raises InputError, also where offsets
-    that are asked for are not there.
+    format_: format of the messages; None: as configured for the topic. Raises InputError, also where
+    requested
+    offsets do not exist.
     """
     settings = settings.model_copy(update={"bootstrap": asked.servers})
     with explained(f"{asked.topic} is not read", settings):
@@ -115,7 +118,7 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
 
 
 def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout_ms: int) -> tuple[int, int]:
-    """Find the offsets that are meant of a partition. Raises what kafka-python raises, InputError."""
+    """Offsets of a partition that an input refers to. Raises what kafka-python raises, InputError."""
     partition = partition_of(stream)
     there = range_of(consumer, partition, timeout_ms)
 

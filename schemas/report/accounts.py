@@ -111,25 +111,39 @@ class QualityRow(Frozen):
     text: str
 
 
-class HeldBack(Frozen):
-    """Significant changes that are no findings, because ordinary times reached such values, too."""
+class LikeWindow(Frozen):
+    """A window of ordinary times that is more like the problem than like the reference."""
 
-    places: int
-    """Sites with such a change; sites with a finding are not counted."""
+    start_ns: int
+    end_ns: int
+    value: float
+    """In the unit of the change."""
+    in_history: bool
+    """Whether it is of the history; else of the reference."""
+
+
+class HiddenChange(Frozen):
+    """A change that is significant against the reference alone, and no finding by what ordinary times do."""
+
     title: str
-    """Largest of these changes, one sentence."""
+    """One sentence, with the reference's value before."""
     kind: ChangeKind
     site: Site
     unit: Unit
     before: float
     after: float
-    usual: float
-    """Most extreme value of an ordinary window, in the direction of the change."""
-    start_ns: int
-    end_ns: int
-    """Start and end of that window."""
-    in_history: bool
-    """True if that window is of the history; False: of the reference."""
+    requests0: int
+    requests1: int
+    p: float
+    """Against the reference alone, by chance inside of both periods; two-sided."""
+    p_usual: float
+    """Of such a value in ordinary times; two-sided."""
+    assumed: bool
+    """Nothing shows how far ordinary periods differ: `p_usual` is by what is assumed."""
+    windows: tuple[LikeWindow, ...]
+    """Those more like the problem than like the reference, in order of time."""
+    windows_of: int
+    """Windows in which it could be seen."""
 
 
 class VerdictSection(Section):
@@ -150,8 +164,8 @@ class VerdictSection(Section):
     """Problem requests whose root type and sites no test reached."""
     missing_requests: int | None
     """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
-    held_back: HeldBack | None = None
-    """Changes held back; None if there are none."""
+    hidden: tuple[HiddenChange, ...] = ()
+    """Changes that ordinary times keep from being findings, the largest first; of many the first."""
     equivalent_share: float | None
     """Share of the time in root types whose mean is shown to be equivalent."""
     calibration: str

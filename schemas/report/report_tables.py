@@ -14,7 +14,9 @@ import pyarrow as pa
 from schemas.report.accounts import ACCOUNT
 from schemas.report.columns import arrow_schema, stored
 from schemas.report.findings import EVIDENCE, FINDINGS
+from schemas.report.kinds import KINDS
 from schemas.report.mutations import CATEGORIES, EDGES, MUTATIONS, PAINTED, PRECURSORS
+from schemas.report.suspects import SUSPECTS
 
 REQUESTS: Final = (
     stored(
@@ -49,6 +51,8 @@ REPORT_TABLES: Final = {
         "findings": FINDINGS,
         "evidence": EVIDENCE,
         "account": ACCOUNT,
+        "suspects": SUSPECTS,
+        "kinds": KINDS,
     }.items()
 }
 """Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""

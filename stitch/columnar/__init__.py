@@ -1,1 +1,1 @@
-"""Work on whole columns: chunks, runs, words as numbers, hashes."""
+"""Operations on whole columns: chunks, runs, dictionaries, hashes."""

@@ -4,7 +4,7 @@ Used to *group* nodes and flows inside a batch and to order branches canonically
 batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template
 (`stitch.graph.template`), never these.
 
-The content hash of event rows is equal for rows that say the same, whatever their place in the batch. It is
+The content hash of event rows is equal for rows of equal content, whatever their place in the batch. It is
 used on the few rows whose ids collide, to distinguish a repeated delivery from a contradiction and to choose
 a winner that does not depend on arrival order.
 """
@@ -45,11 +45,11 @@ def hash_word(text: str | None) -> int:
 
 
 Words = Callable[[pa.Array], U8]
-"""Hash of each of some distinct words."""
+"""Function from distinct words to their hashes."""
 
 
 def hash_words(words: pa.Array) -> U8:
-    """[words] `hash_word` of each."""
+    """[words] `hash_word` of each word."""
     return np.array([hash_word(word) for word in words.to_pylist()], dtype=np.uint64)
 
 
@@ -64,7 +64,7 @@ def hash_dictionary(column: pa.ChunkedArray | pa.Array, words: Words = hash_word
 
 
 def hash_labels(events: pa.Table) -> U8:
-    """[events] uint64 hash of what a node is called: component, point, label and kind, never its host."""
+    """[events] uint64 hash of a node's label: component, point, label and kind, never its host."""
     with np.errstate(over="ignore"):
         h = mix(hash_dictionary(events["component"]))
         h = mix(h ^ hash_dictionary(events["point"]))
@@ -111,7 +111,7 @@ def _hash_values(array: pa.Array, words: Words) -> U8:
 
 
 def _hash_lists(array: pa.Array, words: Words) -> U8:
-    """[lists] hash of each list: its length and its values with their places."""
+    """[lists] hash of a list: its length and its values with their positions."""
     lengths = list_lengths(array)
     values = _hash_values(pc.list_flatten(array), words)
     ends = np.cumsum(lengths)
@@ -125,6 +125,6 @@ def _hash_lists(array: pa.Array, words: Words) -> U8:
 
 
 def nulls(array: pa.Array) -> B1:
-    """[values] where the array is null."""
+    """[values] True where the array is null."""
     result: B1 = array.is_null().to_numpy(zero_copy_only=False)
     return result

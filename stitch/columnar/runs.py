@@ -1,4 +1,4 @@
-"""Take array steps that graph code shares: ranges, groups, distinct values, sums of runs, components."""
+"""Array operations shared by graph code: ranges, groups, distinct values, sums of runs, components."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from schemas.arrays import B1, I8, U8
 
 
 def no_rows() -> I8:
-    """Rows of which there are none."""
+    """Empty array of row numbers."""
     return np.zeros(0, np.int64)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; free where it is one chunk already. Dictionaries must be unified before."""
+    """Column as one array; without a copy if it is one chunk. Dictionaries must be unified before."""
     if column.num_chunks == 1:
         return column.chunk(0)  # `combine_chunks` would copy it
     array = column.combine_chunks()
@@ -30,11 +30,13 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
-    """`(components, number)`: [n] component of each vertex, numbered in the order of their smallest vertices.
+    """`(number of components, component)`: [n] component of each vertex, numbered by smallest vertex.
 
     `a`, `b` [edges] are vertices 0 … n - 1; direction, repeats and loops do not matter. Each round hangs
-    every root onto its smallest neighbour and flattens. A root with a neighbour that outlives two rounds has
-    swallowed another one, so the roots halve: O((n + edges) log n), three or four rounds in practice.
+    every root onto its smallest neighbour and flattens. A root with a neighbour that is left after two rounds
+    has
+    absorbed another one, so the number of roots halves: O((n + edges) log n), three or four rounds in
+    practice.
     """
     root = np.arange(n, dtype=np.int64)
     while True:
@@ -52,7 +54,7 @@ def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
 
 
 _DENSE = 1 << 16
-"""Spread up to which numbers are counted by an array instead of sorting."""
+"""Range of values up to which they are counted in an array instead of by sorting."""
 
 
 def ranges(first: I8, count: I8) -> I8:
@@ -64,7 +66,7 @@ def ranges(first: I8, count: I8) -> I8:
 
 
 def offsets(count: I8) -> I8:
-    """[groups + 1] where each group starts, from the group sizes."""
+    """[groups + 1] start of each group, from the group sizes."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)))
 
 
@@ -90,14 +92,14 @@ def distinct(values: I8) -> I8:
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] whether each begins a run: it differs in some key from the row before, or is the first."""
+    """[rows] True where a run begins: some key differs from the row before, or there is none."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts
 
 
 def in_long_runs(starts: B1) -> B1:
-    """[rows] whether each shares its run with another; `starts` as `run_starts` says."""
+    """[rows] True in runs of two or more rows; `starts` as from `run_starts`."""
     found: B1 = ~starts
     found[:-1] |= ~starts[1:]
     return found
@@ -112,7 +114,7 @@ def sum_runs(values: U8, first: I8) -> U8:
 
 
 def inverse(order: npt.NDArray[np.integer]) -> I8:
-    """[rows] place of each row in an order of all."""
+    """[rows] place of each row in a permutation."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
@@ -129,7 +131,7 @@ def rank_in_runs(starts: B1) -> I8:
 
 
 def count_values(values: I8) -> tuple[I8, I8]:
-    """The distinct values, ascending, and how often each occurs. For times cut to days or windows.
+    """`(distinct values, counts)`, ascending. For times cut to days or windows.
 
     O(values), or a sort where they lie far apart.
     """
@@ -145,7 +147,7 @@ def count_values(values: I8) -> tuple[I8, I8]:
 
 
 def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa.Table]:
-    """`n` parts of a table by code [rows], order kept. Rows are moved once."""
+    """Split a table into `n` parts by code [rows], order kept. Rows are moved once."""
     if n == 1:
         yield table
         return
@@ -155,9 +157,9 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """The rows with dictionaries of their own words where those of the table are longer than the rows.
+    """Table whose dictionaries longer than the rows are reduced to the words in use.
 
-    Dictionaries inside of lists and structs too: longer than the values that there are.
+    This includes dictionaries inside lists and structs that are longer than their values.
     """
     for place, field in enumerate(table.schema):
         if _holds_words(field.type):
@@ -200,7 +202,7 @@ def _with_own_words(array: pa.Array) -> pa.Array:
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:
-    """Columns by the names of a type's fields as one column of it."""
+    """Struct array of a type from columns by the names of its fields."""
     return pa.StructArray.from_arrays(
         [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
     )
@@ -213,14 +215,15 @@ def list_lengths(lists: pa.ListArray) -> I8:
 
 
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
-    """Values as lists of given lengths."""
+    """List array of given lengths from flat values."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same words, whose dictionary is the used ones in order, each once. O(rows + words log words).
+    """Dictionary array of equal values whose dictionary has only the used words, sorted. O(rows + words log
+    words).
 
-    So the bytes of a table do not depend on the order in which words came in.
+    The bytes of a table then do not depend on the order in which words came in.
     """
     n_words = len(words.dictionary)
     codes = words.indices.fill_null(n_words).to_numpy(zero_copy_only=False)

@@ -75,6 +75,11 @@ class ImportSettings(Config):
         """Text decoded at a time by each of DECODERS: 8 MB for the usual budget, some 50 MB in passing."""
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
+    @property
+    def page_bytes(self) -> int:
+        """Largest page of a Parquet file that is unpacked: Arrow holds it, and what is read of it."""
+        return self.memory_bytes // 4
+
 
 class ImportSummary(Config):
     """What an import did."""

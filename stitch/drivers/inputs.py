@@ -103,6 +103,7 @@ class Source:
                 pool=pool,
                 ahead=ahead,
                 columns=settings.columns,
+                page_bytes=settings.page_bytes,
             )
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""Describe request-flow graphs: placed nodes, templates, category keys, canonical text, loops."""
+"""Request-flow graphs: placed nodes, templates, category keys, canonical text, loops."""

@@ -1,12 +1,12 @@
 """Fold loops (maximal tandem repeats) and identical parallel branches, at levels L0, L1 and L2.
 
-L0 folds what is exactly equal. L1 rounds the counts of the folded L0 form up to powers of two and folds what
-has become equal, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
+L0 folds exactly equal parts. L1 rounds the counts of the folded L0 form up to powers of two and folds parts
+made equal by that, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
 equal L0 implies equal L1 implies equal L2, and folded positions of L2 are unions of those of L1.
 
 Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
-the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. Small periods first is
-what makes a loop whose body holds a loop of varying count one loop at L2.
+the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. With small periods first,
+a loop whose body has an inner loop of varying count becomes one loop at L2.
 
 Example, the sequence a b b b a b b b b:
 
@@ -63,11 +63,11 @@ from stitch.graph.template import Template, digest
 _MAX_PERIOD = 16
 """Longest loop body, in symbols; a span or a parallel block counts as one."""
 _MAX_DEPTH = 3
-"""Loops inside one another; deeper ones stay unrolled."""
+"""Nesting depth of loops, at most; deeper ones stay unrolled."""
 _MAX_OPEN, _MAX_WIRED = 64, 4096
 """Open joins and folded nodes up to which a piece with references may be folded."""
 _NEVER = -2
-"""Key in `StructurePiece.open` of a piece that never counts as closed."""
+"""Key in `StructurePiece.open` of a piece that is never treated as closed."""
 
 
 class Repeat(NamedTuple):
@@ -79,7 +79,7 @@ class Repeat(NamedTuple):
 
 
 def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
-    """Repeats of one period that do not overlap, longest in total first chosen, in order of start.
+    """Non-overlapping repeats of one period, chosen by total length (longest first), in order of start.
 
     Each is left-aligned in its maximal run. O(len(symbols)).
     """
@@ -121,20 +121,20 @@ class Folded:
     key: str
     """32 hex digits; equal iff the folded forms are equal."""
     wiring: bytes = field(repr=False)
-    """Which reference names which join, where there are any."""
+    """Serialised links from references to joins; empty without any."""
     made: list[StructurePiece] = field(repr=False)
-    """Composite pieces, inner before outer."""
+    """Composite pieces, inner ones first."""
 
 
 def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:
-    """The structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
+    """Structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
     l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
     return l0, l1, _relax(l1, tree, AT_LEAST_TWO)
 
 
 def node_words(template: Template) -> list[Word]:
-    """[nodes] the word of each node."""
+    """[nodes] word of each node."""
     awaited = {src for src, dst in template.edges if not template.deferred[dst]}
     responses = set(template.responses)
     return [
@@ -199,7 +199,7 @@ def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
 
 
 def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
-    """The next level: counts shown more coarsely, then what has become equal folded."""
+    """Structure at the next level: counts are coarsened, and parts made equal by that are folded."""
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)
         return Folded(folded.pieces, key, folded.wiring, folded.made)
@@ -221,7 +221,7 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
                 piece.start, piece.end, (piece.words[0], piece.words[1]), renew(piece.branches[0])
             )
         else:
-            # Copies are dealt out again: what is shown alike now may be gathered with them.
+            # Expand copies again: branches made equal by this level may be gathered with them.
             branches = []
             for branch in piece.branches:
                 copies = renewed.get(id(branch[0]))
@@ -240,7 +240,9 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
 
 
 def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> list[tuple[bytes, Pieces]]:
-    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones as one."""
+    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered into
+    one.
+    """
     groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
         symbol = sequence_symbol(branch)
@@ -248,7 +250,7 @@ def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> l
         groups.setdefault(symbol if whole else i, []).append((symbol, branch))
     gathered = []
     for group in groups.values():
-        # Past L0 what was gathered stays so at any depth: else its exact count would show again.
+        # Beyond L0 gathered branches stay gathered at any depth: else their exact count would show again.
         if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0][1]) < _MAX_DEPTH):
             piece = repeat_piece(COPIES, [branch for _, branch in group], level)
             made.append(piece)
@@ -279,7 +281,9 @@ def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Piec
 
 
 def _codes(pieces: Pieces) -> list[int]:
-    """Small integers that are equal iff the pieces are interchangeable; one with open references never is."""
+    """Small integers, equal iff the pieces are interchangeable; a piece with open references is equal to no
+    other.
+    """
     seen: dict[bytes | int, int] = {}
     return [
         seen.setdefault(piece.symbol if piece.open is None else i, len(seen))
@@ -290,7 +294,7 @@ def _codes(pieces: Pieces) -> list[int]:
 def _fold_period(
     pieces: Pieces, codes: list[int], period: int, level: int, made: list[StructurePiece]
 ) -> Pieces:
-    """Replace the repeats of one period by loops; the same list where there is none."""
+    """Pieces with the repeats of one period replaced by loops; the same list if there is none."""
     result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):
@@ -308,7 +312,7 @@ def _fold_period(
 
 
 def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
-    """Let loops take in neighbours that have become further iterations: equal loops, and equal bodies."""
+    """Merge loops with neighbours that have become further iterations: equal loops, and equal bodies."""
     result: Pieces = []
     at = 0
     while at < len(pieces):
@@ -321,7 +325,7 @@ def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
                 made.append(result[-1])
                 at += 1
                 continue
-            # What follows the loop is its body once more: one iteration more.
+            # The loop is followed by its body: one more iteration.
             following = pieces[at : at + len(body)]
             if symbols_of(following) == symbols_of(body):
                 result[-1] = repeat_piece(LOOP, [*last.branches, following], level)
@@ -329,7 +333,7 @@ def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
                 at += len(body)
                 continue
         if piece.kind == LOOP:
-            # And what stands before it, as often as it does.
+            # Likewise for bodies before the loop, repeatedly.
             body = piece.branches[0]
             while len(result) >= len(body) and symbols_of(result[-len(body) :]) == symbols_of(body):
                 piece = repeat_piece(LOOP, [result[-len(body) :], *piece.branches], level)
@@ -341,10 +345,10 @@ def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
 
 
 def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
-    """Count the references inside; where the last one meets its join, the symbol takes the wiring in.
+    """Count the open references inside a piece; when the last one is closed, add their wiring to its symbol.
 
-    Past the bounds a piece counts as never closed: it is not folded, and the key of the level gives its
-    wiring. Without them a ladder of n rungs would cost n walks of n nodes.
+    Beyond the bounds a piece is treated as never closed: it is not folded, and its wiring goes into the key
+    of the level. Without bounds a ladder of n rungs would cost n walks of n nodes.
     """
     missing: dict[int, int] = {}
     for position in (piece.start, piece.end):
@@ -372,7 +376,7 @@ def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
 
 
 def _wiring(pieces: Pieces) -> bytes:
-    """Which reference names which join, in folded positions relative to the first node."""
+    """Serialised links from references to joins, as folded positions relative to the first node."""
     places: dict[int, int] = {}
     references = []
     for piece, base in walk(pieces):

@@ -1,4 +1,4 @@
-"""Name the pieces of a decomposed structure with its loops folded, at one level.
+"""Pieces of a decomposed structure with its loops folded, at one level, and their symbols.
 
 Equal symbols mean equal folded form, so symbols stand for pieces in the search for repeats, and the symbol of
 the whole is the key of the level.
@@ -35,7 +35,7 @@ class Word(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def quote(component: str, point: str, label: str | None) -> str:
-    """The name as text: in double quotes where it holds white space, grammar or unprintable characters.
+    """Name as text: in double quotes if it has white space, grammar or unprintable characters.
 
     Inside quotes `"` and backslash are escaped by a backslash, unprintable characters and white space other
     than the blank as `\\u{hex}`. Slashes inside the parts are kept, so the text names a node for people; the
@@ -54,7 +54,7 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """The word of a node; `marked`: its being a response is not what the deferred flags imply."""
+    """Word of a node; `marked`: whether it is a response differs from what the deferred flags imply."""
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
     name = quote(component, point, label)
@@ -100,9 +100,9 @@ class StructurePiece:
         self.size = len(words)
         """Number of folded positions."""
         self.depth = 0
-        """Loops inside one another, itself included."""
+        """Nesting depth of loops, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
+        """Join -> its references outside this piece (negative: the join itself is outside); None: closed."""
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0
@@ -121,13 +121,13 @@ def node_piece(position: int, name: Word) -> StructurePiece:
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:
-    """A span: start, what lies between, end."""
+    """A span: start, inner items, end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
     return StructurePiece(SPAN, symbol, [items], words=words, start=start, end=end)
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """An edge to a join printed elsewhere; the wiring says which one of the same name it is."""
+    """An edge to a join printed elsewhere; the wiring tells joins of the same name apart."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
@@ -146,7 +146,9 @@ def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePi
 
 
 def shown_count(count: int, level: int) -> int:
-    """Bound a number of iterations: the count itself, the next power of two, or 2 for two and more."""
+    """Number of iterations as shown at a level: exact, rounded up to a power of two, or 2 for two and
+    more.
+    """
     if level == EXACT:
         return count
     return 1 << (count - 1).bit_length() if level == POWER_OF_TWO else 2

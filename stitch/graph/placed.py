@@ -1,7 +1,7 @@
 """Hand placed flows from the two graph builders to the kernel (numpy, canonical order, no strings).
 
 `stitch.spans.span_graphs` (trees of spans) and `stitch.records.record_graphs` (DAGs of activity records)
-both end here; everything after (keys, text, loops, tables) does not care where a graph came from.
+both end here; later steps (keys, text, loops, tables) do not depend on the source of a graph.
 
 Labels of a batch are coded: one small integer for each distinct (component, point, label, kind).
 """
@@ -65,16 +65,16 @@ class PlacedNodes:
     """[edges] position in its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
-        """[nodes asked] flow of each."""
+        """[given nodes] flow of each."""
         flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
         return flow
 
     def nodes_of(self, flows: I8) -> I8:
-        """Nodes of some flows, in their order."""
+        """Nodes of some flows, in order."""
         return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
 
     def taken(self, flows: I8) -> PlacedNodes:
-        """Take some flows, in their order."""
+        """Copy of some flows, in order."""
         nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
         edges = ranges(self.first_edge[flows], n_edges)
         return PlacedNodes(
@@ -118,12 +118,12 @@ class PlacedFlows(PlacedNodes):
 
     @classmethod
     def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
-        """Make flows of nodes that were laid down."""
+        """Flows from placed nodes."""
         return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
     def of_spans(self) -> B1:
-        """[flows] made of spans, whose root has two sides even where it is made up; else of records."""
+        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of records."""
         result: B1 = self.side[self.first_node[:-1]] != POINT
         return result
 
@@ -134,19 +134,19 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] `event` in a batch of which `rows` were placed; synthetic nodes stay what they are."""
+    """[nodes] `event` in a batch of which only `rows` were placed; synthetic nodes unchanged."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
 LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _word), ("kind", pa.uint8())])
-"""What distinguishes the names of two nodes."""
+"""Columns of a node's label."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """What events, or the nodes of placed flows, are called.
+    """Labels of events, or of the nodes of placed flows.
 
     Codes are local to the batch; hashes are stable everywhere.
     """
@@ -160,7 +160,7 @@ class LabelCodes:
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
-    """Codes of `events` (one chunk a column, unified dictionaries). O(rows) gathers, O(distinct) hashing."""
+    """Labels of `events` (one chunk a column, unified dictionaries). O(rows) gathers, O(distinct) hashing."""
     parts: list[I8] = []
     sizes: list[int] = []
     for name in ("component", "point", "label"):
@@ -189,19 +189,19 @@ def encode_labels(events: pa.Table) -> LabelCodes:
 
 
 NO_COMPONENT = "?"
-"""Of synthetic nodes, and of spans without the name of a service."""
+"""Component of synthetic nodes, and of spans without a service name."""
 SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
 """Point of the synthetic nodes, by `event`; their component is `?`."""
 
 
 def synthetic_hash(event: int, kind: int) -> int:
-    """Label hash of a synthetic node: what `hash_labels` says of component `?` and its point."""
+    """Label hash of a synthetic node: `hash_labels` of component `?` and its point."""
     words = synthetic_words([(event, kind)])
     return int(hash_labels(words)[0])
 
 
 def is_made_up(component: str, point: str) -> bool:
-    """Whether an operation has the name of what stands for spans or records that never came."""
+    """True if an operation has the name of a synthetic node, which stands for missing spans or records."""
     return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
 
 

@@ -3,7 +3,7 @@
 A sequence is a list of items, each a node, a `Block` or a reference. An item's *open ends* are the nodes at
 which the strand goes on; the next item hangs on all of them.
 
-* `Block(SPAN)`: the start of a span, what lies between, its end.
+* `Block(SPAN)`: the start of a span, inner items, its end.
 * `Block(PARALLEL)`: branches that all start at the open ends before and whose open ends are pooled.
 * `Block(SPAWN)`: branches that start there too, but nothing waits for them; the strand goes on beside them.
 * reference: an edge to a join that is printed elsewhere. Joins that do not nest (an N among four nodes is
@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Passes that repair a few joins each, before every join left is cut to one in-edge."""
+"""Passes that repair a few joins each, at most; then every join left is cut to one in-edge."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
@@ -51,7 +51,7 @@ class Chains:
     of_node: list[int]
     """[nodes] chain."""
     predecessors: list[list[int]]
-    """[chains] chains that its first node hangs on, in the order of the edges."""
+    """[chains] chains before its first node, in the order of the edges."""
 
 
 def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
@@ -85,15 +85,16 @@ class ChainGraph:
     predecessors: list[list[int]]
     successors: list[list[int]]
     bottom_up: list[int]
-    """Vertices by their last positions, descending; a dummy comes after the first join it stands before."""
+    """Vertices by their last positions, descending; a dummy comes after the first join it precedes."""
 
 
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Tie joins with equal predecessors to one dummy, before the first of them, but for the `dissolved`.
+    """Graph in which joins with equal predecessors share a dummy before the first of them, except the
+    `dissolved`.
 
-    predecessors: [chains] the ones that are left of `chains.predecessors`.
+    predecessors: [chains] remaining `chains.predecessors`.
     """
     last = [positions[-1] for positions in chains.positions]
     joins = [tuple(above) for above in predecessors if len(above) > 1]
@@ -136,7 +137,7 @@ def _reversed(predecessors: list[list[int]]) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Dominators:
-    """Immediate dominators, with skew-binary jump pointers (Myers 1983) for O(log n) ancestor questions."""
+    """Immediate dominators, with skew-binary jump pointers (Myers 1983) for O(log n) ancestor queries."""
 
     parent: list[int]
     """Immediate dominator, which every path from the root must pass; 0 for the root, vertex 0."""
@@ -144,7 +145,7 @@ class Dominators:
     jump: list[int]
 
     def child_towards(self, ancestor: int, vertex: int) -> int:
-        """The child of `ancestor` in the dominator tree that is `vertex` or lies above it."""
+        """Child of `ancestor` in the dominator tree that is `vertex` or above it."""
         depth, jump, parent = self.depth, self.jump, self.parent
         wanted = depth[ancestor] + 1
         while depth[vertex] > wanted:
@@ -216,8 +217,8 @@ def decompose(
 ) -> SeriesParallel:
     """Nesting of the DAG `edges` (topological positions, node 0 the only source).
 
-    mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] says, where no branch of a
-    fork is ever joined, which of them is the main one.
+    mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] selects the main branch of a
+    fork whose branches are never joined.
     """
     chains = _find_chains(n_nodes, edges)
     predecessors = list(chains.predecessors)
@@ -248,19 +249,19 @@ def decompose(
 
 @dataclass(slots=True)
 class _Strand:
-    """What a dominator subtree has become: a sequence, last item first, and where it goes on."""
+    """A dominator subtree in progress: a sequence of items, last item first, and its exit."""
 
     items: list[Item]
     exit: int
-    """Join at which every open end goes on, _NO_EXIT or _IRREGULAR."""
+    """Join that all open ends lead to, _NO_EXIT or _IRREGULAR."""
     opens: int
     """Number of open ends."""
     leaving: int
     """Number of edges that leave the subtree."""
     ends: list[int]
-    """Indices into `items` of span ends that have not met their start, outermost first."""
+    """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork that the strand is made of, once it has been put together there."""
+    """Children of the fork that the strand consists of, once it is assembled there."""
 
 
 class _Regions:
@@ -279,7 +280,7 @@ class _Regions:
         self.mate = mate
         self.deferred = deferred
         self.references = references
-        """[chains] positions of the joins that a cut in-edge from its last node led to."""
+        """[chains] positions of the joins whose in-edge from the chain's last node was cut."""
         self.has_spans = max(mate) >= 0
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
@@ -287,7 +288,7 @@ class _Regions:
         """Join (vertex) -> predecessors (vertices) that it keeps."""
 
     def run(self) -> list[Item]:
-        """The whole structure's sequence; `failed` is empty iff it is right."""
+        """Sequence of the whole structure; correct iff `failed` is empty."""
         parent, chain_of, successors = self.tree.parent, self.graph.chain, self.graph.successors
         n_vertices = len(chain_of)
         children: list[list[int]] = [[] for _ in range(n_vertices)]
@@ -301,7 +302,7 @@ class _Regions:
             # Children in the tree are successors, or joins below: equal lists mean that no edge leaves.
             outward = [] if below == after else [other for other in after if parent[other] != vertex]
             if len(below) == 1 and not outward and not cut:
-                # Plain series: the vertex is put before what follows it.
+                # Plain series: the vertex is prepended to its successor's strand.
                 strand = strands[below[0]]
                 assert strand is not None
             elif not below and not cut:
@@ -345,7 +346,7 @@ class _Regions:
         outward: list[int],
         cut: Sequence[int],
     ) -> _Strand:
-        """Put the children of `fork` together; `fork` itself is prepended by the caller."""
+        """Assemble the children of `fork`; the caller prepends `fork` itself."""
         parent, predecessors = self.tree.parent, self.graph.predecessors
         waiting: dict[int, list[_Strand]] = {}  # join under the fork -> strands that go on there
         loose: list[_Strand] = []
@@ -360,12 +361,13 @@ class _Regions:
             if len(predecessors[child]) > 1:
                 arriving = waiting.pop(child, [])
                 before = predecessors[child]
-                # These edges end here, and no longer leave; one from the fork itself never left.
+                # These edges end here and no longer leave the subtree; one from the fork itself never did.
                 leaving -= len(before) - before.count(fork)
                 if sum([s.opens for s in arriving]) == len(before):
                     self._join(arriving, strand)
                 else:
-                    # Only the first failure counts: what hangs behind it is seen rightly in the next pass.
+                    # Only the first failure counts: the nodes behind it are judged correctly in the next
+                    # pass.
                     if not broken:
                         self._fail(fork, child, arriving)
                     broken = True
@@ -378,7 +380,7 @@ class _Regions:
         going = [s for s in loose if s.exit != _NO_EXIT]
         closed.extend(_Strand([~target], _NO_EXIT, 0, 0, [], []) for target in cut)
         targets = {s.exit for s in going} | set(outward)
-        # Regular: all that goes on goes to one join, and not both through branches and past them.
+        # Regular: all open ends lead to one join, not both through branches and past them.
         regular = not broken and len(targets) < 2 and _IRREGULAR not in targets and not (going and outward)
         result = self._arrange(fork, going, closed, continues=bool(going or outward))
         result.leaving = leaving
@@ -391,12 +393,12 @@ class _Regions:
         return result
 
     def _join(self, arriving: list[_Strand], strand: _Strand) -> None:
-        """Put strands that all go on at the head of `strand` before it, in parallel."""
+        """Prepend strands that all lead to the head of `strand`, in parallel."""
         strand.heads.extend(head for s in arriving for head in s.heads)
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Branches of `fork` that were not joined under it: one strand, without `fork`."""
+        """Strand of the branches of `fork` that were not joined under it, without `fork`."""
         if not continues:
             main = self._main(fork, closed)
             if main is None:
@@ -415,8 +417,9 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Choose among branches that never go on: the one with the end of span `fork`, else the only
-        awaited one."""
+        """Main branch among those that are never joined: the one with the end of span `fork`, else the only
+        awaited one.
+        """
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]
@@ -440,7 +443,7 @@ class _Regions:
         return block
 
     def _fail(self, fork: int, join: int, arriving: list[_Strand]) -> None:
-        """Note which in-edges a join that does not nest keeps: the regular ones, else the first."""
+        """Record the in-edges that a non-nesting join keeps: the regular ones, else the first."""
         predecessors = self.graph.predecessors[join]
         regular = {head for s in arriving for head in s.heads}
         kept = [src for src in predecessors if src != fork and self.tree.child_towards(fork, src) in regular]

@@ -1,8 +1,8 @@
-"""Hold the labelled DAG of a structure in canonical positions, and hash it to its category key.
+"""Template: labelled DAG of a structure in canonical positions; its hash is the category key.
 
 The key, which is stored, is the 128-bit BLAKE2b of an injective serialisation of the template. The design's
 key is a multiset of refinement colours; a template is already canonical, so its exact bytes serve, and
-refinement-equivalent graphs that are not isomorphic can no longer share a key. The fingerprint, which is not,
+refinement-equivalent graphs that are not isomorphic cannot share a key. The fingerprint, which is not stored,
 groups the flows of a batch and finds known structures: two sums over arrays, with no Python a structure.
 """
 
@@ -87,8 +87,8 @@ def fingerprint_flows(placed: PlacedFlows, labels: LabelCodes) -> U8:
 class Template:
     """Labelled DAG over canonical positions; column `i` of every tuple is node `i`.
 
-    Positions are a topological order (src < dst on every edge) and node 0 is the only source. Whoever makes
-    a template answers for its being canonical: isomorphic flows must give equal templates.
+    Positions are a topological order (src < dst on every edge) and node 0 is the only source. Makers of
+    templates guarantee that they are canonical: isomorphic flows must give equal templates.
     """
 
     component: tuple[str, ...]
@@ -99,7 +99,7 @@ class Template:
     side: tuple[int, ...]
     """0 a point, 1 the start of a span, 2 its end."""
     mate: tuple[int, ...]
-    """Position of the other side of the span; -1 where there is none or nobody knows."""
+    """Position of the other side of the span; -1 where there is none or it is unknown."""
     parent: tuple[int, ...]
     """Position of the parent's start; -1 for the root and for records."""
     deferred: tuple[bool, ...]

@@ -1,4 +1,4 @@
-"""Write the canonical text of a folded structure: for people, and in words for the edit distance.
+"""Canonical text of a folded structure: for people, and as words for the edit distance.
 
     sequence  = item { " " item }
     item      = node | parallel | spawn | loop | revisit
@@ -43,21 +43,23 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import decompose
 
 MAX_TEXT_CHARS = 65_536
-"""A longer text is cut at a word and ends in `…+<nodes left out>`; keys and folding stay whole."""
+"""Length of a text, at most: a longer one is cut at a word and ends in `…+<nodes left out>`; keys and folding
+are not affected.
+"""
 _REVISIT_CHARS = 8
-"""Room for a revisit, whose number is known at the end only."""
+"""Characters reserved for a revisit, whose number is known at the end only."""
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
 def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
-    """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
+    """Text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
     if n_chars + _REVISIT_CHARS * len(revisits) > MAX_TEXT_CHARS:
         lengths = [_REVISIT_CHARS if word == "^" else len(word) + 1 for word in words]
         n_fitting = sum(total <= MAX_TEXT_CHARS for total in accumulate(lengths))
         if n_fitting < len(words):
-            # The word that goes past the bound stays: a text is never empty.
+            # Keep the word that exceeds the bound: a text is never empty.
             words, order, revisits = _spell(pieces, level, n_words=n_fitting + 1)
             words.append(f"…+{n_nodes - len(order)}")
     if revisits:
@@ -68,7 +70,7 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """The first words, the nodes they stand for, and revisits: `(index of the word, position)`."""
+    """(First words, their nodes, revisits as `(index of the word, position)`)."""
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []

@@ -1,1 +1,1 @@
-"""Keep flows as Parquet by window, with commits that say what is there."""
+"""Keep flows as Parquet by window, with commits that list the files."""

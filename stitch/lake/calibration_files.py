@@ -1,6 +1,6 @@
-"""Keep calibration records under `calibration/`, one small file each; the newest counts.
+"""Keep calibration records under `calibration/`, one small file each; the newest intact one counts.
 
-A name is `<number>-<content>.json` (`stitch.lake.kept_files`): of a damaged one the one before counts.
+A name is `<number>-<content>.json` (`stitch.lake.kept_files`), so that damaged ones are recognized.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ CALIBRATION: Final = "calibration"
 
 
 def put_record(store: Store, data: bytes) -> str:
-    """Keep a record as the newest; its name. Raises OSError where nothing can be written."""
+    """Store a record as the newest and return its name. Raises OSError where nothing can be written."""
     last = max(map(_number, store.names(CALIBRATION)), default=0)
     return kept_files.keep(store, f"{CALIBRATION}/{last + 1:06d}", data, "json")
 
 
 def records(store: Store) -> Iterator[bytes]:
-    """Contents that are whole, the newest first. Raises OSError."""
+    """Contents of the intact records, the newest first. Raises OSError."""
     for name in sorted(store.names(CALIBRATION), key=lambda name: (_number(name), name), reverse=True):
         if (data := kept_files.read_whole(store, f"{CALIBRATION}/{name}")) is not None:
             yield data.to_pybytes()
 
 
 def calibration_files(store: Store) -> Iterator[str]:
-    """Names of all of them. Raises OSError."""
+    """Names of all records. Raises OSError."""
     for name in store.names(CALIBRATION):
         yield f"{CALIBRATION}/{name}"
 

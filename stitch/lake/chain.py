@@ -3,10 +3,10 @@
 A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
 that it can be checked without knowing what they mean.
 
-A checkpoint holds what a lane published and imported so far. The commit after it names it, so a reader
-verifies that record, the tables and the few records behind it, and not a life's history. A checkpoint can
-always be made again from the chain: where its tables are missing or damaged, readers go back to the one
-before, or to the first commit.
+A checkpoint has tables of all files that a lane published and imported so far. The next commit refers to it,
+so a reader verifies that record, the tables and the few records behind it instead of the whole chain. A
+checkpoint can always be rebuilt from the chain: where its tables are missing or damaged, readers go back to
+the checkpoint before, or to the first commit.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from stitch.lake.layout import (
     lane_folder,
     record_file,
 )
-from stitch.lake.store import Move, Store, ahead
+from stitch.lake.store import Move, Store, prefetch
 
 _HEAD: Final = b'{"sha256": "'
 _BODY: Final = b'", "record": '
 _TAIL: Final = b"}\n"
 _HASH_LENGTH: Final = 64
 _PROBED: Final = 64
-"""Numbers looked for at once, 3 µs each."""
+"""Record numbers looked up at once, 3 µs each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Chained:
 
 
 class CommitTakenError(LakeError):
-    """Another writer committed under the number this one wanted: begun anew it may go well."""
+    """Another writer committed under this number first: starting over may succeed."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
@@ -71,14 +71,14 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """Bytes of a record, and its own hash."""
+    """(Bytes of a record, its own hash)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Read one record, checked against its own hash and its name. Raises LakeError."""
+    """Record read and checked against its own hash and its name. Raises LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()
@@ -104,9 +104,9 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
 
 
 def last_number(store: Store, lane: int, above: int = 0) -> int:
-    """Number of the last record, `above` where none has a higher one. Raises LakeError at a gap.
+    """Number of the last record above `above`; `above` if there is none. Raises LakeError at a gap.
 
-    On a disk O(records above); a gap of more than _PROBED is then for `fsck`, which lists all names.
+    On a disk O(records above); a gap of more than _PROBED is then left to `fsck`, which lists all names.
     """
     if above and store.concurrency == 1:
         return _probed(store, lane, above)
@@ -120,10 +120,10 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """`last_number` of a disk, which lists a folder in O(names), whatever is asked for."""
+    """`last_number` on a disk, where a listing takes O(all names) whatever it is asked for."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
-        # The last first: of two that are committed meanwhile the later one is not seen alone.
+        # In descending order: a commit made meanwhile is never seen without the one before it.
         sizes = store.sizes([commit_name(lane, seq) for seq in reversed(wanted)])[::-1]
         n_there = next((n for n, size in enumerate(sizes) if size is None), _PROBED)
         for seq, size in zip(wanted[n_there:], sizes[n_there:], strict=True):
@@ -135,14 +135,14 @@ def _probed(store: Store, lane: int, above: int) -> int:
 
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
-    """Records in the order of `seqs`, read ahead as far as the store likes. Raises as `read_record`."""
-    return ahead(store, lambda seq: read_record(store, lane, seq), seqs)
+    """Records in the order of `seqs`, prefetched within the store's concurrency. Raises as `read_record`."""
+    return prefetch(store, lambda seq: read_record(store, lane, seq), seqs)
 
 
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
-    """Read every commit of a lane in order, verified: no gap, each naming the hash of the one before.
+    """Every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
-    Raises LakeError at the first that does not. O(records of the lane's life).
+    Raises LakeError at the first violation. O(records of the lane's life).
     """
     previous = NO_COMMIT
     for link in read_records(store, lane, range(1, last_number(store, lane) + 1)):
@@ -152,7 +152,7 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raises LakeError unless each record names the hash of the one before; the first names `previous`."""
+    """Raises LakeError unless each record names the hash of the one before, the first one `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -161,14 +161,14 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """Make the error where a chain is not whole."""
+    """Error for a chain that is not whole."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
 
 
 def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
-    """Step 3 of the protocol, the commit: the record under its number, unless that is taken.
+    """Commit (step 3 of the protocol): put the record under its number, unless that is taken.
 
     `stage` is the writer's own folder, for drafts. Raises CommitTakenError: the caller's staged files are
     then garbage. OSError as `Store.put_if_absent`.
@@ -178,7 +178,7 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     try:
         store.put_if_absent(name, data, stage)
     except FileExistsError as error:
-        # Ours, where a client repeated a put whose answer was lost; else another writer's.
+        # It is our own if a client repeated a put whose answer was lost; else another writer's.
         if store.read(name).to_pybytes() != data:
             raise taken(record.lane, record.seq) from error
         store.settle(lane_folder(record.lane))
@@ -187,9 +187,8 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     return Chained(record=record, sha256=sha256, size=len(data))
 
 
-def of_no_commit(name: str, lane: int, head: int) -> LakeError:
-    """Make the error for where a data file is of a commit that its lane's chain, up to `head`, does not
-    have."""
+def unknown_commit(name: str, lane: int, head: int) -> LakeError:
+    """Error for a data file of a commit that its lane's chain, up to `head`, does not have."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
         remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
@@ -197,29 +196,31 @@ def of_no_commit(name: str, lane: int, head: int) -> LakeError:
 
 
 def taken(lane: int, seq: int) -> CommitTakenError:
-    """Make the error for when another writer turns out to have gone on without us."""
+    """Error for a commit number that another writer took."""
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits behind a checkpoint, at most."""
+"""Commits since the last checkpoint, at most."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""What records behind a small checkpoint may cost a reader, 0.5 ms at 4 µs a KB: ten small ones, or four of a
-live lane that names 120 segments."""
+"""Bytes of records since a small checkpoint, at most. Reading them costs 0.5 ms at 4 µs a KB: ten small
+records, or four of a live lane that names 120 segments.
+"""
 RECORD_BYTES: Final = 10 * 2**10
-"""What a record costs besides its length, as bytes: 0.04 ms."""
+"""Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Records behind a large one may cost a quarter of the size of its tables: what is rewritten stays a share of
-what is written."""
+"""Records since a large checkpoint may cost this fraction of its tables' size, so that rewriting stays a
+fixed share of all writing.
+"""
 KEPT: Final = 4
-"""Checkpoints that stay: a reader who listed one has the time of two more to read it."""
+"""Checkpoints that are kept: a reader that listed one can read it until two more are made."""
 
 
 @lru_cache(maxsize=4096)
 def _start_ns(window: str | None, length_ns: int) -> int | None:
-    """Parsed once a window, not once a file."""
+    """Start of the named window; cached, as many files share one."""
     return None if window is None else Window.from_name(window, length_ns).start_ns
 
 
@@ -240,39 +241,39 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
 """One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
 _ROW_GROUP: Final = 8192
-"""Files of a checkpoint that are read together: those of a day and more."""
+"""Files of a checkpoint in one row group: those of a day and more."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """One row an imported file, in the order of commits."""
-_OF_FEW: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Columns that are asked for of few files and take most room: until then they stay in the checkpoint."""
-_OF_ALL: Final = [name for name in FILES_SCHEMA.names if name not in _OF_FEW]
+_LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
+"""Columns that are large and read for few files only: they stay in the checkpoint until then."""
+_EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
-"""Column of `Listing.table`: the row of a file, by which the rest of it is found."""
+"""Column of `Listing.table`: row number of a file, by which its other columns are found."""
 
 
 class Listing:
-    """Files that commits list, of several checkpoints and of records behind them, in their order.
+    """Files listed by the commits of several lanes, from checkpoints and later records, in order.
 
-    Of 100,000 windows that is 14 MB, not 57: names and hashes are read once they are asked for.
+    For 100,000 windows it takes 14 MB, not 57: names and hashes are read on demand.
     """
 
     def __init__(self, parts: Sequence[pa.Table | pa.Buffer]) -> None:
-        """`parts`: FILES_SCHEMA, or a checkpoint's file of it."""
+        """parts: tables of FILES_SCHEMA, or checkpoint files with one."""
         tables = [
-            part.select(_OF_ALL) if isinstance(part, pa.Table) else _opened(part).read(_OF_ALL)
+            part.select(_EAGER_COLUMNS) if isinstance(part, pa.Table) else _opened(part).read(_EAGER_COLUMNS)
             for part in parts
         ]
         self.parts = tuple(parts)
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
-        whole = pa.concat_tables([_NO_FILES.select(_OF_ALL), *tables])
+        whole = pa.concat_tables([_NO_FILES.select(_EAGER_COLUMNS), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Columns of FILES_SCHEMA of some rows of `table`, in their order there."""
-        of_few = [name for name in columns if name in _OF_FEW]
+        """Columns of FILES_SCHEMA for some rows of `table`, in the same order."""
+        of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
         for part, begin, end in zip(self.parts, self._begins[:-1], self._begins[1:], strict=True):
@@ -284,9 +285,7 @@ class Listing:
 
 
 def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
-    """Some of _OF_FEW of some rows, ascending: of a checkpoint only the row groups are read that have one of
-    them.
-    """
+    """Lazy columns of some rows (ascending); reads only the row groups of a checkpoint that have them."""
     if isinstance(part, pa.Table):
         return part.select(columns).take(rows)
     file = _opened(part)
@@ -298,24 +297,24 @@ def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Ta
 
 
 def _opened(data: pa.Buffer) -> pq.ParquetFile:
-    # Not pq.read_table: it loads Arrow's datasets, 3 MB that a live process else never needs.
+    # Not pq.read_table: it loads Arrow's datasets, 3 MB that a live process does not need otherwise.
     return pq.ParquetFile(pa.BufferReader(data))
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a lane's chain: a checkpoint, where there is one, and every record behind it."""
+    """End of a lane's chain: the last checkpoint, if any, and every record after it."""
 
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
     """Ascending; empty for a lane without commits."""
     published: pa.Buffer | None
-    """The checkpoint's table of files."""
+    """Checkpoint's table of files."""
 
     @property
     def head(self) -> int:
-        """Number of the last commit, 0 where there is none."""
+        """Number of the last commit, 0 without commits."""
         return self.records[-1].record.seq if self.records else 0
 
     @property
@@ -325,25 +324,25 @@ class Tail:
 
     @property
     def standing(self) -> Standing:
-        """Where the last commit left the lane."""
+        """State of the lane after its last commit."""
         return self.records[-1].record.standing if self.records else Standing()
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files of the last commit, and what it carries: all others are surely published."""
+        """Files of the last commit and those it carries: all others are certainly published."""
         if not self.records:
             return ()
         last = self.records[-1].record
         return (*last.carried, *last.publish)
 
     def parts(self) -> list[pa.Table | pa.Buffer]:
-        """Return everything, as of `Listing`, that the lane published."""
+        """Parts of a `Listing` with every file that the lane published."""
         behind = files_table(link.record for link in self.records)
         return [behind] if self.published is None else [self.published, behind]
 
 
 def read_tail(store: Store, lane: int) -> Tail:
-    """The end of a lane's chain, verified. Raises LakeError.
+    """End of a lane's chain, verified. Raises LakeError.
 
     O(records that `is_due` allows + files of the checkpoint).
     """
@@ -366,19 +365,21 @@ def read_tail(store: Store, lane: int) -> Tail:
 
 
 def _floor(store: Store, lane: int) -> int:
-    """A commit so that the last checkpoint's is above it: that of the checkpoint before the last."""
+    """Number of the checkpoint before the last, so that the last checkpoint's commit is above it; 0
+    without.
+    """
     throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
     known = [int(name) for name in throughs if name.isdecimal()]
     return known[-2] if len(known) > 1 else 0
 
 
 def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
-    """A table of a checkpoint; None where it is missing or not what the chain says."""
+    """Table of a checkpoint; None where it is missing or its hash differs from the chain's."""
     try:
         data = store.read(name)
         if hashlib.sha256(data).hexdigest() != sha256:
             return None
-        if store.concurrency == 1:  # a file that is mapped: what was touched to hash it need not stay
+        if store.concurrency == 1:  # a mapped file: map it anew to release the pages touched by hashing
             data = store.read(name)
     except FileNotFoundError:
         return None
@@ -386,7 +387,7 @@ def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
 
 
 def verify_window_length(tail: Tail, window_length_ns: int) -> None:
-    """Raises LakeError where commits were made with windows of another length than LAKE_FILE says."""
+    """Raises LakeError where commits have another window length than LAKE_FILE."""
     others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
     if others:
         raise LakeError(
@@ -397,7 +398,7 @@ def verify_window_length(tail: Tail, window_length_ns: int) -> None:
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
-    """Read every file that a lane imported, by sha256 of its bytes; of several times the last."""
+    """Every file that a lane imported, by SHA-256 of its bytes; the last entry if imported several times."""
     records: Iterable[Chained] = tail.records
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint
@@ -413,15 +414,16 @@ def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
 
 
 def files_table(records: Iterable[CommitRecord]) -> pa.Table:
-    """FILES_SCHEMA of what records publish."""
+    """Table of FILES_SCHEMA with the files that records publish."""
     rows = [(item, record) for record in records for item in record.publish]
     columns = [pa.array([of(*row) for row in rows], type_) for type_, of in _FILE_COLUMNS.values()]
     return pa.table(columns, schema=FILES_SCHEMA)
 
 
 def is_due(store: Store, tail: Tail) -> bool:
-    """Whether the coming commit should name a new checkpoint: records behind the last one are many, or
-    long."""
+    """True if the next commit should refer to a new checkpoint: the records since the last one are many or
+    large.
+    """
     most, cost = BEHIND_BYTES, sum(RECORD_BYTES + link.size for link in tail.records)
     if cost >= most and tail.checkpoint is not None and tail.published is not None:
         both = tail.published.size + (store.size(tail.checkpoint.inputs) or 0)
@@ -432,18 +434,18 @@ def is_due(store: Store, tail: Tail) -> bool:
 def write_checkpoint(
     store: Store, tail: Tail, files: pa.Table, inputs: Iterable[InputFile], stage: str
 ) -> tuple[CheckpointRef, pa.Buffer]:
-    """Write what the lane published and imported up to its last commit, durably; nobody reads it before a
-    commit names it. `files` (FILES_SCHEMA) is what is still part of the lake of what the tail lists; `stage`
-    the writer's own folder. Gives the table of files as written, too.
+    """Write a checkpoint of the files published and imported up to the tail's last commit, durably.
 
-    The same chain gives the same bytes, so a checkpoint that a dead writer left is as good as ours.
+    It is not read before a commit refers to it. `files` (FILES_SCHEMA): those of the tail's files that are
+    still part of the lake; `stage`: the writer's own folder. Returns the reference and the table of files as
+    written. The same chain gives the same bytes, so a checkpoint left by a writer that died is reused.
     """
     listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
     moves, hashes = [], []
     encoded = {"files": _encoded(files.unify_dictionaries()), "inputs": _encoded(listed)}
     for part, data in encoded.items():
         hashes.append(hashlib.sha256(data).hexdigest())
-        # The hash in the name: what another version of pyarrow wrote is another file.
+        # The hash is part of the name: another version of pyarrow may write other bytes.
         final = f"{checkpoint_folder(tail.lane)}/{tail.head:012d}-{part}-{hashes[-1][:16]}.parquet"
         moves.append(Move(f"{stage}/checkpoint-{part}.parquet", final))
         store.put(moves[-1].stage, data)
@@ -481,8 +483,8 @@ def sweep_checkpoints(store: Store, lane: int) -> None:
             store.remove(f"{checkpoint_folder(lane)}/{name}")
 
 
-def trimmed(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
-    """The tail after one more commit, which may name a checkpoint that was made."""
+def tail_after(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
+    """Tail after one more commit, which may refer to a new checkpoint."""
     if made is None:
         return Tail(tail.lane, tail.checkpoint, (*tail.records, link), tail.published)
     return Tail(tail.lane, made[0], (link,), made[1])

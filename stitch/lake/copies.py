@@ -1,12 +1,12 @@
-"""Copy files of a bucket to this machine when they are read, in a bounded cache that processes share.
+"""Copy files of a bucket to this machine on demand, in a bounded cache that processes share.
 
-Published files never change and are known by their SHA-256, so a copy is as good as the file: verified when
-it is made, and again by each process that takes it from the cache. Every file is found at `root / name`, as
-in a lake that is a folder.
+Published files never change and are identified by their SHA-256, so a copy is as good as the file: it is
+verified when it is made, and again by each process that takes it from the cache. Every file is found at `root
+/ name`, as in a lake that is a folder.
 
-The cache's `objects/` holds them, named by what they are; least recently used ones go when it is too full. A
-process works with names of its own in a folder below `sessions/` (`stitch.scratch`), hard links to the same
-bytes: what another process evicts meanwhile stays readable here.
+The cache's `objects/` has the contents by hash; the least recently used ones are evicted above the bound. A
+process uses names of its own in a folder below `sessions/` (`stitch.scratch`), hard links to the same files,
+which stay readable when another process evicts them.
 """
 
 from __future__ import annotations
@@ -29,32 +29,34 @@ from schemas.sizes import parse_size
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, inside, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORT_END, REPORTS
-from stitch.lake.store import abreast
+from stitch.lake.store import map_concurrently
 from stitch.scratch import Scratch
 
 if TYPE_CHECKING:
     from stitch.lake.bucket.bucket_store import BucketStore, Listed
 
 _DOWNLOADS: Final = 2
-"""Of a file whose content is not what was committed: once for the way, once for the bucket."""
+"""Attempts at a file whose content differs from the commit: one for transport, one for the bucket."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
 
 
 class Copies:
-    """See the module. Raises LakeError where a file cannot be had; threads may share it."""
+    """Local copies of one bucket's files. Raises LakeError where a file cannot be fetched; threads may share
+    it.
+    """
 
     def __init__(self, store: BucketStore, cache: FileCache, short_name: str) -> None:
-        """The folder is called `short_name`, as messages and reports name a lake."""
+        """short_name: name of the folder, used for the lake in messages and reports."""
         self.store = store
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
         """Names of copies that this process has verified."""
         self._tables: dict[str, Listed] = {}
-        """Of reports, as listed last."""
-        # One folder above for each lake: two may have one short name.
+        """Tables of reports in the last listing."""
+        # Each lake gets a parent folder of its own: two lakes may have the same short name.
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
         self.root.mkdir(parents=True, exist_ok=True)
 
@@ -64,10 +66,10 @@ class Copies:
         return self.store.url
 
     def fetch(self, files: Iterable[tuple[str, str]]) -> None:
-        """See to it that files (name, SHA-256 in hex) are there, whole; those missing are got abreast."""
+        """Fetch the files (name, SHA-256 in hex) that are missing, concurrently, and verify them."""
         with self._lock:
             wanted = {name: sha256 for name, sha256 in files if name not in self._there}
-            fetched = abreast(
+            fetched = map_concurrently(
                 self.store,
                 lambda item: self._got(*item, lambda path: file_sha256(path) == item[1]),
                 wanted.items(),
@@ -82,8 +84,7 @@ class Copies:
         return mapped(inside(self.root, name))
 
     def report_files(self) -> list[Path]:
-        """Return where tables of the finished reports will be once they are fetched, as the bucket has them
-        now."""
+        """Local paths of the finished reports' tables, as in the bucket now; `fetch_tables` fetches them."""
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:
@@ -102,14 +103,16 @@ class Copies:
         return [inside(self.root, name) for name in tables]
 
     def fetch_tables(self, names: Iterable[str]) -> None:
-        """See to it that tables of reports are there; others than those of `report_files` are passed by."""
+        """Fetch tables of reports; names that `report_files` did not list are skipped."""
         with self._lock:
             wanted = [self._tables[name] for name in names if name in self._tables]
-            if any(abreast(self.store, self._table, wanted)):
+            if any(map_concurrently(self.store, self._table, wanted)):
                 self._cache.evict()
 
     def _table(self, entry: Listed) -> bool:
-        """A table of a report. Its sum is in no commit: the bucket's tag says whether it is still that."""
+        """Fetch a table of a report; True if it was downloaded. No commit has its hash: the ETag identifies
+        its version.
+        """
         key = hashlib.sha256(f"{self.store.url} {entry.name} {entry.size} {entry.tag}".encode()).hexdigest()
         if f"{entry.name} {key}" in self._there:
             return False
@@ -118,7 +121,7 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """A copy below the root, from the cache or (True) the bucket."""
+        """Put a copy below the root, from the cache or (True) the bucket."""
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -145,7 +148,9 @@ class Copies:
 
 
 class FileCache:
-    """See the module. Raises LakeError where its folder cannot be used; every method may raise OSError."""
+    """Cache folder shared by processes. Raises LakeError where it cannot be used; every method may raise
+    OSError.
+    """
 
     def __init__(self, folder: Path, limit_bytes: int = _DEFAULT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -162,9 +167,9 @@ class FileCache:
             ) from error
 
     def take(self, key: str, target: Path, is_whole: Callable[[Path], bool]) -> bool:
-        """Give a file that is kept the name `target`, below `session`; False where it is not kept.
+        """Link a cached file to `target`, below `session`; False where it is not cached.
 
-        One that is not whole is thrown away.
+        A damaged file is removed from the cache.
         """
         kept = self._object(key)
         try:
@@ -182,7 +187,9 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and keep it. False: it is not whole, and not kept."""
+        """Write a file to `target`, below `session`, and cache it. False if it is not whole: then it is
+        discarded.
+        """
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:
@@ -199,7 +206,7 @@ class FileCache:
         return True
 
     def evict(self) -> None:
-        """Remove what was used longest ago until the rest is within the bound. O(files)."""
+        """Remove the least recently used files until the rest is within the bound. O(files)."""
         found = []
         for path in self._objects.glob("*/*"):
             with suppress(FileNotFoundError):
@@ -213,7 +220,7 @@ class FileCache:
             size -= n_bytes
 
     def close(self) -> None:
-        """Give up the session: its files go."""
+        """End the session and remove its files."""
         self._scratch.close()
 
     def _object(self, key: str) -> Path:

@@ -1,7 +1,8 @@
-"""Ask a file system for what a store on this machine needs.
+"""File system operations that a store on this machine needs.
 
-Names are relative to the root of the lake and use `/`. `LocalDisk` has little on purpose: tests put a disk in
-its place that stops after every single operation and forgets whatever was not synced.
+Names are relative to the root of the lake and use `/`. `LocalDisk` is minimal on purpose: tests replace it by
+a
+disk that stops after any single operation and forgets everything not synced.
 
 Durability is explicit: `create` and `rename` promise nothing until `sync_file` on the file *and*
 `sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file
@@ -26,16 +27,16 @@ from schemas.errors import BusyLakeError, LakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""A lake holds what requests carried: its owner reads it, nobody else, whatever the umask says."""
+"""Owner only, whatever the umask: a lake contains the data of requests."""
 MAPPED_FROM: Final = 2**16
-"""Bytes; what is smaller is copied, which takes less than to map it."""
+"""Bytes; smaller files are copied, which is faster than mapping."""
 
 
 def mapped(path: Path) -> pa.Buffer:
-    """Map a file, not copied. Raises OSError where the system cannot read it.
+    """Content of a file, memory-mapped if large. Raises OSError where the system cannot read it.
 
-    It is read through first: the system ends a process (SIGBUS) that touches a mapped page which a damaged
-    disk does not give.
+    It is read once before: touching a mapped page that a damaged disk does not deliver ends the process
+    (SIGBUS).
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -79,7 +80,7 @@ class LocalDisk:
         return mapped(self.path(name))
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where nothing of this name is there. Of a folder, any number."""
+        """Bytes of a file; None where it is missing; any number for a folder."""
         if ".." in name:
             inside(self.root, name)
         try:
@@ -95,8 +96,9 @@ class LocalDisk:
             return []
 
     def written(self, folder: str) -> dict[str, int]:
-        """Files in a folder (last parts only), and when each was written, ns since the epoch. A rename does
-        not change it; a copy may.
+        """Time at which each file in a folder (last parts of names) was written, ns since the epoch.
+
+        A rename does not change it; a copy may.
         """
         try:
             with os.scandir(self.path(folder)) as entries:
@@ -105,7 +107,7 @@ class LocalDisk:
             return {}
 
     def make_folder(self, name: str) -> None:
-        """Make one folder below an existing one; nothing happens where it is there."""
+        """Make one folder below an existing one, unless it exists."""
         make_private_folder(self.path(name))
 
     def create(self, name: str, data: pa.Buffer | bytes) -> None:
@@ -126,29 +128,29 @@ class LocalDisk:
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError where the target is there."""
+        """Give a file a second name. Raises FileExistsError where that is taken."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder; a file takes the place of one that is there."""
+        """Move a file or folder, replacing a file of that name."""
         self.path(source).rename(self.path(target))
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all it holds; nothing happens where it is missing."""
+        """Remove a file or a folder with its content; missing ones are ignored."""
         path = self.path(name)
         while True:
             try:
                 if path.is_symlink() or not path.is_dir():
                     return path.unlink(missing_ok=True)
                 shutil.rmtree(path)
-            # Another process removes it, or makes it again: rmtree takes that for a link, without a number.
+            # Another process removes or remakes it: rmtree reports that as a link, with no errno.
             except OSError as error:
                 if error.errno not in (None, errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR):
                     raise
 
 
 def file_sha256(path: Path) -> str:
-    """Hash a file's content: hex. Raises OSError."""
+    """SHA-256 of a file's content, hex. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -163,7 +165,7 @@ def sync(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make one folder for its owner alone; one that is there is left as it is."""
+    """Make one folder for its owner alone; an existing one is left as it is."""
     try:
         path.mkdir(mode=FOLDER_MODE)
     except FileExistsError:
@@ -175,10 +177,10 @@ def make_private_folder(path: Path) -> None:
 
 @contextmanager
 def exclusive_lock(root: Path, name: str = "lock") -> Iterator[None]:
-    """Hold the lake's `control/lock` (flock) while writing, or another one there; it ends with the process.
+    """Hold a lock file (flock) in the lake's `control/` while writing; it is released when the process ends.
 
-    Raises BusyLakeError where another process holds it. The lock only spares two writers wasted work: what
-    keeps them apart is put-if-absent in the commit protocol.
+    Raises BusyLakeError where another process holds it. The lock only saves wasted work: put-if-absent in the
+    commit protocol is what excludes a second writer.
     """
     path = root / "control" / name
     make_private_folder(path.parent)

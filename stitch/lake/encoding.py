@@ -2,8 +2,8 @@
 
 The choice of encodings and its figures are in `docs/operations.md`; readers need not know them.
 
-Whatever is wrong with a file that is read is one `LakeError` that names it: a bit that turned, a file that
-was cut, a permission that is missing.
+Every failure to read a file (a flipped bit, a truncated file, a missing permission) is one `LakeError` that
+names it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_rows(
     as_codes: Sequence[str] = (),
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of one file, all or some columns and rows of it.
+    """Rows of one file, with all or some columns, optionally filtered.
 
     `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
     be read as dictionaries instead of text. Raises LakeError where the file is missing, cut or damaged.
@@ -76,10 +76,10 @@ def read_rows(
 def _whole(
     source: Path | pa.BufferReader, columns: Sequence[str] | None, as_codes: Sequence[str]
 ) -> pa.Table:
-    """All rows of a file, its columns in the order that is asked for. Raises OSError and ArrowException.
+    """All rows of a file, columns in the given order. Raises OSError and ArrowException.
 
-    Not by `pq.read_table`: to make a data set of a small file takes longer than to read it. By row groups, as
-    each has a dictionary of its own: one array of lists cannot hold several.
+    Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
+    each has its own dictionary and one array of lists cannot have several.
     """
     names = None if columns is None else list(columns)
     try:
@@ -95,13 +95,12 @@ def _whole(
 
 
 def aside(path: Path) -> Path:
-    """Name a file of a snapshot as it is called once a later generation replaced it, until its grace is
-    over."""
+    """Name of a file of a snapshot after a later generation replaced it, until its grace period ends."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
 def still_at(path: Path) -> Path:
-    """Return where a file of a snapshot is now."""
+    """Current path of a file of a snapshot."""
     return path if path.exists() or not aside(path).exists() else aside(path)
 
 
@@ -113,7 +112,7 @@ def read_structures(
     name: str | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA.
+    """Rows of a file of structures, with all or some columns of STRUCTURES_SCHEMA.
 
     As `read_rows`; `where` may ask for categories.
     """
@@ -124,9 +123,9 @@ def read_structures(
 def unreadable(
     lake: Path | str, name: Path | str, why: str = "", *, error: Exception | None = None
 ) -> LakeError:
-    """Make the error for where a file of a lake is missing, cut or damaged; `why` where more is known.
+    """Error for a file of a lake that is missing, cut or damaged; `why` adds details.
 
-    An `error` that passes says nothing about the file: UnreachableError.
+    UnreachableError if `error` is temporary: it says nothing about the file.
     """
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
     if isinstance(error, OSError) and is_passing(error):
@@ -140,7 +139,7 @@ ZSTD_LEVEL_SMALL: Final = 15
 """5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
-"""Nodes (or rows, where there are more rows) in a row group: 32 MB of offsets for a reader to hold."""
+"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for their offsets."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
@@ -190,7 +189,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
-"""Columns that readers skip row groups by; of the others, minima and maxima only fill footers."""
+"""Columns that readers skip row groups by; statistics of others would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
 """Length of the footer and magic word: the last bytes of a Parquet file."""
@@ -205,8 +204,8 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
     """Parquet bytes of one file; the same rows in the same order always give the same bytes.
 
     `table` must have the columns of the contract; structures those of STRUCTURES_SCHEMA. Chunks and
-    dictionaries of the input do not show: they are unified first. `window` is that of a table of windows.
-    Raises pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
+    dictionaries of the input do not matter: they are unified first. `window`: for tables of windows. Raises
+    pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
     """
     schema = _plain(table_name)
     if table_name == "structures":
@@ -239,14 +238,14 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
 
 
 def footer_size(data: pa.Buffer) -> int:
-    """Bytes of the footer of a Parquet file, its length and the magic word at the end included."""
+    """Bytes of a Parquet file's footer, including its length and the magic word at the end."""
     length, magic = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
     assert magic == b"PAR1"
     return int(length) + _END.size
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, as they were given: all of them or some columns."""
+    """Rows of a file made by `encode`, with all or some columns."""
     schema = SCHEMAS[table_name]
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
@@ -263,8 +262,9 @@ def _plain(table_name: str) -> pa.Schema:
 
 
 def _canonical_words(table: pa.Table) -> pa.Table:
-    """Combine the chunks of each column; dictionaries hold the used words in order, whatever batches the
-    rows came in."""
+    """Combine the chunks of each column; dictionaries have the used words only, sorted, however rows were
+    batched.
+    """
     columns = [_sorted_words(whole(column.unify_dictionaries())) for column in table.columns]
     return pa.table(columns, schema=table.schema)
 

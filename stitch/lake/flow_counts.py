@@ -1,8 +1,8 @@
-"""Count the flows of a file when it is written, and add counts up by window: a listing reads no file.
+"""Count the flows of a file when it is written, and sum counts by window: listings then read no file.
 
-Of different structures each file keeps the smallest hashes (k minimum values, Bar-Yossef et al. 2002), from
-which their number in any union of files follows: exactly below K, from there on as an estimate whose standard
-error is about 1 / sqrt(K).
+For the number of distinct structures each file keeps its smallest hashes (k minimum values, Bar-Yossef et al.
+2002). The number in any union of files follows: exact below K, else an estimate with a standard error of
+about 1 / sqrt(K).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Hashes kept of a file."""
+"""Hashes kept per file."""
 _DIGITS: Final = 8
-"""Hex digits of a category that are its hash."""
+"""Leading hex digits of a category that serve as its hash."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
@@ -34,7 +34,7 @@ COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "categor
 COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 
 FILE_COUNTS_SCHEMA: Final = pa.schema({"window_ns": pa.int64(), "rows": pa.int64(), "counts": COUNTS_TYPE})
-"""One row a file of flows, of a window that starts at `window_ns`."""
+"""One row per file of flows, of a window that starts at `window_ns`."""
 
 WINDOW_COUNTS_SCHEMA: Final = pa.schema(
     [
@@ -48,11 +48,11 @@ WINDOW_COUNTS_SCHEMA: Final = pa.schema(
         pa.field("flagged", pa.int64()),
     ]
 )
-"""One row a window, in order of time; columns as those of the view `windows`, which counts all categories."""
+"""One row per window, in order of time; columns as in the view `windows`, which counts all categories."""
 
 
 def count_flows(flows: pa.Table) -> FlowCounts:
-    """Count the flows of a file: the same for the same rows in any order, on every machine."""
+    """Counts of the flows of a file: independent of their order and of the machine."""
     weight = flows["weight"].to_numpy()
     failed = pc.not_equal(flows["status"].cast(pa.string()), "ok").to_numpy()
     quality = flows["quality"].to_numpy()
@@ -71,7 +71,7 @@ def count_flows(flows: pa.Table) -> FlowCounts:
 
 
 def by_window(files: pa.Table) -> pa.Table:
-    """Add files of flows (FILE_COUNTS_SCHEMA) up: WINDOW_COUNTS_SCHEMA. O(files log files)."""
+    """Counts of files (FILE_COUNTS_SCHEMA) summed by window: WINDOW_COUNTS_SCHEMA. O(files log files)."""
     starts, codes = np.unique(files["window_ns"].to_numpy(), return_inverse=True)
     counts = whole(files["counts"])
 
@@ -96,7 +96,7 @@ def by_window(files: pa.Table) -> pa.Table:
 
 
 def flags_of(items: Iterable[Publish]) -> dict[str, int]:
-    """Flows of some files by the name of their quality flags, flags that occur only."""
+    """Number of flows of some files by name of quality flag; flags that occur only."""
     counts: Counter[Quality] = Counter()
     for item in items:
         if item.counts is not None:
@@ -105,7 +105,7 @@ def flags_of(items: Iterable[Publish]) -> dict[str, int]:
 
 
 def by_flag(files: pa.Table) -> dict[Quality, int]:
-    """Flows of some files (FILE_COUNTS_SCHEMA) by quality flag, flags that occur only."""
+    """Number of flows of some files (FILE_COUNTS_SCHEMA) by quality flag; flags that occur only."""
     flags = whole(files["counts"]).field("flags")
     lengths = flags.value_lengths().to_numpy()
     place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -114,7 +114,7 @@ def by_flag(files: pa.Table) -> dict[Quality, int]:
 
 
 def _distinct(codes: I8, categories: pa.ListArray, n: int) -> I8:
-    """[n windows] different structures of the files of each, by their hashes; K or more is an estimate."""
+    """[windows] number of distinct structures; an estimate from K on."""
     lengths = categories.value_lengths().to_numpy()
     hashes = categories.flatten().to_numpy()
     of_window, hashes = np.divmod(np.unique(np.repeat(codes, lengths) * _HASHES + hashes), _HASHES)

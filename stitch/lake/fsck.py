@@ -1,7 +1,7 @@
 """Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports.
 
-Of live lanes offsets join up (I4, I6), what stays open is carried over (I1), and segments are there (I3).
-What upkeep took out of the lake may be missing, and what it wrote anew holds what was there before.
+For live lanes: offsets are contiguous (I4, I6), open events are carried over (I1), and segments exist (I3).
+Files that upkeep removed may be missing; a new generation must have the same content as the old one.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ from stitch.lake.layout import (
 )
 from stitch.lake.staging import read_segment
 from stitch.lake.stats_files import STATS, stats_files
-from stitch.lake.store import Store, abreast
+from stitch.lake.store import Store, map_concurrently
 from stitch.lake.sums import SUMS, read_sums, sums_among
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 from stitch.lake.watch_files import WATCH, watch_faults
 
 _NAMED_REQUESTS: Final = 10
-"""Requests named of those that are there more than once."""
+"""Duplicate requests that are named, at most."""
 _LATE: Final = "late"
 _REPAIRED: Final = "repaired"
 _COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
-"""Tables whose rows are neither joined nor left out; a structure comes once a file."""
+"""Tables whose rows are neither merged nor dropped when windows are rewritten; a structure comes once a
+file.
+"""
 
 
 class Violation(NamedTuple):
@@ -63,11 +65,11 @@ class Violation(NamedTuple):
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:
-    """Find all that is wrong with the lake; empty when nothing is. Reads every data file once.
+    """Every violation in a lake; empty if it is intact. Reads each data file once.
 
-    What the system will not let us read is a finding, too, and the rest is checked all the same. Meant for a
-    lake at rest: files of a commit that is being published are reported under I3. Memory: the request ids of
-    the whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
+    A file that the system refuses to read is a violation, too, and the check continues. Meant for a lake at
+    rest: files of a commit that is being published are reported under I3. Memory: the request ids of the
+    whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
     """
     findings: list[Violation] = []
     info = None
@@ -84,7 +86,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
         return [*findings, _refused(error, COMMITS, "I6"), *_caches(store), *_reports(store)]
     commits: list[CommitRecord] = []
     for lane in there:
-        findings += _allowed(_chain(store, lane, commits), lane_folder(lane), "I6")
+        findings += _guarded(_chain(store, lane, commits), lane_folder(lane), "I6")
     whole = not findings
     if info is not None and any(r.window_length_ns != info.window_length_ns for r in commits):
         findings.append(Violation("layout", f"{LAKE_FILE} and commits differ on the window length"))
@@ -94,29 +96,29 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
     findings += _broken_segments(store, commits)
     hidden = _hidden_in(commits)
     if whole:  # else the files of a lane that cannot be read would all be in no commit
-        findings += _allowed(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
+        findings += _guarded(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
     findings += _broken_generations(commits)
     findings += _broken_repairs(commits)
     published = [item for record in commits for item in record.publish]
 
     def of_file(item: Publish) -> list[Violation]:
-        return [*_allowed(_file(store, item, hidden), item.final, "I3")]
+        return [*_guarded(_file(store, item, hidden), item.final, "I3")]
 
-    findings += chain.from_iterable(abreast(store, of_file, published))
+    findings += chain.from_iterable(map_concurrently(store, of_file, published))
     if not findings:
-        findings += _request_ids(store, (item for item in published if not hidden.lets_go(item)))
+        findings += _request_ids(store, (item for item in published if not hidden.hides(item)))
     return [*findings, *_caches(store), *_reports(store)]
 
 
 def _refused(error: OSError, name: str, invariant: str) -> Violation:
-    """Make the finding for where the system does not let us read `name`, or one of its files."""
+    """Violation for an OSError on `name` or one of its files."""
     shown = name if str(error.filename or name).endswith(name) else error.filename
     why = error.strerror or str(error)
     return Violation(invariant, f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
 
 
-def _allowed(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
-    """Yield what is found in `name`, up to where the system refuses, and that it did."""
+def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
+    """Yield violations; turn an OSError into a violation and stop."""
     try:
         yield from found
     except OSError as error:
@@ -124,8 +126,8 @@ def _allowed(found: Iterator[Violation], name: str, invariant: str) -> Iterator[
 
 
 def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Add the commits of a lane to `commits`, none where its chain is broken, and find what is wrong with
-    them.
+    """Append the commits of a lane to `commits` (none where its chain is broken), and yield their
+    violations.
     """
     try:
         own = [link.record for link in read_chain(store, lane)]
@@ -139,9 +141,7 @@ def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Vio
 
 
 def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Tables of a lane's last checkpoint, and what is left of those before: readers make do without, at a
-    cost.
-    """
+    """Yield damaged checkpoints among the last ones of a lane: readers can do without, at a cost."""
     named = [record.checkpoint for record in commits if record.checkpoint is not None]
     for reference in named[-KEPT:]:
         tables = ((reference.files, reference.files_sha256), (reference.inputs, reference.inputs_sha256))
@@ -153,8 +153,10 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
 
 
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
-    """Find what a lane wrote for commits that its chain does not have. (That for the coming one is on its
-    way, or was when its writer died. Data files of no commit are found among all data files.)
+    """Yield files written for commits beyond the end of a lane's chain.
+
+    Files for the next number are exempt: their commit is under way, or its writer died. Data files without a
+    commit are found among all data files.
     """
     for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
         for name in store.names(folder):
@@ -184,13 +186,13 @@ def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) ->
         item = named.get(name.removesuffix(ASIDE))
         if item is None:
             yield Violation("I2", f"'{name}' is in no commit")
-        elif name.endswith(ASIDE) and not hidden.lets_go(item):
+        elif name.endswith(ASIDE) and not hidden.hides(item):
             yield Violation("I2", f"'{name}' was set aside, and nothing replaces it")
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
     if store.size(item.final) is None:
-        if not hidden.lets_go(item):  # else it was swept
+        if not hidden.hides(item):  # else it was swept
             yield Violation("I3", f"'{item.final}' was committed and is not there")
         return
     data = store.read(item.final)
@@ -208,12 +210,13 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
 
 
 def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:
-    """A request is a flow of spans, of records, or one of each, in its lane. Of a log that is not keyed by
-    request, parts of one come in several lanes; `flowdiff rekey` is for that.
+    """Yield duplicate requests. In a lane a request id has at most one flow of spans and one of records.
+
+    In a log that is not keyed by request, parts of one come in several lanes; `flowdiff rekey` is for that.
     """
     columns = ["request_id", "kind", "lane"]
     files = [item.final for item in published if item.table == "flows"]
-    tables = abreast(store, lambda name: decode("flows", store.read(name), columns), files)
+    tables = map_concurrently(store, lambda name: decode("flows", store.read(name), columns), files)
     if not tables:
         return
     flows = pa.concat_tables(tables).unify_dictionaries()
@@ -225,35 +228,35 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """Check what is in no commit of a lane: files recognised by their own names, and the watch's chain.
+    """Check files that no commit of a lane names: files recognised by their own names, and the watch's chain.
 
-    Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
+    Statistics of windows are a cache: damaged ones are computed again, and until then disk space is lost.
     """
     return [
         *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
         *_damaged(kept_files.damaged(store, calibration_files(store)), CALIBRATION, "calibration"),
-        *_allowed((Violation("watch", detail) for detail in watch_faults(store)), WATCH, "watch"),
+        *_guarded((Violation("watch", detail) for detail in watch_faults(store)), WATCH, "watch"),
     ]
 
 
 def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Violation]:
-    """Report files as to be removed."""
+    """Violations for damaged files, which should be removed."""
     found = (Violation(invariant, f"'{name}' is not what was written: remove it") for name in names)
-    yield from _allowed(found, folder, invariant)
+    yield from _guarded(found, folder, invariant)
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Reports are in no commit: each says in files of its own what else belongs to it.
+    """Yield violations in reports, which no commit lists: each lists its own files with their hashes.
 
-    One without its JSON is on its way, or of a process that died: it is passed by, as readers do.
+    A report without its JSON is being written, or its writer died: it is skipped, as readers do.
     """
 
     def of_all() -> Iterator[Violation]:
         for report in report_folders(store.names(REPORTS)):
             folder = f"{REPORTS}/{report}"
-            yield from _allowed(_report(store, folder), folder, "report")
+            yield from _guarded(_report(store, folder), folder, "report")
 
-    yield from _allowed(of_all(), REPORTS, "report")
+    yield from _guarded(of_all(), REPORTS, "report")
 
 
 def _report(store: Store, folder: str) -> Iterator[Violation]:
@@ -266,7 +269,7 @@ def _report(store: Store, folder: str) -> Iterator[Violation]:
 
 
 def _broken_report(store: Store, folder: str, names: Sequence[str]) -> Iterator[Violation]:
-    """Every file must be in the sums of one of those who wrote the report."""
+    """Yield files that no sums file of the report's writers lists with their hash."""
     of_sums, sums = sums_among(names), defaultdict[str, set[str]](set)
     for name in of_sums:
         try:
@@ -294,8 +297,10 @@ def _changed(folder: str, name: str) -> Violation:
 
 
 def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Offset ranges of a stream join up, or go back to where a gap says that the log was cut back; any other
-    gap lies inside the range of its commit, or before it where a segment was lost.
+    """Yield gaps between the offset ranges of a stream in successive commits.
+
+    A range may also restart where a gap records that the log was truncated; other recorded gaps lie inside
+    the range of their commit, or before it where a segment was lost.
     """
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
@@ -323,7 +328,7 @@ def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, 
 
 
 def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Check that every live commit of a lane begins with the open events that the one before ended with."""
+    """Yield live commits that do not begin with the number of open events the one before ended with."""
     still_open: dict[int, int] = {}
     for record in commits:
         if record.kind != "live":
@@ -339,8 +344,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Check that what the last commit of every lane needs to go on is there, and holds what is open; what
-    is left of earlier ones, for a repair, is whole.
+    """Yield missing or damaged segments that the last commit of a lane needs, and damaged ones kept for a
+    repair.
     """
     last = {record.lane: record for record in commits}
     needed = {segment.name for record in last.values() for segment in record.standing.segments}
@@ -370,7 +375,7 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
-    """Return what the commits of a lake (of each lane in order) hide."""
+    """Files hidden by the commits of a lake (of each lane in order)."""
     own = [record for record in commits if record.lane == UPKEEP_LANE]
     upkeep = own[-1].standing.upkeep if own else None
     listing = files_table(own) if own else FILES_SCHEMA.empty_table()
@@ -378,8 +383,8 @@ def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
 
 
 def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """A generation of a window has as many flows and parameters as what it replaces, swept or not, but for
-    what a repair says that it changed.
+    """Yield generations of a window whose flows and parameters differ in number from those they replace
+    (swept or not), beyond what a repair records as changed.
     """
     rows: defaultdict[tuple[str, str], Counter[tuple[int, int]]] = defaultdict(Counter)
     own = []
@@ -419,7 +424,9 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """A late event that a repair took out of `late/` waits there anew, or is under `repaired/`."""
+    """Yield repairs that lost late events: each event taken out of `late/` must be written there again or be
+    under `repaired/`.
+    """
     rows: Counter[tuple[int, int]] = Counter()
     own = []
     for record in commits:

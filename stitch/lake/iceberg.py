@@ -1,15 +1,15 @@
-"""Show the tables of a lake as Iceberg tables, over the lake's own files: no row is copied.
+"""Expose the tables of a lake as Iceberg tables over the lake's own files: no row is copied.
 
-A follower of the commits. What a snapshot of an Iceberg table shows is what the lake had at a commit of every
-lane, and the snapshot says which: its cursor. The next run adds the files of the commits since; where upkeep
-has committed, which takes files away, it compares the table with the lake, and removes and adds in one
-snapshot. Where the lake does not have the commits of the cursor, a backup was put back or another lake made
-in its place, and files of the same names are others: it replaces all. Cursor and files are one commit of the
-catalog, made only if nobody else committed meanwhile: so a run that was killed at any step is done again,
-and every row is there once.
+A run follows the commits. A snapshot of an Iceberg table shows the lake as of one commit of every lane, which
+the snapshot records: its cursor. The next run adds the files of the commits since. Where upkeep has
+committed, which removes files, it compares the table with the lake, and removes and adds in one snapshot.
+Where the lake lacks the cursor's commits, a backup was restored or another lake put in its place, so that
+files of the same names may differ: it replaces all files. Cursor and files are one commit of the catalog,
+made only if nobody else committed meanwhile: so a run that was killed at any step is repeated, and every row
+is there once.
 
-Nobody but the lake may delete its files: the tables forbid it (`gc.enabled`). Metadata of snapshots that are
-forgotten goes with them, by the run that forgets them.
+Only the lake may delete its files: the tables forbid it (`gc.enabled`). Metadata of expired snapshots is
+deleted by the run that expires them.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from stitch.lake.chain import read_record
 from stitch.lake.encoding import SCHEMAS
 from stitch.lake.layout import SideTable, WindowTable, commit_name
 from stitch.lake.manifest import Manifest
-from stitch.lake.store import Store, abreast
+from stitch.lake.store import Store, map_concurrently
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
     *("structures", "params", "flows"),
     *("late", "repaired", "dead_letters"),
 )
-"""Tables in the order in which they are published: what flows refer to is there before them."""
+"""Tables in order of publication: rows that flows refer to come first."""
 
 CURSOR: Final = "flowdiff.heads"
-"""Property of a snapshot: the last commit of every lane that it shows, and that commit's own hash, JSON."""
+"""Property of a snapshot: JSON of the last commit of every lane that it shows, and that commit's own hash."""
 LAKE: Final = "flowdiff.lake"
-"""Property of a table: where the lake is that it shows."""
+"""Property of a table: location of its lake."""
 _PROPERTIES: Final = {
     "gc.enabled": "false",
-    "commit.retry.num-retries": "0",  # what was planned for one snapshot must not go on top of another
+    "commit.retry.num-retries": "0",  # changes planned for one snapshot must not be applied to another
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
 }
@@ -82,30 +82,30 @@ _CLIENT_ERRORS: Final = (
 _OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
 
 Heads = Mapping[int, tuple[int, str]]
-"""Lane -> its last commit, and the own hash of that."""
+"""Lane -> (last commit, its own hash)."""
 
 
 class CatalogError(ConfigError):
-    """A catalog cannot be reached, or holds other tables under our names."""
+    """A catalog cannot be reached, or has other tables under our names."""
 
     slug = "catalog"
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """What one run did to one table."""
+    """Changes that one run made to one table."""
 
     name: str
     added: int
-    """Files."""
+    """Number of files."""
     removed: int
-    """Files."""
+    """Number of files."""
     rows: int
-    """In the table now."""
+    """Rows in the table now."""
 
 
 def open_catalog(name: str) -> Catalog:
-    """The catalog of a name in pyiceberg's own configuration. Raises CatalogError."""
+    """Catalog of a name in pyiceberg's own configuration. Raises CatalogError."""
     with _failures_of(name):
         return load_catalog(name)
 
@@ -113,12 +113,11 @@ def open_catalog(name: str) -> Catalog:
 def publish(
     manifest: Manifest, location: str, catalog: Catalog, namespace: str, *, forget_before: datetime
 ) -> Iterator[PublishedTable]:
-    """Bring the tables of a catalog to where the lake is, one after the other.
+    """Update the tables of a catalog to the state of the lake, one after the other.
 
-    location: of the lake, as engines address it: `file:///…` or `s3://…`. forget_before: snapshots of an
-    earlier time can be gone back to no more. Raises CatalogError; ConfigError for a location that no engine
-    could read; LakeError where another run committed meanwhile. O(files of new commits); after upkeep, and
-    where the chains are others, O(files).
+    location: of the lake, as engines address it: `file:///…` or `s3://…`. forget_before: earlier snapshots
+    expire. Raises CatalogError; ConfigError for a location that no engine could read; LakeError where another
+    run committed meanwhile. O(files of new commits); O(files) after upkeep and for other chains.
     """
     if "#" in location or "?" in location:
         raise ConfigError(
@@ -142,7 +141,7 @@ def publish(
 
 @contextmanager
 def _failures_of(catalog: str) -> Iterator[None]:
-    """Say what failed of a catalog, by the kinds of errors that its clients have."""
+    """Convert errors of a catalog's clients."""
     try:
         yield
     except (CommitFailedException, ValidationException) as error:
@@ -168,9 +167,10 @@ def _failures_of(catalog: str) -> Iterator[None]:
 
 
 def _errors_of_clients() -> tuple[type[Exception], ...]:
-    """Give what clients of catalogs raise; of Glue, DynamoDB, Hive and BigQuery what pyiceberg loaded.
+    """Exceptions of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery those of the modules pyiceberg
+    loaded.
 
-    ValueError is pyiceberg's own word for a setting that is missing or wrong.
+    pyiceberg raises ValueError for a setting that is missing or wrong.
     """
     loaded = (getattr(sys.modules[module], name) for module, name in _CLIENT_ERRORS if module in sys.modules)
     return (OSError, RESTError, SQLAlchemyError, ValueError, *loaded)
@@ -181,7 +181,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table:
-    """The Iceberg table of a table of the lake, made where it is missing. Raises CatalogError."""
+    """Iceberg table of a table of the lake, created where it is missing. Raises CatalogError."""
     schema = iceberg_schema(name)
     spec = UNPARTITIONED_PARTITION_SPEC
     if WINDOW_START in schema.column_names:
@@ -205,21 +205,21 @@ def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table
 
 def iceberg_schema(name: str) -> Schema:
     """Columns of a table of the lake, with their numbers and documentation, as Iceberg has them."""
-    return pyarrow_to_schema(pa.schema([_worded(field) for field in SCHEMAS[name]]))
+    return pyarrow_to_schema(pa.schema([_without_dictionaries(field) for field in SCHEMAS[name]]))
 
 
-def _worded(field: pa.Field) -> pa.Field:
-    """The field with text for dictionaries: they are a form of files, not a type."""
+def _without_dictionaries(field: pa.Field) -> pa.Field:
+    """Field with text in place of dictionaries, which are an encoding, not a type."""
     type_ = field.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     elif pa.types.is_list(type_):
-        type_ = pa.list_(_worded(type_.value_field))
+        type_ = pa.list_(_without_dictionaries(type_.value_field))
     return field.with_type(type_)
 
 
 def _columns(schema: Schema) -> Mapping[int, tuple[str | None, bool, str]]:
-    """Number -> name, whether it is required, and type of all columns and what is inside them."""
+    """Number -> (name, required, type) of all columns and nested fields."""
     found = {}
     for number in sorted(schema.field_ids):
         field = schema.find_field(number)
@@ -235,18 +235,18 @@ class _Change:
 
 
 def _heads(manifest: Manifest) -> Heads:
-    """Where every lane of a snapshot of the lake is."""
+    """Last commit of every lane in a snapshot of the lake."""
     made = [head for head in manifest.heads if head[1]]
-    links = abreast(manifest.store, lambda head: read_record(manifest.store, *head), made)
+    links = map_concurrently(manifest.store, lambda head: read_record(manifest.store, *head), made)
     return {link.record.lane: (link.record.seq, link.sha256) for link in links}
 
 
 def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location: str) -> _Change:
-    """What the lake has more and less than the table."""
+    """Files that the table lacks, and files that the lake no longer has."""
     snapshot = table.current_snapshot()
     listed = manifest.of_table(name)
-    seen = _seen(snapshot)
-    known = seen is not None and _goes_on_from(seen, heads, manifest.store)
+    seen = _cursor_of(snapshot)
+    known = seen is not None and _continues(seen, heads, manifest.store)
     if seen is not None and known and seen.get(UPKEEP_LANE) == heads.get(UPKEEP_LANE):
         seqs = {lane: seq for lane, (seq, _) in seen.items()}
         last = np.array([seqs.get(lane, 0) for lane in listed["lane"].to_pylist()], dtype=np.int64)
@@ -262,8 +262,8 @@ def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location:
     )
 
 
-def _seen(snapshot: Snapshot | None) -> Heads | None:
-    """What a snapshot says that it shows; None where it does not: another tool made it, or there is none."""
+def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
+    """Cursor of a snapshot; None without one (another tool made it, or there is no snapshot)."""
     said = None if snapshot is None or snapshot.summary is None else snapshot.summary[CURSOR]
     return (
         None
@@ -272,8 +272,8 @@ def _seen(snapshot: Snapshot | None) -> Heads | None:
     )
 
 
-def _goes_on_from(seen: Heads, heads: Heads, store: Store) -> bool:
-    """Whether the lake's chains have the very commits that were seen: then a name is the file it was then."""
+def _continues(seen: Heads, heads: Heads, store: Store) -> bool:
+    """True if the lake's chains have the very commits of the cursor: then equal names mean equal files."""
 
     def has(lane: int) -> bool:
         if heads.get(lane) == seen[lane]:
@@ -282,7 +282,7 @@ def _goes_on_from(seen: Heads, heads: Heads, store: Store) -> bool:
         there = store.size(commit_name(lane, seq)) is not None
         return there and read_record(store, lane, seq).sha256 == sha256
 
-    return all(abreast(store, has, seen))
+    return all(map_concurrently(store, has, seen))
 
 
 def _files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
@@ -295,7 +295,7 @@ def _files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
 
 
 def _data_files(table: Table, manifest: Manifest, listed: pa.Table, location: str) -> list[DataFile]:
-    """Describe files by what commits say of them; none is opened.
+    """Iceberg entries of files, from their commits; no file is opened.
 
     Only the start of the window has bounds: engines answer min and max from bounds, so they must be exact.
     """
@@ -335,8 +335,9 @@ def _data_file(schema: Schema, spec: PartitionSpec, path: str, row: Mapping[str,
 
 
 def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime) -> None:
-    """One snapshot: what goes, what comes, and up to which commits. Raises CommitFailedException where the
-    table is not as it was read."""
+    """Commit one snapshot: removed files, added files, cursor. Raises CommitFailedException where the table
+    has changed since it was read.
+    """
     said = {CURSOR: json.dumps(heads)}
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties=said)
@@ -349,11 +350,11 @@ def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime
 
 
 def _remove_forgotten(table: Table, before: Sequence[Snapshot]) -> None:
-    """Remove the manifests and lists of snapshots that are there no more, but for what others use.
+    """Remove manifests and lists of expired snapshots, except those that remaining snapshots use.
 
-    pyiceberg does not. A manifest that a snapshot no longer has is in none that is made of it. So those kept
-    that were made of a forgotten one have all of it that is still used. O(forgotten). Whoever dies in here
-    leaves files that nothing names.
+    pyiceberg does not. A manifest that a snapshot dropped is in none of its descendants, so the remaining
+    snapshots whose parent expired have every manifest that is still used. O(expired). A run that dies in here
+    leaves files that nothing refers to.
     """
     kept = {snapshot.snapshot_id for snapshot in table.snapshots()}
     forgotten = [snapshot for snapshot in before if snapshot.snapshot_id not in kept]

@@ -1,7 +1,7 @@
-"""Keep files that are in no commit under names that end in their content, so that nothing has to be believed.
+"""Keep files that no commit lists under names that contain their hash, so that they verify themselves.
 
-A name is `<anything>-<hash>.<ending>`, the hash the first 32 digits of the content's SHA-256. A file is put
-once and never changed; one that is not what its name says is passed by.
+A name is `<anything>-<hash>.<ending>`, the hash being the first 32 digits of the content's SHA-256. A file is
+put once and never changed; readers skip one whose hash differs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 import pyarrow as pa
 
 from stitch.lake.layout import own_stage
-from stitch.lake.store import Store, ahead
+from stitch.lake.store import Store, prefetch
 
 _DIGITS: Final = 32
-"""Hex digits: 128 bits distinguish contents."""
+"""Hex digits of the hash: 128 bits distinguish contents."""
 
 
 def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
-    """Put a content; nothing happens where it is there. Its name. Raises OSError."""
+    """Put a content unless it exists, and return its name. Raises OSError."""
     name = name_of(beginning, data, ending)
     with own_stage(store, beginning.partition("/")[0]) as stage, suppress(FileExistsError):
         store.put_if_absent(name, data, stage)
@@ -29,12 +29,12 @@ def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
 
 
 def name_of(beginning: str, data: bytes, ending: str) -> str:
-    """Name a content."""
+    """Name of a content."""
     return f"{beginning}-{_hash(data)}.{ending}"
 
 
 def read_whole(store: Store, name: str) -> pa.Buffer | None:
-    """Content of a file; None where it is gone, or not what its name says. Raises OSError."""
+    """Content of a file; None where it is missing or its hash differs. Raises OSError."""
     try:
         data = store.read(name)
     except FileNotFoundError:
@@ -43,9 +43,9 @@ def read_whole(store: Store, name: str) -> pa.Buffer | None:
 
 
 def damaged(store: Store, names: Iterable[str]) -> Iterator[str]:
-    """Those that are not what was written, but for those gone by now. Reads them all. Raises OSError."""
+    """Names of files whose checksum fails; files deleted meanwhile are skipped. Reads all. Raises OSError."""
     given = [*names]
-    for name, data in zip(given, ahead(store, lambda name: read_whole(store, name), given), strict=True):
+    for name, data in zip(given, prefetch(store, lambda name: read_whole(store, name), given), strict=True):
         if data is None and store.size(name) is not None:
             yield name
 

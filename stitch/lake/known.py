@@ -1,4 +1,4 @@
-"""Look up requests that are in the lake already: what an overlapping import must not double (I5)."""
+"""Look up requests that are in the lake already, which an overlapping import must not duplicate (I5)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 
 
 class KnownRequests:
-    """Looks request ids up in the lake's flows, in the windows that may hold them: not O(lake).
+    """Lookup of request ids in the lake's flows, limited to the windows that may have them: not O(lake).
 
     These are the windows of the given events, those at most `reach_ns` from one of them, and earlier ones
-    with a request that ran on so long. A request whose parts came in two imports, the later part first, and
+    with a request that lasted that long. A request whose parts came in two imports, the later part first, and
     lie further apart than `reach_ns`, is not recognised; `flowdiff fsck` finds it (I5).
-    Memory: the ids of one file at a time, and the flows that are asked for.
+
+    Memory: the ids of one file at a time, and the flows that match.
     """
 
     def __init__(self, manifest: Manifest, ts_ns: pa.ChunkedArray, reach_ns: int) -> None:
-        """`ts_ns` are the times of the events whose requests will be asked for."""
+        """ts_ns: times of the events whose requests will be looked up."""
         self._manifest = manifest
         self._files: list[LakeFile] = []
         if manifest.listing.num_rows:
@@ -35,11 +36,11 @@ class KnownRequests:
             self._files = manifest.files_near(starts, reach_ns)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look up."""
+        """True if there is any file to look in."""
         return bool(self._files)
 
     def among(self, request_ids: pa.Array) -> pa.Array:
-        """Return those of the ids that the lake has, without repetition."""
+        """Ids that the lake has, each once."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
             for ids in (self._manifest.decoded(file, ["request_id"])["request_id"] for file in self._files)
@@ -47,7 +48,7 @@ class KnownRequests:
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
     def flows(self, request_ids: pa.Array) -> pa.Table:
-        """FLOWS_SCHEMA: the flows of the ids that the lake has, of every lane."""
+        """Flows (FLOWS_SCHEMA) of the ids in the lake, of every lane."""
         found = [FLOWS_SCHEMA.empty_table(), *self._stored(request_ids, FLOWS_SCHEMA.names)]
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
@@ -60,7 +61,7 @@ class KnownRequests:
                 yield stored.filter(pc.is_in(stored["request_id"], value_set=request_ids))
 
     def unchanged(self, flows: pa.Table) -> B1:
-        """[flows] the lake holds the flow, of this id and kind, with the same content (but for the lane)."""
+        """[flows] True where the lake has a flow of this id and kind with the same content, lane aside."""
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for stored in self._stored(wanted, _COMPARED):

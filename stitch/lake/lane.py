@@ -1,7 +1,7 @@
 """Open a lane, the unit of ordering, ownership and commit: by one writer, for any number of commits.
 
-Opening brings it to rest: finish the last commit, verify what is built on, fence off the dead, sweep the
-stage. Every step may be interrupted and is done again, in whole, by whoever opens the lake next.
+Opening finishes the last commit, verifies the chain, fences off other writers, and sweeps the stage. Every
+step may be interrupted and is repeated, in whole, by the next process that opens the lane.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stitch.lake.chain import (
     Tail,
     is_due,
     last_number,
-    of_no_commit,
     put_record,
     read_inputs,
     read_tail,
     sweep_checkpoints,
+    tail_after,
     taken,
-    trimmed,
+    unknown_commit,
     verify_window_length,
     write_checkpoint,
 )
@@ -41,21 +41,21 @@ from stitch.lake.layout import (
     staged_seq,
 )
 from stitch.lake.staging import Staging
-from stitch.lake.store import Move, Store, UncertainError, abreast
+from stitch.lake.store import Move, Store, UncertainError, map_concurrently
 from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Another writer can win the fence only by committing, so each failed attempt is its progress."""
+"""Attempts at fencing: another writer can win only by committing, so each failed attempt is its progress."""
 
 
 class Lane:
     """One lane of a lake, open for writing.
 
     On a disk the caller holds `exclusive_lock`; in a bucket there is none, and put-if-absent alone fences.
-    Raises LakeError where the lane is not what its chain says, CommitTakenError (a LakeError) where another
-    writer went on, OSError.
+    Raises LakeError where files contradict the chain, CommitTakenError (a LakeError) where another writer
+    committed, OSError.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class Lane:
         lane: int = FILE_LANE,
         fence: bool = False,
     ) -> None:
-        """`fence` takes the lane over with a commit of its own: whoever held it can commit no more."""
+        """fence: take the lane over with a commit of its own, after which its previous owner cannot
+        commit.
+        """
         self.lane = lane
         self._fence = fence
         self._store = store
@@ -76,33 +78,33 @@ class Lane:
         self._owner = owner
         self._created_by = created_by
         self._unpublished: tuple[Publish, ...] = ()
-        """Committed by us, and not known to be published."""
+        """Files that we committed and that may not be published."""
         self._tail = self._open()
 
     @property
     def seq(self) -> int:
-        """Number of the coming commit."""
+        """Number of the next commit."""
         return self._tail.head + 1
 
     @property
     def standing(self) -> Standing:
-        """Where the last commit left the lane."""
+        """State of the lane after its last commit."""
         return self._tail.standing
 
     @property
     def events_open(self) -> int:
-        """Events in the lane's segments that were open after its last live commit."""
+        """Number of events in the lane's segments that were open after its last live commit."""
         live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
         return next((record.counters.events_open for record in live), 0)
 
     @property
     def config(self) -> dict[str, Any]:
-        """What its last commit with requests was configured with; empty where there is none."""
+        """Configuration of the last commit with requests; empty without one."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
+        """Settings that differ between the lane's existing requests and now, as text; empty if none."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -113,16 +115,16 @@ class Lane:
         return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """Return every file imported before, by sha256 of its bytes; of several times the last."""
+        """Every file imported before, by SHA-256 of its bytes; the last entry if imported several times."""
         return read_inputs(self._store, self._tail)
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """A place for the files of the coming commit; whatever is not committed in the end is removed."""
+        """Stage for the files of the next commit; uncommitted files are removed in the end."""
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
-        except UncertainError:  # it may be the truth by now: whoever opens the lane next finds out
+        except UncertainError:  # it may be committed: the next process that opens the lane finds out
             raise
         except BaseException:
             if self.seq == staging.seq:
@@ -132,10 +134,10 @@ class Lane:
             staging.discard()
 
     def commit(self, staging: Staging, body: CommitBody) -> CommitRecord:
-        """Make what was staged part of the lake, all of it or nothing, and publish it.
+        """Commit the staged files, all or none, and publish them.
 
-        Where publishing fails (OSError), the commit stands all the same: `seq` has gone up, and the next
-        commit or whoever opens the lane publishes it. Raises CommitTakenError (nothing happened), LakeError
+        Where publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the
+        next process that opens the lane, publishes it. Raises CommitTakenError (nothing happened), LakeError
         where the ledger does not balance (a bug, caught before it does harm), OSError.
         """
         if not body.counters.balanced:
@@ -167,7 +169,7 @@ class Lane:
                 "checkpoint": made and made[0],
             }
         )
-        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), made)
+        self._tail = tail_after(self._tail, put_record(self._store, record, staging.folder), made)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
         staging.clear()
@@ -177,7 +179,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raises where a file of our number is there: of another writer, or of a commit that was lost."""
+        """Raises where a file of our number exists: another writer's, or that of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -185,10 +187,10 @@ class Lane:
         head = self._tail.head
         if last_number(self._store, self.lane, head) > head:
             raise taken(self.lane, self.seq)
-        raise of_no_commit(found, self.lane, head)
+        raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """A record that follows the chain, without files."""
+        """Next record of the chain, without files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
@@ -203,11 +205,11 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Step 4. Files that are there already must be those that were committed."""
+        """Publish files (step 4). Existing ones must equal those committed."""
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
-        abreast(self._store, lambda item: verify_target(self._store, item), taken_names)
+        map_concurrently(self._store, lambda item: verify_target(self._store, item), taken_names)
         try:
             self._store.publish([Move(item.stage, item.final) for item in found])
         except FileNotFoundError as error:
@@ -221,24 +223,24 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files that are somewhere, or that nobody took out of the lake."""
+        """Files that exist, or that upkeep did not remove."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item
             for item in items
-            if not hidden.lets_go(item)
+            if not hidden.hides(item)
             or self._store.size(item.stage) is not None
             or self._store.size(item.final) is not None
         ]
 
     def _open(self) -> Tail:
-        """Bring the lane to rest and return the verified end of its chain.
+        """Finish the lane's last commit and return the verified end of its chain.
 
-        Files on the stage of a commit that never came are removed only after a takeover commit took that
-        number, so that a writer thought dead cannot commit what was swept.
+        Staged files of a commit that never came are removed only after a takeover commit took its number, so
+        that a writer believed dead cannot commit removed files.
         """
         for _ in range(MAX_FENCE_ATTEMPTS):
-            # Whoever put the last record may have died before the sync; what it says must not be undone.
+            # The writer of the last record may have died before the sync; the record must not be lost again.
             self._store.settle(lane_folder(self.lane))
             self._tail = read_tail(self._store, self.lane)
             verify_window_length(self._tail, self._info.window_length_ns)
@@ -246,7 +248,7 @@ class Lane:
             if stray := self._file_of_no_commit():
                 if read_tail(self._store, self.lane).head > self._tail.head:
                     continue
-                raise of_no_commit(stray, self.lane, self._tail.head)
+                raise unknown_commit(stray, self.lane, self._tail.head)
             head = self._tail.head
             if (self._fence and head) or any(seq > head for seq in self._staged().values()):
                 try:
@@ -254,7 +256,7 @@ class Lane:
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))
                 except CommitTakenError:
                     continue
-                self._tail = trimmed(self._tail, fence)
+                self._tail = tail_after(self._tail, fence)
             for folder, seq in self._staged().items():
                 if seq <= self._tail.head:
                     self._store.remove(folder)
@@ -265,25 +267,26 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """A data file of this lane whose commit is not in the chain: to commit that number would hide it.
+        """Name of a data file of this lane whose commit is not in the chain, which the next commit would
+        hide; else None.
 
-        A commit that has a file in a window has one of flows; of these the last windows are looked at.
+        Every commit with a file in a window has one of flows; only the last windows of these are searched.
         """
         windows = [f"flows/{name}" for name in self._store.names("flows")[-most_looked_at(self._store) :]]
         files = numbered_files(self._store, [*windows, *SIDE_TABLES])
         return next((name for name, lane, seq in files if lane == self.lane and seq > self._tail.head), None)
 
     def _staged(self) -> dict[str, int]:
-        """Return every stage folder of the lane, and the number of the commit it is for."""
+        """Stage folders of the lane, and the number of the commit each is for."""
         above = stage_lane_folder(self.lane)
         staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
         return {folder: seq for folder, seq in staged.items() if seq is not None}
 
 
 def verify_target(store: Store, item: Publish) -> None:
-    """Raises LakeError where a file of this name is there and is not what was committed.
+    """Raises LakeError where a file of this name exists and differs from the committed one.
 
-    Upkeep may set it aside at any time: then it is not there.
+    Upkeep may set it aside at any time: then it does not exist.
     """
     size = store.size(item.final)
     if size is None:

@@ -1,4 +1,4 @@
-"""Find late events of a lake, by the lane they came by: waiting for a repair, or settled by one."""
+"""Find late events of a lake by the lane they arrived on: waiting for a repair, or handled by one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 def lane_of(file: LakeFile) -> int:
-    """Lane by which the events of a file came; upkeep writes a file a lane, numbered so."""
+    """Lane on which the events of a file arrived; files that upkeep wrote have it as their part number."""
     parts = origin(file.name.rpartition("/")[2])
     return parts[2] if parts is not None and file.lane == UPKEEP_LANE else file.lane
 
 
 def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:
-    """Files of `late` or `repaired` by lane, of commits that count with all before them."""
+    """Files of `late` or `repaired` by lane, only of commits without an unpublished one before them."""
     heads = dict(manifest.heads)
     found: defaultdict[int, list[LakeFile]] = defaultdict(list)
     for file in manifest.files(table):

@@ -1,7 +1,7 @@
-"""Name what is inside a lake, and read `flowdiff.json`, which says what the folder is.
+"""Names inside a lake, and `flowdiff.json`, which describes it.
 
-Path parts are made from integers, a closed list of table names and formatted UTC only, never from what
-a record says.
+Path parts are made from integers, a closed list of table names and formatted UTC only, never from values in
+records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from schemas.closed import Closed
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
-from stitch.lake.store import DRAFTS, Store, abreast
+from stitch.lake.store import DRAFTS, Store, map_concurrently
 
 LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"
@@ -27,11 +27,11 @@ CHECKPOINTS: Final = "control/checkpoints"
 SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 REPORT_INDEX: Final = ("index.html", "index.json")
-"""Beside the folders of reports: lists of them, made anew where they are missing."""
+"""Lists of reports, beside their folders; rewritten where they are missing."""
 REPORT_END: Final = "report.json"
-"""Written last: a report without it is not there."""
+"""Last file written: a report without it is incomplete."""
 SUFFIX: Final = ".json"
-"""Of commit records: names sort as numbers."""
+"""Suffix of commit records."""
 
 WindowTable = Literal["flows", "structures", "params"]
 SideTable = Literal["late", "repaired", "dead_letters"]
@@ -39,11 +39,11 @@ WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params"
 SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
 DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
-"""Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
+"""Suffix of a data file that a later generation replaced: `*.parquet` no longer matches it."""
 LOOKED_AT: Final = 2016
-"""Windows searched for files of lost commits: a week of five minutes. `flowdiff fsck` looks at all."""
+"""Windows searched for files of lost commits: a week of five minutes. `flowdiff fsck` searches all."""
 LOOKED_AT_IN_BUCKET: Final = 64
-"""The same in a bucket: each is a request, many at once."""
+"""The same in a bucket, where each window is a request."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
@@ -61,7 +61,7 @@ class LakeInfo(Closed):
 
 
 def lane_folder(lane: int) -> str:
-    """Name the folder of a lane's commits."""
+    """Folder of a lane's commits."""
     return f"{COMMITS}/lane={lane:d}"
 
 
@@ -76,26 +76,26 @@ def commit_name(lane: int, seq: int) -> str:
 
 
 def checkpoint_folder(lane: int) -> str:
-    """Name the folder of a lane's checkpoints."""
+    """Folder of a lane's checkpoints."""
     return f"{CHECKPOINTS}/lane={lane:d}"
 
 
 def stage_lane_folder(lane: int) -> str:
-    """Name the folder of a lane's files that are not yet published."""
+    """Folder of a lane's unpublished files."""
     return f"{STAGE}/lane={lane:d}"
 
 
 def stage_folder(lane: int, seq: int) -> str:
-    """A new folder for the files of one attempt at a commit.
+    """New folder for the files of one attempt at a commit.
 
-    Two writers may be at the same number: neither may touch what the other wrote, so no two share a folder.
+    Two writers may be at the same number, and neither may touch the other's files: so no two share a folder.
     """
     return f"{stage_lane_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}"
 
 
 @contextmanager
 def own_stage(store: Store, what: str) -> Iterator[str]:
-    """A stage folder for the draft of one file that is in no commit; gone in the end. Raises OSError."""
+    """Stage folder for the draft of one file outside commits; removed in the end. Raises OSError."""
     stage = f"{STAGE}/{what}-{secrets.token_hex(8)}"
     try:
         yield stage
@@ -104,9 +104,9 @@ def own_stage(store: Store, what: str) -> Iterator[str]:
 
 
 def sweep_drafts(store: Store, until_ns: int) -> None:
-    """Remove the `own_stage` folders of writers that died, whose drafts are of `until_ns` or before.
+    """Remove `own_stage` folders of dead writers whose drafts were written at or before `until_ns`.
 
-    Empty ones stay: nobody knows how old they are. Raises OSError.
+    Empty folders stay, as their age is unknown. Raises OSError.
     """
     for name in store.names(STAGE):
         written = store.written(f"{STAGE}/{name}/{DRAFTS}") if _OWN_STAGE.fullmatch(name) else {}
@@ -115,35 +115,36 @@ def sweep_drafts(store: Store, until_ns: int) -> None:
 
 
 def staged_seq(folder: str) -> int | None:
-    """Number of the coming commit that a stage folder (its last part) is for; None for a name not ours."""
+    """Number of the commit that a stage folder (last part of its name) is for; None for a foreign name."""
     seq = folder.partition("-")[0]
     return int(seq) if seq.isdecimal() else None
 
 
 def report_folders(names: Iterable[str]) -> list[str]:
-    """Choose among the names in `reports/` those of reports, not those on their way, or left by a process
-    that died."""
+    """Names in `reports/` that are reports, without unfinished ones."""
     return [name for name in names if not name.startswith(".") and name not in REPORT_INDEX]
 
 
 def segment_folder(lane: int) -> str:
-    """Name the folder of a live lane's segments."""
+    """Folder of a live lane's segments."""
     return f"{SEGMENTS}/lane={lane:d}"
 
 
 def segment_seq(file: str) -> int | None:
-    """Number of the commit that a segment (last part of its name) was written for; None: not ours."""
+    """Number of the commit that a segment (last part of its name) was written for; None for a foreign
+    name.
+    """
     seq, dash, _ = file.partition("-")
     return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
 def file_name(lane: int, seq: int, part: int) -> str:
-    """Last part of a data file's name: unique in the lake's whole life."""
+    """Last part of a data file's name, never used twice in a lake."""
     return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
 
 
 def origin(file: str) -> tuple[int, int, int] | None:
-    """Lane, commit and part that a data file's name says (`file_name`); None for a name that is not ours."""
+    """(Lane, commit, part) in a data file's name (`file_name`); None for a foreign name."""
     match = _FILE.fullmatch(file)
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
@@ -154,9 +155,9 @@ def window_folder(table: WindowTable, window: Window) -> str:
 
 
 def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
-    """`flowdiff.json`, or None where there is no lake yet. `lake` is its name for messages.
+    """Content of `flowdiff.json`; None where there is no lake. `lake` is its name for messages.
 
-    Raises LakeError where the file is not ours or of another layout version.
+    Raises LakeError for a foreign file or another layout version.
     """
     if store.size(LAKE_FILE) is None:
         return None
@@ -185,10 +186,10 @@ def ensure_lake(
     *,
     option: str = "--window",
 ) -> LakeInfo:
-    """Make the lake where it is missing; refuse one of another window length.
+    """Create the lake if it is missing; refuse another window length.
 
-    `window_length_ns` None takes what the lake has, `default_ns` for a new one. `option` sets it, for
-    messages. Raises LakeError.
+    window_length_ns: None accepts that of the lake, and `default_ns` for a new one. option: the option that
+    sets it, for messages. Raises LakeError.
     """
     info = read_info(store, lake)
     if info is None:
@@ -222,7 +223,7 @@ def encode_info(info: LakeInfo) -> bytes:
 
 
 def _refuse_foreign(store: Store, lake: str) -> None:
-    """A lake that lost `flowdiff.json` must not be taken for a new one."""
+    """Raises LakeError for a lake that lost `flowdiff.json`: it must not be taken for a new one."""
     foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
     if store.names(COMMITS):
         foreign.append(COMMITS)
@@ -234,19 +235,19 @@ def _refuse_foreign(store: Store, lake: str) -> None:
 
 
 def numbered_files(store: Store, folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the data files in some folders: name, lane and commit."""
-    for folder, names in zip(folders, abreast(store, store.names, folders), strict=True):
+    """(Name, lane, commit) of the data files in some folders."""
+    for folder, names in zip(folders, map_concurrently(store, store.names, folders), strict=True):
         for name in names:
             if (parts := origin(name)) is not None:
                 yield f"{folder}/{name}", parts[0], parts[1]
 
 
 def most_looked_at(store: Store) -> int:
-    """Windows, the last ones, in which readers and writers look for files of lost commits."""
+    """Number of last windows that readers and writers search for files of lost commits."""
     return LOOKED_AT if store.concurrency == 1 else LOOKED_AT_IN_BUCKET
 
 
 def data_files(store: Store, tables: Iterable[str] = (*WINDOW_TABLES, *SIDE_TABLES)) -> Iterator[str]:
-    """Yield every file under a folder that readers look into, named in a commit or not. O(files)."""
+    """Every file under the folders of tables, committed or not. O(files)."""
     for folder in tables:
         yield from store.below(folder, lambda name: name.startswith("window="))

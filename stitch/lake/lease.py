@@ -1,7 +1,7 @@
-"""Keep one process at work on a lake in a bucket, which has no lock: a file that its holder writes anew.
+"""Lease on a lake in a bucket, which has no lock: a file that its holder rewrites keeps one process at work.
 
-A lease spares the others the work; what keeps them apart is put-if-absent of commits. No clock is compared
-with another machine's: whoever waits sees for itself how long the file has not changed.
+A lease only saves wasted work; put-if-absent of commits is what excludes a second writer. Clocks of machines
+are not compared: a waiting process measures for itself how long the file has not changed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
-"""Times that a holder writes within the time after which others take over: five may fail."""
+"""Renewals within the time after which others take over: five may fail."""
 
 
 class Lease:
-    """The lease of one name, as one process sees it."""
+    """Lease of one name, as seen by one process."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lease:
         lasts_s: float,
         counter: Callable[[], float] = time.monotonic,
     ) -> None:
-        """lasts_s: of a holder that writes no more. counter: seconds since some moment."""
+        """lasts_s: time without renewal after which others take over. counter: monotonic seconds."""
         self._store, self._name, self._owner = store, name, owner
         self._lasts_s, self._counter = lasts_s, counter
         self._seen = b""
@@ -38,12 +38,14 @@ class Lease:
         self._ended = threading.Event()
         self._beat = 0
         self.holder_lives = False
-        """Whether another holder wrote between two looks of ours."""
+        """True if another holder renewed it between two of our reads."""
         self.is_lost = False
-        """Whether another process took it from us."""
+        """True if another process took it over."""
 
     def take(self) -> bool:
-        """Hold it where nobody does, or its holder wrote nothing for long. One read. Raises OSError."""
+        """Acquire the lease if it is free or its holder stopped renewing it; True if held. One read. Raises
+        OSError.
+        """
         found, now_s = self._read(), self._counter()
         if found and not self._is_ours(found):
             if found != self._seen:
@@ -60,7 +62,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep what was taken while the block runs, then let go of it."""
+        """Renew the lease while the block runs, then release it."""
         self._ended.clear()
         beating = threading.Thread(target=self._keep, name="lease", daemon=True)
         beating.start()

@@ -1,7 +1,7 @@
-"""List what a lake holds, as its commits say: readers take files from here and never glob.
+"""List the files of a lake by its commits: readers take files from here and never glob.
 
-A commit counts once every file of it can be seen, so a reader gets a whole commit or none of it. Opening
-costs a listing of names, the last checkpoint and the few commits behind it, however long a lane has lived.
+A commit is visible once all its files are, so a reader gets a whole commit or none of it. Opening costs a
+listing of names, the last checkpoint and the few commits behind it, however long the chain is.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from stitch.lake.chain import (
     Listing,
     Tail,
     lanes,
-    of_no_commit,
     read_tail,
+    unknown_commit,
     verify_window_length,
 )
 from stitch.lake.copies import Copies
@@ -46,12 +46,12 @@ from stitch.lake.layout import (
     read_info,
     window_folder,
 )
-from stitch.lake.store import Store, abreast
+from stitch.lake.store import Store, map_concurrently
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, commits_of, hidden_by, upkeep_of
 
 _OF_A_FILE: Final = [name for name in FILES_SCHEMA.names if name != "counts"]
 _NOTHING: Final = int(np.iinfo(np.int64).min)
-"""Before every window."""
+"""Time before every window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class LakeFile:
     table: str
     window: Window | None
     name: str
-    """Relative to the lake."""
+    """Path relative to the lake."""
     rows: int
     size: int
     """Bytes."""
     sha256: str
     lane: int
     seq: int
-    """Commit that brought it."""
+    """Commit that published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,9 @@ class WindowEntry:
 
     window: Window
     sealed: bool
-    """Whether nothing more is expected: every live lane has published it whole. Files have no watermark: what
-    they bring is whole by itself."""
+    """True if nothing more is expected: every live lane has published it whole. Imported files have no
+    watermark: each is complete by itself.
+    """
     flows: int
     files: int
     size: int
@@ -87,48 +88,45 @@ class WindowEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpenLane:
-    """A live lane that holds events which are not in a published flow yet."""
+    """A live lane with events that are not in a published flow yet."""
 
     lane: int
     segments: tuple[Segment, ...]
     config: Mapping[str, Any]
-    """Of the lane's last commit."""
+    """Configuration of the lane's last commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A snapshot: what it lists never changes and never goes away."""
+    """Snapshot of a lake: its files never change and stay readable."""
 
     info: LakeInfo
     lake: str
     """Name of the lake, for messages."""
     pending: int
-    """Commits whose publishing was interrupted; the next import finishes it."""
+    """Commits whose publication was interrupted; the next import finishes it."""
     sealed_to_ns: int | None
-    """Windows that end here or before are sealed; None: there is no live lane, all are."""
+    """Windows that end at or before this are sealed; None: there is no live lane, all are."""
     listing: pa.Table
-    """The visible files, by lane, then commit: rows of `listed.table`."""
+    """Visible files, by lane, then commit: rows of `listed.table`."""
     listed: Listing
-    """Everything that the chains list."""
+    """Every file that the chains list."""
     store: Store
     copies: Copies | None = None
-    """Where files are read, if not in the store: they are verified on the way there."""
+    """Local copies that files are read from, verified when fetched; None: files are read from the store."""
     open_lanes: tuple[OpenLane, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
-    """(lane, commit), ascending: the last commit that counts with all before it."""
+    """(lane, commit), ascending: the last commit such that it and all before it are visible."""
     retired_to_ns: int | None = None
-    """Windows that end here or before are no longer part of the lake."""
+    """Windows that end at or before this are retired; None: none."""
 
     @property
     def has_upkeep(self) -> bool:
-        """Whether anything was ever taken out."""
+        """True if upkeep ever removed anything."""
         return any(lane == UPKEEP_LANE for lane, _ in self.heads)
 
     def windows(self, from_ns: int = _NOTHING, to_ns: int = -_NOTHING - 1) -> list[WindowEntry]:
-        """Windows with files that share an instant with a stretch (None given: all), in order of time.
-
-        O(files).
-        """
+        """Windows with files that overlap [from_ns, to_ns) (default: all), in order of time. O(files)."""
         start_ns = self.listing["window_ns"]
         inside = pc.and_(
             pc.less(start_ns, to_ns),
@@ -157,20 +155,19 @@ class Manifest:
         return starts if self.sealed_to_ns is None else starts[ends <= self.sealed_to_ns]
 
     def is_sealed(self, window: Window) -> bool:
-        """Whether nothing more is expected of a window."""
+        """True if nothing more is expected of a window."""
         return self.sealed_to_ns is None or window.end_ns <= self.sealed_to_ns
 
     def files(self, table: WindowTable | SideTable) -> list[LakeFile]:
         """Files of a table, sorted by window and name.
 
-        Each is looked at: raises LakeError where one is missing, or has not the size or the footer that was
-        committed. O(files of the lake), about 50 µs a file that is given. With `copies` none is looked at
-        before it is read.
+        Each is checked: raises LakeError where one is missing, or its size or footer differs from the commit.
+        O(files of the lake), about 50 µs a returned file. With `copies` files are checked when read.
         """
         return self._checked(self.listing.filter(pa.array(_of_table(self.listing, table))))
 
     def by_window(self, windows: Iterable[Window]) -> dict[Window, list[LakeFile]]:
-        """Files of each of some windows, of all WINDOW_TABLES, sorted by name. As `files` otherwise."""
+        """Files of WINDOW_TABLES for each of some windows, sorted by name. Otherwise as `files`."""
         found: dict[Window, list[LakeFile]] = {window: [] for window in windows}
         starts = pa.array([window.start_ns for window in found], pa.int64())
         listed = self.listing.filter(pc.is_in(self.listing["window_ns"], value_set=starts))
@@ -181,16 +178,17 @@ class Manifest:
         return found
 
     def flow_counts(self, windows: Iterable[Window]) -> pa.Table:
-        """FILE_COUNTS_SCHEMA of the files of flows of some windows; none is looked at. O(files)."""
+        """Counts of flows (FILE_COUNTS_SCHEMA) of some windows' files, without checking them. O(files)."""
         starts = pa.array([window.start_ns for window in windows], pa.int64())
         inside = pc.is_in(self.listing["window_ns"], value_set=starts)
         listed = self.listing.filter(pc.and_(inside, pa.array(_of_table(self.listing, "flows"))))
         return self.listed.whole(listed, FILE_COUNTS_SCHEMA.names)
 
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
-        """Files that may hold something from a time on (None: all), by windows and by what commits say.
+        """Files that may have something from a time on (None: all), by their windows and their commits'
+        `last_ns`.
 
-        Late files of commits that do not say it are left out.
+        Late files whose commits have no `last_ns` are left out.
         """
         wanted = _of_table(self.listing, table)
         if since_ns is not None:
@@ -200,25 +198,25 @@ class Manifest:
         return self._checked(self.listing.filter(pa.array(wanted)))
 
     def refuse_lost_commits(self, start_ns: int, end_ns: int) -> None:
-        """Raises LakeError where a window of a period has a file of a commit that its lane's chain does not
-        have: the record was lost, and whoever reads by the chain would count too few requests.
+        """Raises LakeError where a window of a period has a file of a commit that its lane's chain lacks.
 
-        Looks at the last windows only; `flowdiff fsck` looks at all.
+        The record was lost, and readers of the chain would count too few requests. Checks the last windows
+        only; `flowdiff fsck` checks all.
         """
         heads = dict(self.heads)
         for name, lane, seq in numbered_files(self.store, self._last_folders(start_ns, end_ns)):
             if seq > heads.get(lane, 0):
                 heads[lane] = read_tail(self.store, lane).head  # it may have gone on since
                 if seq > heads[lane]:
-                    raise of_no_commit(name, lane, heads[lane])
+                    raise unknown_commit(name, lane, heads[lane])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
-        """Folders of flows that a stretch may have, the last ones."""
+        """Folders of flows in a time range, the last ones only."""
         length = self.info.window_length_ns
         most = most_looked_at(self.store)
         known = self.starts_ns()
         first, last = (at - at % length for at in (start_ns, end_ns - 1))
-        if last - first < min(most, len(known)) * length:  # fewer to ask for than to list
+        if last - first < min(most, len(known)) * length:  # fewer windows in the range than known ones
             windows = (Window(at, length) for at in range(first, last + 1, length))
             return [window_folder("flows", window) for window in windows]
         known = known[(known >= first) & (known <= last)]
@@ -229,17 +227,17 @@ class Manifest:
         return [f"flows/{name}" for name in inside[-most:]]
 
     def files_near(self, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
-        """Files of flows that may hold a request of the given windows (their starts, ascending).
+        """Files of flows that may have a request of the given windows (their starts, ascending).
 
-        These are the windows themselves, all that lie at most `reach_ns` from one of them, and files of any
-        earlier window with a request that ran into one of them.
+        These are the files of the windows themselves, of all windows at most `reach_ns` from one of them, and
+        of any earlier window with a request that lasted into one of them.
         """
         if not len(starts_ns):
             return []
         length = self.info.window_length_ns
         own = pc.fill_null(self.listing["window_ns"], _NOTHING).to_numpy()
         last = np.maximum(pc.fill_null(self.listing["last_ns"], 0).to_numpy(), own + length - 1)
-        # The first window given that does not end before ours begins: is it near enough?
+        # First given window that does not end before the file's begins: is it near enough?
         place = np.searchsorted(starts_ns + length + reach_ns, own, side="right")
         following = np.append(starts_ns, np.iinfo(np.int64).max)[place]
         near = _of_table(self.listing, "flows") & (following <= last + reach_ns)
@@ -249,7 +247,7 @@ class Manifest:
         length = self.info.window_length_ns
         rows = self.listed.whole(listed, _OF_A_FILE).to_pylist()
         if self.copies is None:
-            abreast(
+            map_concurrently(
                 self.store,
                 lambda row: self._check(row["name"], row["size"], row["footer_size"], row["footer_sha256"]),
                 rows,
@@ -270,7 +268,7 @@ class Manifest:
         return sorted(found, key=lambda file: (file.window is not None and file.window.start_ns, file.name))
 
     def read(self, file: LakeFile) -> pa.Buffer:
-        """Content of a file that was given. Raises OSError; LakeError where a copy cannot be had."""
+        """Content of a listed file. Raises OSError; LakeError where a copy cannot be fetched."""
         if self.copies is not None:
             return self.copies.read(file.name, file.sha256)
         try:
@@ -279,7 +277,7 @@ class Manifest:
             return self.store.read(f"{file.name}{ASIDE}")
 
     def decoded(self, file: LakeFile, columns: list[str] | None = None) -> pa.Table:
-        """Rows of a file that was given, all columns or some. Raises LakeError where it cannot be read."""
+        """Rows of a listed file, with all or some columns. Raises LakeError where it cannot be read."""
         try:
             return decode(file.table, self.read(file), columns)
         except (OSError, pa.ArrowException) as error:
@@ -290,7 +288,9 @@ class Manifest:
         return self.listing.filter(pa.array(_of_table(self.listing, table)))
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
-        """Check its size, and its footer, which a reader would believe; pages have checksums of their own."""
+        """Check size and footer, which readers rely on; pages have checksums of their own. Raises
+        LakeError.
+        """
         try:
             try:
                 whole = self._is_whole(name, size, footer_size, footer_sha256)
@@ -304,7 +304,7 @@ class Manifest:
             raise unreadable(self.lake, name)
 
     def _is_whole(self, at: str, size: int, footer_size: int, footer_sha256: bytes) -> bool:
-        """Whether what is there is what was committed. Raises OSError."""
+        """True if size and footer are as committed. Raises OSError."""
         there = self.store.size(at)
         if there is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), at)
@@ -314,17 +314,18 @@ class Manifest:
 
 
 def _of_table(listed: pa.Table, table: str) -> B1:
-    """[files] whether each is of a table."""
+    """[files] True for files of a table."""
     found: B1 = pc.equal(listed["table"].cast(pa.string()), table).to_numpy()
     return found
 
 
 def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None) -> Manifest:
-    """Read and verify the end of every lane's chain. `lake` is its name for messages; `copies`: see Manifest.
+    """Snapshot of a lake, from the verified end of every lane's chain. `lake`: its name for messages;
+    `copies`: see Manifest.
 
-    Raises LakeError where there is no lake or a broken one: also where flowdiff.json says another window
-    length than the commits, and where a file of the last commit is neither published nor waiting for it, for
-    then no reader may take the lake for whole. No data file is opened.
+    Raises LakeError where there is no lake or a broken one: also where flowdiff.json has another window
+    length than the commits, and where a file of the last commit is neither published nor staged, as the lake
+    is then incomplete. No data file is opened.
     """
     info = read_info(store, lake)
     if info is None:
@@ -333,8 +334,10 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         )
     length = info.window_length_ns
     found = lanes(store)
-    tails = abreast(store, lambda lane: read_tail(store, lane), [n for n in found if n != UPKEEP_LANE])
-    # Last: what it hides may have left the checkpoints of the other lanes, never the other way round.
+    tails = map_concurrently(
+        store, lambda lane: read_tail(store, lane), [n for n in found if n != UPKEEP_LANE]
+    )
+    # The upkeep lane is read last: files it hides may have left the other lanes' checkpoints, not vice versa.
     if UPKEEP_LANE in found:
         tails.append(read_tail(store, UPKEEP_LANE))
     listed = Listing([part for tail in tails for part in tail.parts()])
@@ -348,7 +351,7 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         if tail.lane == UPKEEP_LANE:
             files = listing.filter(pc.equal(listing["lane"], UPKEEP_LANE))
             own = hidden_by(upkeep, files, length)
-        commits = commits_of(_waiting(store, tail, own, lake))
+        commits = commits_of(_unpublished(store, tail, own, lake))
         if commits:
             seqs = pa.array(sorted(commits), pa.int64())
             seen = pc.invert(pc.is_in(listing["seq"], value_set=seqs))
@@ -377,8 +380,10 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
 
 
 def sealed_to_ns(store: Store) -> int | None:
-    """Return how far every live lane of a lake is: windows that end there or before are sealed. None: no
-    live lane says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
+    """End of the windows that every live lane has sealed; None: there is no live lane, or one has sealed
+    nothing.
+
+    If all lanes were ended: the end of the furthest. Raises LakeError.
     """
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
@@ -388,19 +393,18 @@ def sealed_to_ns(store: Store) -> int | None:
     return None if reached == _NOTHING else reached
 
 
-def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
-    """Committed files that cannot be seen yet; all others were published before the last commit.
-
-    Raises LakeError where one is lost.
+def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
+    """Committed files that are not visible yet; only the last commit can have any. Raises LakeError where one
+    is lost.
     """
     items = tail.last_files
     sizes = store.sizes([item.final for item in items])
     missing = [item for item, size in zip(items, sizes, strict=True) if size is None]
     waiting = []
     for item in missing:
-        # Looked at again after the stage: a writer may move it in between.
+        # Look for the final name again after the stage: a writer may move the file in between.
         if store.size(item.stage) is None and store.size(item.final) is None:
-            if hidden.lets_go(item) or store.size(f"{item.final}{ASIDE}") is not None:
+            if hidden.hides(item) or store.size(f"{item.final}{ASIDE}") is not None:
                 continue
             raise LakeError(
                 f"'{item.final}' of the lake's last commit is missing.",
@@ -411,8 +415,9 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publis
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """Return how far every live lane is; None where there is none. A lane that sealed nothing seals
-    nothing, one that was ended does not count.
+    """End of the windows sealed by every live lane; None without live lanes.
+
+    A lane that sealed nothing yet prevents sealing; an ended lane is ignored.
     """
     live = [at for at in (tail.standing for tail in tails) if at.positions and at.ended_to_ns is None]
     return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)

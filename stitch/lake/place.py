@@ -20,34 +20,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LakePlace:
-    """A lake that may be there, for reading and writing."""
+    """A lake, existing or not, for reading and writing."""
 
     name: str
-    """As it was called."""
+    """Name as the user wrote it."""
     store: Store
     root: Path
-    """Folder in which its files are found: the lake itself, or that of its copies."""
+    """Folder with its files: the lake itself, or that of its copies."""
     copies: Copies | None = None
-    """Makes the copies; None for a folder."""
+    """Local copies; None for a folder."""
 
 
 def open_store(name: str) -> Store:
-    """The store of a lake, which need not be there yet.
+    """Store of a lake, which need not exist yet.
 
-    Raises ConfigError for a name or settings that are wrong,
-    LakeError where a bucket cannot be reached.
+    Raises ConfigError for wrong names or settings, LakeError where a bucket cannot be reached.
     """
     return open_bucket(name) if is_bucket(name) else LocalStore.at(Path(name))
 
 
 def open_bucket(name: str) -> BucketStore:
-    """What is below `s3://bucket/prefix`, a lake or not. Raises as `open_store`."""
+    """Store of everything below `s3://bucket/prefix`, a lake or not. Raises as `open_store`."""
     return _bucket(bucket_settings(name, os.environ))
 
 
 def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:
-    """Open as `open_store` does, with copies of a bucket's files in the user's cache: the same for a whole
-    process.
+    """Open a lake as `open_store` does, with a bucket's files copied to the user's cache, once a process.
 
     Raises as `open_store`, and LakeError where the cache cannot be used.
     """

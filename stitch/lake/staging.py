@@ -1,8 +1,8 @@
-"""Stage the files of one coming commit, segments among them: written, listed, gone unless committed.
+"""Stage the files of one coming commit, segments included; they are removed unless committed.
 
-A segment holds raw events of a live lane that are in no published flow yet, for whoever takes it over: one
-file a commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names
-is garbage; one that is named is read back checked.
+A segment has the raw events of a live lane that are in no published flow yet, for its next owner: one file a
+commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names is garbage;
+others are verified when read.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_th
 
 
 def segment_name(lane: int, seq: int) -> str:
-    """A new name for the segment of one attempt at a commit."""
+    """New name for the segment of one attempt at a commit."""
     return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
 
 
 def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
-    """Bytes of a segment, and what the commit says of it. `events`: EVENT_SCHEMA, metadata kept."""
+    """(Bytes of a segment, its entry in the commit). `events`: EVENT_SCHEMA, metadata kept."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, events.schema, options=_OPTIONS) as writer:
         writer.write_table(events.combine_chunks())
@@ -56,7 +56,7 @@ def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Events of a segment. Raises LakeError where it is missing or not what was committed."""
+    """Events of a segment. Raises LakeError where it is missing or differs from the commit."""
     try:
         data = store.read(segment.name)
     except FileNotFoundError as error:
@@ -83,9 +83,10 @@ def _damaged(segment: Segment, what: str) -> LakeError:
 
 
 class KeptSegments:
-    """Segments of a lane that stay for a while after the lane needs them, for a repair.
+    """Segments of a lane that are retained for a repair after the lane no longer needs them.
 
-    By the clock of this process, from when it saw them first: a new owner keeps what it finds as long again.
+    Ages count by this process's clock from its first sight of each: a new owner retains them for the full
+    time again.
     """
 
     def __init__(self, store: Store, lane: int, keep_ns: int) -> None:
@@ -95,8 +96,8 @@ class KeptSegments:
         self._seen: dict[str, int] = {}
 
     def sweep(self, needed: Iterable[Segment], seq: int, now_ns: int | None = None) -> None:
-        """Remove segments that nobody needs any more, of commits before `seq`; no `now_ns`: only where none
-        are kept. Raises OSError: the rest is for the next time.
+        """Remove segments of commits before `seq` that are neither needed nor retained; without `now_ns`,
+        only if nothing is retained. Raises OSError: the rest is removed next time.
         """
         if now_ns is None and self._keep_ns:
             return
@@ -114,7 +115,7 @@ class KeptSegments:
 
 
 class Staging:
-    """What a commit will publish. May be filled from several threads; made by `Lane.stage`.
+    """Files that a commit will publish. Several threads may add files; made by `Lane.stage`.
 
     Part numbers must be unique among the files of one table and window.
     """
@@ -127,34 +128,36 @@ class Staging:
         self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
-        """Where the files are; nobody else writes there."""
+        """Folder of the files, used by this writer only."""
         self._adopted: list[Publish] = []
         self._attempts: str | None = None
 
     @classmethod
     def attempt(cls, store: Store, lane: int, seq: int, attempts: str) -> Staging:
-        """Open a stage for one attempt at a part of the work, of those that begin with `attempts`."""
+        """Stage for one attempt at a part of the work, in a folder that begins with `attempts`."""
         staging = cls(store, lane, seq)
         staging.folder = f"{attempts}{secrets.token_hex(8)}"
         return staging
 
     def attempts(self) -> str:
-        """Return how folders of attempts begin: they may be made from now on, and go with this one."""
+        """Prefix of the folders of attempts, which may be made from now on and are removed with this
+        stage.
+        """
         self._attempts = f"{self.folder}-"
         return self._attempts
 
     def persisted(self) -> tuple[Publish, ...]:
-        """Make what was staged durable; it may be adopted then. Raises OSError."""
+        """Make the staged files durable and list them for adoption. Raises OSError."""
         if written := self.names():
             self._store.persist(written)
         return self.items()
 
     def adopt(self, items: Iterable[Publish]) -> None:
-        """Take files that an attempt has made durable."""
+        """Add files that an attempt has made durable."""
         self._adopted += items
 
     def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
-        """Write one file of a window; nothing happens for a table without rows. Raises OSError."""
+        """Write one file of a window, unless the table is empty. Raises OSError."""
         if table.num_rows:
             final = f"{window_folder(table_name, window)}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window, table)
@@ -166,7 +169,9 @@ class Staging:
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
     def add_segment(self, events: pa.Table, seq: int | None = None) -> Segment:
-        """Write raw events that stay open, of commit `seq` if not of this one. Raises OSError."""
+        """Write raw events that stay open, as a segment of commit `seq` (default: this one). Raises
+        OSError.
+        """
         name = segment_name(self.lane, self.seq if seq is None else seq)
         data, segment = encode_segment(name, events)
         self._store.put(name, data)
@@ -175,7 +180,7 @@ class Staging:
         return segment
 
     def names(self) -> list[str]:
-        """Return every file that was written here, all to be made durable before the commit."""
+        """Every file written here, to be made durable before the commit."""
         return [*(item.stage for item in self._items), *self._segments]
 
     def _add(self, table_name: str, stem: str, final: str, window: Window | None, table: pa.Table) -> None:
@@ -186,11 +191,11 @@ class Staging:
             self._items.append(item)
 
     def items(self) -> tuple[Publish, ...]:
-        """Everything that was staged, by final name."""
+        """Every staged or adopted file, by final name."""
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
-        """Remove what lies on the stage, of attempts too. Raises OSError."""
+        """Remove the stage's files, of attempts too. Raises OSError."""
         self._store.remove(self.folder)
         if self._attempts is not None:
             above, _, beginning = self._attempts.rpartition("/")
@@ -199,7 +204,7 @@ class Staging:
                     self._store.remove(f"{above}/{name}")
 
     def discard(self) -> None:
-        """Remove what was staged, segments too. Raises OSError."""
+        """Remove the stage's files and segments. Raises OSError."""
         segments, self._items, self._segments, self._adopted = self._segments, [], [], []
         self.clear()
         for name in segments:
@@ -209,7 +214,7 @@ class Staging:
 def described(
     table_name: str, window: Window | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
-    """Return what a commit says of a file: `data` is `table` (not empty) as written."""
+    """Entry of a file in its commit: `data` is `table` (not empty) as written."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,
@@ -227,8 +232,7 @@ def described(
 
 
 def _last_ns(table_name: str, table: pa.Table) -> int | None:
-    """Return when the last response of flows was over, or the last event of late ones; None where none
-    says."""
+    """Time of the last end of a flow or late event in a table; None where unknown."""
     if table_name == "flows":
         ends = pc.add(table["start_ns"], table["response_ns"])
     elif table_name == "late":

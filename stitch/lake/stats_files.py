@@ -1,8 +1,8 @@
-"""Cache under `stats/` what the analyzer worked out of a window.
+"""Cache under `stats/` of statistics that the analyzer computed of windows.
 
-A cache, in no commit: a file may be missing, old or damaged, and nothing is lost. Its name says what it was
-made of (the window's flow files), how (settings) and what is in it (`stitch.lake.kept_files`):
-`<source>-<settings>-<content>.parquet`, each the beginning of a SHA-256 in hex.
+No commit lists them: a file may be missing, old or damaged, and nothing is lost. A name contains the
+beginnings of three SHA-256 in hex, `<source>-<settings>-<content>.parquet`: of the window's flow files, of
+the settings, and of the content (`stitch.lake.kept_files`).
 """
 
 from __future__ import annotations
@@ -28,48 +28,51 @@ SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
 class StatsKey(NamedTuple):
-    """Which statistics of which state of a window."""
+    """Key of the statistics of one state of a window."""
 
     window: Window
     source: str
-    """Of the window's files: `source_of`."""
+    """Hash of the window's files: `source_of`."""
     settings: str
-    """Of all that decides what is worked out of them: `settings_of`."""
+    """Hash of all settings that the statistics depend on: `settings_of`."""
     span: Span = "window"
-    """What they are of: a window of the lake, or a quarter of a day; of the watch, whose files are others and
-    lie apart, a day of windows, or the ticks of a window."""
+    """Time span of the statistics: a window of the lake, or a quarter of a day.
+
+    In the watch's files, which are stored apart: a day of windows, or the ticks of a window.
+    """
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
-    """Hash the (table, SHA-256) of a window's files, in any order."""
+    """Hash of the (table, SHA-256) of a window's files, in any order."""
     return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode())
 
 
 def settings_of(text: str) -> str:
-    """Hash settings and versions written as text."""
+    """Hash of settings and versions written as text."""
     return _hash(text.encode())
 
 
 def stats_folder(key: StatsKey) -> str:
-    """Name the folder of a window's statistics."""
+    """Folder of a window's statistics."""
     return f"{STATS}/{key.span}={key.window.name}"
 
 
 def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
-    """The content that was kept under a key; None where there is none that is whole. Raises OSError."""
+    """Intact content stored under a key; None without one. Raises OSError."""
     found = (kept_files.read_whole(store, f"{stats_folder(key)}/{name}") for name in _kept(store, key))
     return next((data for data in found if data is not None), None)
 
 
 def has_stats(store: Store, key: StatsKey) -> bool:
-    """Tell whether something is kept under a key; it is not read. Raises OSError."""
+    """True if something is stored under a key, which is not read. Raises OSError."""
     return bool(_kept(store, key))
 
 
 def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
-    """Keep a content; what is damaged, and what was made of another state of the window, is removed.
+    """Store a content unless it is stored already; damaged files and those of other states of the window are
+    removed.
 
-    Nothing happens where it is kept already. Raises OSError where nothing can be written.
+    Raises OSError where nothing can be written.
     """
     folder = stats_folder(key)
     for name in store.names(folder):
@@ -94,12 +97,12 @@ def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], b
 
 
 def stats_size(store: Store, key: StatsKey) -> int:
-    """Count the bytes that are kept under a key. Raises OSError."""
+    """Number of bytes stored under a key. Raises OSError."""
     return sum(store.size(f"{stats_folder(key)}/{name}") or 0 for name in _kept(store, key))
 
 
 def drop_stats(store: Store, key: StatsKey) -> int:
-    """Remove what is kept under a key: how many bytes. Raises OSError."""
+    """Remove all files of a key; returns their bytes. Raises OSError."""
     size = stats_size(store, key)
     for name in _kept(store, key):
         store.remove(f"{stats_folder(key)}/{name}")
@@ -112,7 +115,9 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove what writers that died left on the stage; one that lives keeps nothing this time."""
+    """Remove drafts that dead writers left on the stage; a living writer loses its draft and stores nothing
+    this time.
+    """
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

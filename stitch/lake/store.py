@@ -1,9 +1,9 @@
-"""Define what the commit protocol asks of whatever holds a lake, and the store on this machine.
+"""Store protocol: the operations that the commit protocol needs, and their implementation on this machine.
 
 Names use `/` and are relative to the lake. Two operations carry the protocol: `put_if_absent`, which decides
 who commits, and `publish`, which moves files from the stage to names that nobody else uses. On an object
-store the first is a put with `If-None-Match: *`, the second a copy and a delete, what was put is durable,
-and folders do not exist (`stitch.lake.bucket`); links, renames and syncs are `LocalStore`'s business alone.
+store the first is a put with `If-None-Match: *`, the second a copy and a delete, every object is durable once
+put, and folders do not exist (`stitch.lake.bucket`). Links, renames and syncs are internal to `LocalStore`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ import pyarrow as pa
 from stitch.lake.disk import LocalDisk
 
 DRAFTS: Final = "drafts"
-"""Folder below a stage folder for what is not yet under its own name."""
+"""Folder below a stage folder for files not yet under their own names."""
 MAX_KNOWN_FOLDERS: Final = 4096
-"""Remembered by a store on a disk: a day of windows of a minute in two tables, half a MB, 1 ms a remove."""
+"""Folders remembered by a store on a disk, at most: a day of one-minute windows in two tables, half a MB, 1
+ms a remove.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A file on the stage and the name it gets."""
+    """A staged file and its final name."""
 
     stage: str
     final: str
 
 
 class UncertainError(OSError):
-    """A `put_if_absent` failed, and the file may be there all the same, now or later."""
+    """A `put_if_absent` failed, but the file may exist, now or later."""
 
 
 class Store(Protocol):
@@ -43,7 +45,7 @@ class Store(Protocol):
 
     @property
     def concurrency(self) -> int:
-        """Requests that are worth having under way at once; 1 on a disk, which answers at once."""
+        """Useful number of concurrent requests; 1 on a disk, which answers at once."""
         ...
 
     def read(self, name: str) -> pa.Buffer:
@@ -51,15 +53,15 @@ class Store(Protocol):
         ...
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
-        """The last bytes of a file, of all of it where it is shorter. Raises FileNotFoundError."""
+        """Last `n_bytes` bytes of a file, all of it if shorter. Raises FileNotFoundError."""
         ...
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where it is not there."""
+        """Bytes of a file; None where it is missing."""
         ...
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """`size` of each."""
+        """`size` of each name."""
         ...
 
     def names(self, folder: str, after: str = "") -> list[str]:
@@ -67,8 +69,8 @@ class Store(Protocol):
         ...
 
     def written(self, folder: str) -> dict[str, int]:
-        """Files in a folder (last parts of names), and when each was written, ns since the epoch, by the
-        clock of whatever holds it; empty for a missing folder.
+        """Time at which each file in a folder (last parts of names) was written, ns since the epoch by the
+        store's clock; empty for a missing folder.
         """
         ...
 
@@ -80,32 +82,32 @@ class Store(Protocol):
         ...
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Write a new file on the stage; it is durable after `persist`.
+        """Write a new staged file, durable after `persist`.
 
-        It may still be under way when this returns: then `persist` raises what went wrong. Raises
-        FileExistsError, here or there.
+        The write may continue in the background: then `persist` raises its errors. Raises FileExistsError,
+        here or there.
         """
         ...
 
     def persist(self, names: Sequence[str]) -> None:
-        """Make files of `put` durable. Raises FileNotFoundError where one was removed by another writer."""
+        """Make files of `put` durable. Raises FileNotFoundError where another writer removed one."""
         ...
 
     def settle(self, folder: str) -> None:
-        """Make durable what can be seen in a folder, whoever wrote it; it is made where it is missing."""
+        """Make every visible file in a folder durable, whoever wrote it; creates a missing folder."""
         ...
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """Write a file under a name that is free; durable when it returns, there whole or not at all.
+        """Write a file under a free name, atomically and durably.
 
         `stage` is a stage folder for drafts. Raises FileExistsError where the name is taken,
-        FileNotFoundError where another writer swept the draft, UncertainError where nobody can tell;
-        after any other OSError the file is not there.
+        FileNotFoundError where another writer swept the draft, UncertainError where the outcome is unknown;
+        after any other OSError the file does not exist.
         """
         ...
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """Give files their names, durably; nothing happens to those that have theirs.
+        """Move files to their final names, durably; those already moved are skipped.
 
         At any instant a file is in at least one of the two places. Raises FileNotFoundError, with the final
         name, where one is in neither.
@@ -113,11 +115,11 @@ class Store(Protocol):
         ...
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
-        """Write a file in the place of one that is there, in one step, durably. Not for data files."""
+        """Replace a file's content atomically and durably. Not for data files."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all it holds; nothing happens where it is missing."""
+        """Remove a file or a folder with its content; missing ones are ignored."""
         ...
 
 
@@ -129,13 +131,13 @@ class LocalStore:
     def __init__(self, disk: LocalDisk) -> None:
         self._disk = disk
         self._made: set[str] = set()
-        """Folders made or found by us, not yet durable perhaps. Some of them, as below."""
+        """Folders known to exist, perhaps not durably. Incomplete, as is the next one."""
         self._settled: set[str] = set()
-        """Folders whose names are durable."""
+        """Folders known to exist durably."""
 
     @classmethod
     def at(cls, root: Path) -> LocalStore:
-        """The lake in a folder."""
+        """Store of the lake in a folder."""
         return cls(LocalDisk(root))
 
     def read(self, name: str) -> pa.Buffer:
@@ -195,9 +197,9 @@ class LocalStore:
         self._disk.sync_folder(folder)
 
     def _make_folders(self, folders: Iterable[str]) -> None:
-        """Make folders and those above them, and make their names durable: each parent is synced once.
+        """Create folders and their parents, durably; each parent is synced once.
 
-        Folders that are there are synced too, the first time: whoever made them may have died before it did.
+        Existing folders are synced too, the first time: their maker may have died before it did.
         """
         wanted = {above for folder in folders for above in _path(folder)} - self._settled
         for depth in sorted({folder.count("/") for folder in wanted}):
@@ -210,7 +212,7 @@ class LocalStore:
         _remember(self._made, wanted)
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """See Store: a draft is written and synced, then linked, and the folder synced."""
+        """See Store: a draft is written and synced, then linked, and the folder is synced."""
         draft = self._draft(name, data, stage)
         self._make_folders([_parent(name)])
         try:
@@ -233,7 +235,9 @@ class LocalStore:
             raise _uncertain(name, error) from error
 
     def _draft(self, name: str, data: bytes, stage: str) -> str:
-        """A synced file with the content; under a name that is free, as the dead leave theirs behind."""
+        """Write a synced file with the content under a free name, as dead writers leave drafts behind;
+        returns the name.
+        """
         folder = f"{stage}/{DRAFTS}"
         base = name.rpartition("/")[2]
         self._make_folders([folder])
@@ -246,9 +250,10 @@ class LocalStore:
         return draft
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """See Store. Target folders are synced before the stage: no state has a file in neither.
+        """See Store. Target folders are synced before the stage, so that no crash loses both names of a file.
 
-        All are synced even where every file has its name: whoever moved it may have died before it did.
+        They are synced even if every file is already moved: the process that moved it may have died before it
+        did.
         """
         targets = sorted({_parent(move.final) for move in moves})
         self._make_folders(targets)
@@ -280,8 +285,7 @@ def _uncertain(name: str, error: OSError) -> UncertainError:
 
 
 def _remember(known: set[str], folders: Set[str]) -> None:
-    """Remember folders; all are forgotten where there are too many: one that is needed again costs a mkdir
-    and a sync."""
+    """Add folders to a bounded set, which is emptied when full: a forgotten one costs a mkdir and a sync."""
     if len(known) + len(folders) > MAX_KNOWN_FOLDERS:
         known.clear()
     known |= folders
@@ -292,7 +296,7 @@ def _parent(name: str) -> str:
 
 
 def _path(folder: str) -> list[str]:
-    """The folder and those above it, from the top; nothing for the root."""
+    """The folder and its parents, from the top; empty for the root."""
     parts = folder.split("/") if folder else []
     return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
@@ -301,19 +305,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def abreast(store: Store, ask: Callable[[T], R], about: Iterable[T]) -> list[R]:
-    """`ask` of each, in their order; the first error, by that order, is raised once none is under way.
+def map_concurrently(store: Store, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`call` of each item, concurrently, in order; the first error in that order is raised once all calls
+    ended.
 
-    On a disk one after the other: threads would cost more than they save.
+    One after the other on a disk: threads would cost more than they save.
     """
-    items = [*about]
-    if store.concurrency == 1 or len(items) < 2:
-        return [ask(item) for item in items]
-    with ThreadPoolExecutor(min(store.concurrency, len(items)), thread_name_prefix="abreast") as pool:
-        return [*pool.map(ask, items)]
+    listed = [*items]
+    if store.concurrency == 1 or len(listed) < 2:
+        return [call(item) for item in listed]
+    with ThreadPoolExecutor(min(store.concurrency, len(listed)), thread_name_prefix="store") as pool:
+        return [*pool.map(call, listed)]
 
 
-def ahead(store: Store, ask: Callable[[T], R], about: Sequence[T]) -> Iterator[R]:
-    """`abreast` for answers that are used one by one: no more are asked for at once than the store likes."""
-    for start in range(0, len(about), store.concurrency):
-        yield from abreast(store, ask, about[start : start + store.concurrency])
+def prefetch(store: Store, call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Results of `call` in order, computed in batches of the store's concurrency ahead of their use."""
+    for start in range(0, len(items), store.concurrency):
+        yield from map_concurrently(store, call, items[start : start + store.concurrency])

@@ -1,9 +1,9 @@
-"""Nest structures as files have them, spans instead of nodes and edges, and back.
+"""Convert structures between nodes and edges in memory and nested spans in files.
 
-The graph of a flow of spans follows from its tree (`stitch.spans`): a span is its start, its marks, what it
-calls, its end, and edges go along the nesting. So a file names each span once, with its depth, in the order
-of their starts, and its edges, mates and parents are laid down anew on reading, by the function that made
-them. Graphs of records have their edges written out. All steps work on whole tables.
+The graph of a flow of spans follows from its tree (`stitch.spans`): a span is its start, its marks, the spans
+it calls, and its end, and edges follow the nesting. So a file has each span once, with its depth, in the
+order of their starts; edges, mates and parents are rebuilt on reading by the function that built them first.
+Graphs of records have their edges written out. All steps work on whole tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAMES: Final = ("component", "point", "label", "kind")
 
 
 def nested(structures: pa.Table) -> pa.Table:
-    """Rows of STORED_STRUCTURES_SCHEMA of rows of STRUCTURES_SCHEMA, in their order. O(nodes + edges).
+    """Rows of STORED_STRUCTURES_SCHEMA for rows of STRUCTURES_SCHEMA, in order. O(nodes + edges).
 
     A structure with sides is the graph of a tree of spans, as `stitch.spans` makes it: tests hold that
     `unnested` gives it back.
@@ -81,7 +81,7 @@ def nested(structures: pa.Table) -> pa.Table:
 
 
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, or some of its columns, of rows as files have them, in their order.
+    """Rows of STRUCTURES_SCHEMA, or some of its columns, for rows as files have them, in order.
 
     stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """
@@ -144,7 +144,7 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
 
 
 def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes, I8]:
-    """Nodes and edges of the rows made of spans, and the step that each node is of.
+    """(Nodes and edges of the rows made of spans, [nodes] step of each node).
 
     depth: [steps] -1 for marks and records. row: [steps] row of the table, ascending.
     """
@@ -169,7 +169,8 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
         np.add.at(size, parent[here], size[here])
     for here in by_level[1:]:
         deferred[here] |= deferred[parent[here]]
-    # Before a span's start lie all steps before it, and the ends of the spans before it that are not open.
+    # A span's start comes after all earlier steps and after the ends of earlier spans that are closed by
+    # then.
     before = np.searchsorted(mine, span) + np.arange(n) - level
     starts = np.searchsorted(flow, np.arange(int(of_spans.sum())))
     start = before - before[starts][flow]
@@ -186,7 +187,7 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
 
 
 def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """[spans] rank among the synchronous children of its parent, and number of its own."""
+    """([spans] rank among the synchronous children of its parent, [spans] number of its own children)."""
     n = len(parent)
     awaited = np.flatnonzero(~asynchronous & (parent < n))
     order = awaited[np.argsort(parent[awaited], kind="stable")]
@@ -197,7 +198,9 @@ def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
 
 
 def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) -> tuple[pa.Array, I8]:
-    """Values of a list column: those that are written out, and for rows of spans those that were laid."""
+    """(Values of a list column: as written for rows of records, as rebuilt for rows of spans; [rows]
+    lengths).
+    """
     lists = whole(written)
     lengths = list_lengths(lists)
     n_written = int(lengths.sum())
@@ -213,6 +216,6 @@ def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) 
 
 
 def _bounds(lists: pa.ListArray) -> tuple[I8, I8]:
-    """[rows + 1] where each row's values begin in `flatten()`, and [rows] how many it has."""
+    """([rows + 1] start of each row's values in `flatten()`, [rows] their number)."""
     starts = lists.offsets.to_numpy().astype(np.int64)
     return starts - starts[0], np.diff(starts)

@@ -1,7 +1,7 @@
-"""`SHA256SUMS-<content>.txt`: what belongs to a folder, as `sha256sum --check` reads it.
+"""Checksum lists `SHA256SUMS-<content>.txt` of a folder's files, in the format of `sha256sum --check`.
 
-Named by their content (`stitch.lake.kept_files`) and never replaced: of two writers each leaves its own, so
-every file of the folder is in those of who wrote it.
+Named by their content (`stitch.lake.kept_files`) and never replaced: each of two writers leaves its own list,
+so every file of the folder is in the list of its writer.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import pyarrow as pa
 from stitch.lake import kept_files
 
 SUMS: Final = "SHA256SUMS"
-"""Of reports kept by earlier versions: the whole name."""
+"""Beginning of the name; the whole name in reports of earlier versions."""
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:
-    """A line a file."""
+    """Content of a checksum list: one line a file."""
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return "".join(lines).encode()
 
 
 def sums_name(data: bytes) -> str:
-    """Name the file of such lines."""
+    """Name of a checksum list."""
     return kept_files.name_of(SUMS, data, "txt")
 
 
 def sums_among(names: Iterable[str]) -> list[str]:
-    """Choose the files of sums among the names in a folder."""
+    """Names in a folder that are checksum lists."""
     return [name for name in names if name == SUMS or name.startswith(f"{SUMS}-")]
 
 
 def read_sums(data: pa.Buffer) -> dict[str, str]:
-    """Hashes by name; what is no such line names no file that is there."""
+    """Hashes by name; malformed lines give names that no file has."""
     lines = data.to_pybytes().decode(errors="replace").splitlines()
     return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}

@@ -1,11 +1,11 @@
-"""Keep under `watch/` what `flowdiff watch` decided: a chain of commits, and tables as plain Parquet.
+"""Files of the watch under `watch/`: its chain of commits, and tables as plain Parquet.
 
 A commit is a file under the next number: the SHA-256 of the rest in its first line, its link in the second,
-then what the watch says. The link names the commit before by its hash, and all files of the tables with
-their rows: the newest ones itself, those before in a listing, a file of its own. Rows are in their commit
-first and are put beside it afterwards, named by its number and their content (`stitch.lake.kept_files`), by
-whoever comes next. `watch/head` has the number of the last commit, so that one which is gone is missed; a
-person who removes it says that the files that are there are all.
+then the watch's state. The link names the previous commit by its hash, and all files of the tables with their
+numbers of rows: the newest ones itself, older ones in a separate listing file. Rows are first in their commit
+and are then put as files, named by its number and their content (`stitch.lake.kept_files`), also by whichever
+process comes next. `watch/head` has the number of the last commit, so that a lost one is noticed; a person
+who removes it declares that the existing files are complete.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ COMMITS: Final = f"{WATCH}/commits"
 HEAD: Final = f"{WATCH}/head"
 LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
-"""Older ones are removed: what they said is in the tables."""
+"""Commits kept; older ones are deleted, as the tables have their content."""
 LISTED_FROM: Final = 64
-"""Files named in a commit itself, some 90 bytes each; more go into a listing. A commit has three at most, so
-two listings are enough for all commits that are kept."""
+"""Files named in a commit itself, some 90 bytes each; more go into a listing.
+
+A commit adds three at most, so two listings are enough for all commits that are kept.
+"""
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
 """Rows of a commit, by table."""
 
 
 class TakenError(LakeError):
-    """Another process committed under the number that this one wanted."""
+    """Another process committed under this number first."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
@@ -86,12 +88,12 @@ class Head:
     seq: int
     sha256: str
     link: Link | None
-    """None: of an earlier flowdiff, which named no files."""
+    """None for a commit of an earlier flowdiff, which named no files."""
     body: bytes
 
 
 def head(store: Store) -> Head | None:
-    """Read the last commit; None where nobody watched yet.
+    """Read the last commit; None before the first.
 
     Raises LakeError where it is damaged or missing, OSError.
     """
@@ -117,7 +119,7 @@ def head(store: Store) -> Head | None:
 
 
 def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
-    """Make something the commit of a number, and its rows part of the tables.
+    """Store `body` as the commit of a number, and add its rows to the tables.
 
     Raises TakenError, LakeError, OSError.
     """
@@ -144,13 +146,13 @@ def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
 
 
 def put_rows(store: Store, seq: int, rows: Rows) -> None:
-    """Put the rows of the last commit into the tables; nothing happens where they are. Raises OSError."""
+    """Add the rows of the last commit to the tables; existing files are left alone. Raises OSError."""
     for table, data, _ in _encoded(rows):
         kept_files.keep(store, f"{WATCH}/{table}/{seq:012d}", data, "parquet")
 
 
 def read_rows_of(store: Store, table: str) -> pa.Table:
-    """Rows of a table, but for those of the last commit that are on their way.
+    """Rows of a table, without those of the last commit that are not put yet.
 
     Raises LakeError for a file that is damaged or missing, OSError.
     """
@@ -185,7 +187,9 @@ def table_files(store: Store, table: str) -> list[str]:
 
 
 def watch_faults(store: Store) -> Iterator[str]:
-    """Find what is damaged, missing, or in no commit, a sentence each. Reads all files. Raises OSError."""
+    """Find files that are damaged, missing, or in no commit: a sentence each. Reads all files. Raises
+    OSError.
+    """
     there = {name for table in WATCH_TABLES for name in table_files(store, table)}
     listings = [f"{LISTINGS}/{name}" for name in store.names(LISTINGS)]
     harmed = {*kept_files.damaged(store, [*sorted(there), *listings])}
@@ -210,7 +214,7 @@ def watch_faults(store: Store) -> Iterator[str]:
 
 
 def _broken_chain(store: Store) -> Iterator[str]:
-    """Commits that are kept follow each other, and each is the one that the next one names."""
+    """Check that the kept commits follow each other, each naming the one before."""
     before: Head | None = None
     for file in store.names(COMMITS):
         name = f"{COMMITS}/{file}"
@@ -229,7 +233,7 @@ def _broken_chain(store: Store) -> Iterator[str]:
 
 
 def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -> Link:
-    """Return the link of a commit with some files of its own; what does not fit goes into a listing."""
+    """Build the link of a commit with some new files; older files that do not fit go into a listing."""
     before = Link() if last is None or last.link is None else last.link
     if last is None or last.link is None or not _committed(store):  # all that is there, whoever wrote it
         listing, earlier = "", _all_there(store, () if last is None else _known(store, before))
@@ -245,15 +249,17 @@ def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -
 
 
 def highest(store: Store) -> int:
-    """Return the highest number of a table's file; 0 without any. A watch that begins anew goes on behind it,
-    so that no two of its files have one number."""
+    """Highest number of a table's file; 0 without any.
+
+    A watch that begins anew continues after it, so that no two files have the same number.
+    """
     return max(
         (_seq(n.rpartition("/")[2]) for table in WATCH_TABLES for n in table_files(store, table)), default=0
     )
 
 
 def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """Return the files that a link names, as far as that can be read."""
+    """Files that a link names, as far as they can be read."""
     try:
         return _named(store, link)
     except LakeError:
@@ -261,7 +267,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Return the files that are in the tables' folders, those that were named first and in their order."""
+    """Files in the tables' folders: the named ones first and in their order."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)
@@ -269,8 +275,10 @@ def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, .
 
 
 def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
-    """Return files with the names that those of the last commit have: another version of Arrow, by which
-    whoever put them writes other bytes, gives other names."""
+    """Files under the names that those of the last commit really have.
+
+    A process with another version of Arrow writes other bytes, and so puts the rows under another name.
+    """
     if all(file.seq < seq or store.size(file.name) is not None for file in files):
         return files
     found = []
@@ -284,7 +292,7 @@ def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[Watch
 
 
 def _named(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """Return all files that a link names. Raises LakeError."""
+    """All files that a link names. Raises LakeError."""
     return (*_listed(store, link.listing), *link.files)
 
 
@@ -319,7 +327,7 @@ def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _forget(store: Store) -> None:
-    """Remove commits and listings that nobody needs to go on."""
+    """Remove commits and listings that are no longer needed to continue."""
     for folder, kept in ((COMMITS, KEPT_COMMITS), (LISTINGS, _KEPT_LISTINGS)):
         for old in store.names(folder)[:-kept]:
             store.remove(f"{folder}/{old}")
@@ -333,7 +341,7 @@ def _committed(store: Store) -> int:
 
 
 def _parsed(data: bytes, seq: int) -> Head | None:
-    """Take a commit apart; None where it is not what was written."""
+    """Parse a commit; None if it is damaged."""
     stored, _, rest = data.partition(b"\n")
     sha256 = _hash(rest)
     if stored.decode("ascii", "replace") != sha256:

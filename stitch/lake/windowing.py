@@ -1,4 +1,4 @@
-"""Cut what the kernel made into windows of event time, and merge the files of one window."""
+"""Cut the kernel's output into windows of event time, and merge the files of one window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
-    """Parameters of several files, in the order of `flows`, then by position; then as they were."""
+    """Parameters of several files, in the order of `flows`, then by position, then in the given order."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
@@ -45,7 +45,7 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """Whether a table has the rows of others, each as often (`distinct`: each once), in any order.
+    """True if a table has the rows of others, each equally often (`distinct`: each once), in any order.
 
     By a 64-bit hash of every row over all columns.
     """
@@ -55,7 +55,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] the name of each row's flow: kind and id in one, and the lane where it distinguishes flows."""
+    """[rows] name of each row's flow: kind and id joined, with the lane where it distinguishes flows."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
@@ -78,12 +78,12 @@ class WindowPart:
 
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
-    """Starts of the windows that hold some times, ascending; nulls lie in none."""
+    """Starts of the windows that contain some times, ascending; nulls are ignored."""
     return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
 
 
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
-    """Cut into one part a window, by the start of the flow, in order of time; order of rows is kept.
+    """Parts of flows, structures and parameters by window of the flow's start, in order of time and rows.
 
     O(rows), and O(structures) a window.
     """
@@ -103,7 +103,7 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row of its flow. Params of a flow are a run, so only the first of each is looked up."""
+    """[params] row of its flow. Params of a flow are consecutive, so only the first of each is looked up."""
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)

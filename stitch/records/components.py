@@ -17,7 +17,7 @@ from schemas.events import EventKind
 from stitch.columnar.runs import connected_components, group_stably, inverse, whole
 
 COMPONENT_PREFIX = "~"
-"""A component without a request id is called this and its smallest breadcrumb (by code point)."""
+"""Prefix of the name of a component without a request id, before its smallest breadcrumb (by code point)."""
 
 _NONE = np.iinfo(np.int64).max
 
@@ -42,11 +42,11 @@ def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
 
 
 def assign_requests(events: pa.Table) -> RequestCodes:
-    """Request of every event; the same for any order of rows, but for the numbering of codes.
+    """Request of every event; independent of the order of rows, except for the numbering of codes.
 
-    Events that name nothing at all share the breadcrumb "". A component that also lies on a
-    breadcrumb, link, id or parent of events *with* a request id joins that request; if there are several, the
-    smallest. O(events), twenty times slower for the events without request id.
+    Events without any name share the breadcrumb "". A component that also contains a breadcrumb, link, id or
+    parent of events *with* a request id joins that request; if there are several, the smallest. O(events),
+    twenty times slower for the events without request id.
     """
     encoded = whole(events["request_id"]).dictionary_encode()
     names = encoded.dictionary
@@ -75,7 +75,7 @@ def request_codes(events: pa.Table) -> tuple[I8, int]:
 
 
 class _Words:
-    """Breadcrumbs and ids of the loose events, as vertices: breadcrumbs first, then ids."""
+    """Breadcrumbs and ids of events without request id, as vertices: breadcrumbs first, then ids."""
 
     def __init__(self, loose: pa.Table) -> None:
         link_row, link = split_and_join_links(loose)

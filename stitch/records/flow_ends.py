@@ -1,7 +1,7 @@
-"""Find where flows begin and where their responses leave, so that every flow has one root.
+"""Find the beginnings of flows and the nodes their responses leave from, so that every flow has one root.
 
-Flows begin at sources, at orphans, and at synthetic nodes above several of these. A response has nodes that
-it does not wait for, and strands may be left open.
+Flows begin at sources, at orphans, and at synthetic nodes above several of these. A response does not wait
+for every node, and strands may be left open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stitch.records.strands import NO_CODE, Records, Strands
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Nodes that nothing precedes."""
+    """Nodes without predecessors."""
 
     sources: I8
     """Nodes without an edge into them, ascending; also the one orphan of a flow that has no other entry."""
@@ -108,7 +108,7 @@ def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What is known of responses before nodes are in canonical order."""
+    """Candidates for responses, before nodes are in canonical order."""
 
     candidate: B1
     """[nodes] the first candidate in canonical order is the response; in flows without any, all sinks are."""

@@ -131,10 +131,10 @@ def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I
 
 
 def cut_cycles(edges: HappensBefore, strands: Strands, ts_ns: I8) -> tuple[B1, B1, I8]:
-    """Edges without cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
+    """Edges after cutting cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
 
-    ts_ns: [nodes]. Of a flow with a cycle, every edge among nodes that no topological order reaches (those
-    on a cycle or behind one) goes.
+    ts_ns: [nodes]. In a flow with a cycle, every edge among nodes that no topological order reaches (those
+    on a cycle or behind one) is cut.
 
     A cycle needs an edge that does not go forward in time, across strands or against a strand's own order;
     only flows with one are searched.

@@ -50,7 +50,7 @@ _PLACE = np.uint64(0x589965CC75374CC3)
 _SRC = np.uint64(0x1D8E4E27C47D124F)
 _DST = np.uint64(0xEB44ACCAB455D165)
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
-"""Mixed into the label of nodes the response may leave from: they are not like others."""
+"""Mixed into the label of nodes from which the response may leave, to distinguish them from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _lay_out(graph: _Graph) -> Laid:
 
 
 def _hash_strands(first: I8, label: U8, linked: B1, rank: I8) -> U8:
-    """[strands] hash of the labels in order, and of which node follows the one before it."""
+    """[strands] hash of the labels in order, and of which nodes follow the node before them."""
     place = mix(rank.astype(np.uint64) ^ _PLACE)
     with np.errstate(over="ignore"):
         seen = np.where(linked, label, label + _LOOSE)
@@ -229,7 +229,7 @@ class _Graph:
 
 
 def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
-    """Edges, without cycles; sources, orphans and what stands above them; candidates for the response."""
+    """Acyclic edges, sources, orphans, synthetic nodes, and candidates for the response."""
     edges = connect(records, strands)
     request, strand_flow = _dense(strands.flow)
     node_flow = strand_flow[strands.node_strand]

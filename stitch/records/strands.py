@@ -1,7 +1,7 @@
-"""Read the records of a batch as numpy columns, and sort them onto their strands, each of them once.
+"""Read the records of a batch as numpy columns, and sort them onto their strands, without copies.
 
 A strand is the records of one request with one breadcrumb, in order of (`seq`, `ts_ns`) if all have `seq`,
-else of `ts_ns`; what is still equal goes by a hash of its content, so arrival order never matters. A record
+else of `ts_ns`; remaining ties are ordered by a hash of the content, so arrival order never matters. A record
 without a breadcrumb is a strand of its own.
 """
 
@@ -34,10 +34,10 @@ NO_CODE = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """Words that records name: links or parents, one row a word, in the order of records."""
+    """Words referred to by records (links or parents), one row a reference, in the order of records."""
 
     record: I8
-    """[references] record that names."""
+    """[references] referring record."""
     code: I8
     """[references] code of the word, in the coding of breadcrumbs or ids."""
 
@@ -57,7 +57,7 @@ class Records:
     seq: I8
     """0 where null."""
     has_seq: B1
-    """Where `seq` is set."""
+    """True where `seq` is set."""
     crumb: I8
     """Breadcrumb, or NO_CODE."""
     n_crumbs: int
@@ -105,7 +105,7 @@ def read_records(events: pa.Table, labels: LabelCodes) -> Records:
 
 
 def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
-    """Codes of a column and of the words that name its values, in one coding: `(words, named, codes)`."""
+    """`(words, named, number of codes)`: codes of a column and of references to its values, in one coding."""
     together = pa.concat_arrays([words, named]) if len(named) else words
     encoded = together.dictionary_encode()
     indices = pc.fill_null(encoded.indices, NO_CODE) if encoded.null_count else encoded.indices
@@ -150,8 +150,8 @@ class Strands:
 def order_strands(records: Records, max_events: int) -> Strands:
     """Sort the records of a batch onto strands.
 
-    Exact copies are dropped. Of several contents under one id in a request, the earliest is kept; of
-    several of that time the one with most parents, as a report that lost its edges says less; then the
+    Exact copies are dropped. Of several contents under one id in a request, the earliest is kept; among equal
+    times the one with most parents, as other reports may have lost edges; then the one with the
     smallest content hash. Then the records of a request past `max_events`, in order of (time, content
     hash), are dropped; whether a strand has `seq` on all records is judged before that. O(records), plus a
     sort of strands that did not arrive in order.
@@ -217,7 +217,9 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
-    """`(value [kept], mixed)`: what orders a record on its strand, and numbers with `seq` on some only."""
+    """`(value [kept], mixed)`: sort key of a record on its strand, and strands on which only some records
+    have `seq`.
+    """
     n_records = np.bincount(strand, minlength=n_strands)
     n_with = np.bincount(strand[records.has_seq[kept]], minlength=n_strands)
     value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])

@@ -9,8 +9,9 @@ loses its parent and becomes a root.
   it in time and whose peer is the orphan's component, or which is of that component; of equals the one that
   starts latest, then the smallest id. Only spans that descend from a real root qualify, so that orphans never
   end up below one another. An orphan without both times is not searched for.
-* A trace without a real root and with one orphan has that one as its root: whoever called this service
-  passed a context on but sent no spans. The flow is complete as far as anyone can see.
+* In a trace without a real root and with one orphan, the orphan is the root: the caller of this service
+passed
+  a context on but sent no spans. The flow is complete as far as anyone can see.
 * Orphans that found no place become children of a synthetic span `?/missing`: a child of the root, or the
   root itself where the trace has no real one.
 * Several real roots become children of a synthetic span `?/root`.
@@ -34,8 +35,9 @@ from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
 _NO_PARENT = -1
 _MAX_SEARCHED_ORPHANS = 1000
-"""Orphans past this many in one flow go to `?/missing` unsearched: with 20,000 spans a flow the search stays
-under 2 * 10^7 pairs."""
+"""Orphans of one flow for which an enclosing span is searched; others go to `?/missing`: with 20,000 spans a
+flow the search stays under 2 * 10^7 pairs.
+"""
 _PAIRS_AT_ONCE = 2**21
 """Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
 
@@ -51,7 +53,7 @@ class Parents:
     asynchronous: B1
     """[spans] nothing returns to the parent."""
     cut: I8
-    """Rows that lost their parent because it was a cycle."""
+    """Rows whose parent was removed to cut a cycle."""
 
 
 def resolve_parents(identified: Identified, component: I8) -> Parents:
@@ -88,10 +90,10 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 
 
 def _cycle_heads(parent: I8) -> I8:
-    """The lowest row of every cycle of `parent` [spans; NO_PARENT: none]. O(spans log depth).
+    """Lowest row of every cycle of `parent` [spans; NO_PARENT: none]. O(spans log depth).
 
-    After as many jumps as there are spans, what has not reached a top stands on a cycle, and every span of a
-    cycle is where some span of it stands.
+    After as many jumps as there are spans, any row that has not reached a top is on a cycle, and every span
+    of a cycle is reached from some span of it.
     """
     n = len(parent)
     if bool((parent < np.arange(n)).all()):
@@ -193,9 +195,9 @@ def plant_forest(
 
 
 def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: I8, peer: I8) -> I8:
-    """[orphans] row of the smallest enclosing span of a fitting service, or NO_PARENT.
+    """[orphans] row of the smallest enclosing span of a matching service, or NO_PARENT.
 
-    component, peer: [spans] who does the work, and whom it calls.
+    component, peer: [spans] the span's own service, and the service it calls.
     """
     result = np.full(len(orphans), _NO_PARENT, dtype=np.int64)
     timed = (spans.start_ns != UNKNOWN_NS) & (spans.end_ns != UNKNOWN_NS)
@@ -232,7 +234,7 @@ def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: 
 
 
 def _descends_from_root(rows: I8, parent: I8, is_orphan: B1) -> B1:
-    """[rows] whether the top ancestor is a real root; `rows` holds whole flows, ascending."""
+    """[rows] True where the top ancestor is a real root; `rows` are whole flows, ascending."""
     above = parent[rows]
     jump = np.where(above < 0, np.arange(len(rows)), np.searchsorted(rows, above))
     while True:

@@ -1,4 +1,4 @@
-"""Decide which rows are one span: duplicates, contradictions, partial reports, shared ids.
+"""Find the rows that are one span: duplicates, conflicts, partial reports, shared ids.
 
 Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
 then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.
@@ -59,8 +59,9 @@ class SharedIds:
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """Find where children of the spans `found` [queries; -1: none] go, given the children's
-        `component`."""
+        """[queries] actual parents for children of the spans `found` (-1: none), given the children's
+        `component`.
+        """
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
         if not len(asked):
@@ -76,7 +77,7 @@ class SharedIds:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """One row a span, and what became of the other rows."""
+    """One row a span, and the rows that were dropped or merged."""
 
     spans: Spans
     index: SpanIndex
@@ -92,7 +93,7 @@ class Identified:
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
-    """Make one row a span.
+    """Reduce rows to one a span.
 
     `component` [label codes] is the component's code. O(spans) where ids are unique.
     """
@@ -139,7 +140,7 @@ def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
 
 
 def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tuple[I8, B1]:
-    """[rows] kind of each row, and whether it is a partial report that borrowed it.
+    """([rows] kind, [rows] True for partial reports that took it from another row).
 
     An incompletely timed row without kind takes the kind of the span of its id in its own component, else of
     the outermost one.
@@ -165,7 +166,7 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
 
 
 def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
-    """References where `takers` without declared parents got those of the partial reports `givers`."""
+    """References where `takers` without declared parents take those of the partial reports `givers`."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)
     has[references.row] = True
@@ -176,7 +177,7 @@ def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
 
 
 def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:
-    """The groups with more than one span left; `rows` and `group` [candidates], sorted by group."""
+    """Groups with more than one span; `rows` and `group` [candidates], sorted by group."""
     sizes = np.bincount(group)
     several = sizes[group] > 1
     if not several.any():

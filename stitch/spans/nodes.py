@@ -100,7 +100,7 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the nodes of each row go, as indices into the node arrays."""
+    """Indices of each row's nodes in the node arrays."""
 
     root: I8
     """Rows that are roots."""

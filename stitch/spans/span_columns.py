@@ -1,6 +1,6 @@
 """Read the spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
 
-Work order depends on content only, so every later tie-break may simply say "the earlier row".
+Work order depends on content only, so every later tie-break can take the earlier row.
 
 Ids are numbered. Both forms of their keys are exact (no hash stands for an id), and they sort as the ids do,
 so tie-breaks by key are tie-breaks by id.
@@ -59,8 +59,8 @@ def _numbers(column: pa.BinaryArray) -> U8 | None:
 class SpanIndex:
     """Hash table over (flow, id) in numpy: one region a flow, so that probes stay in cache.
 
-    Rounds: every key writes its row into its slot and the last writer stays; keys that lost a slot to another
-    id go to a smaller table of the next round. At a load of 1/4 to 1/2 each round settles about 80 %.
+    Rounds: every key writes its row into its slot and the last writer wins; keys that lost their slot to
+    another id go to a smaller table in the next round. At a load of 1/4 to 1/2 each round places about 80 %.
     """
 
     def __init__(self, flow: I8, key: U8, n_flows: int) -> None:
@@ -96,7 +96,7 @@ class SpanIndex:
         return slots
 
     def find(self, flow: I8, key: U8) -> I8:
-        """[queries] a row that holds (flow, key), or -1. Exact: flow and id of the row were compared."""
+        """[queries] row with (flow, key), or -1. Exact: flow and id are compared."""
         found = np.full(len(key), -1, dtype=np.int64)
         left = np.arange(len(key))
         for salt, (_, _, table, _) in enumerate(self._rounds):
@@ -114,7 +114,7 @@ class SpanIndex:
 
 
 UNKNOWN_NS = np.int64(2**63 - 1)
-"""Start or end of a span that has none. Sorts after every real time."""
+"""Placeholder for a missing start or end. Sorts after every real time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Spans:
     """Code into the batch's labels."""
     references: SpanReferences
     n_flows: int
-    """Number of codes; after dropping, some may have no span."""
+    """Number of codes; some may have no span left."""
 
     def __len__(self) -> int:
         return len(self.row)

@@ -5,7 +5,7 @@ came without (from their children, else from their parent), canonical order (`st
 and edges (`nodes`).
 
 A span is two nodes, its start and its end; a mark is a point between them. Edges: parent's start to child's
-start; start to mark to end; a synchronous child's end to the parent's end; start to end only where nothing of
+start; start to mark to end; a synchronous child's end to the parent's end; start to end only where none of
 these lies between. An asynchronous child's subtree has no edge back: it is deferred. The response leaves at
 the end of the root, `?/root` and `?/missing` included: these are spans over their children.
 """
@@ -42,9 +42,9 @@ _LOWEST = np.int64(-(2**63))
 def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> tuple[I8, I8]:
     """Starts and ends [spans] without UNKNOWN_NS, for flows in which some time is known.
 
-    A missing start is the earliest start of the children, a missing end their latest end; what is still
-    missing is the parent's, from the root down. A root without children's times gets its other time. A filled
-    end never precedes the start, nor a filled start follows the end. parent, levels: as in
+    A missing start is the earliest start of the children, a missing end their latest end; times still missing
+    are copied from the parent, from the root down. A root without children's times gets its other time. A
+    filled end never precedes the start, nor does a filled start follow the end. parent, levels: as in
     `stitch.graph.order.tree.order_trees`. O(spans).
     """
     n = len(parent)
@@ -159,7 +159,7 @@ def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCo
 
 
 def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
-    """Spans of traces with some time, and the event rows of the others."""
+    """(Spans of traces with some time, event rows of the others)."""
     nothing = (spans.start_ns == UNKNOWN_NS) & (spans.end_ns == UNKNOWN_NS)
     some = np.bincount(spans.flow[~nothing], minlength=spans.n_flows) > 0
     kept = some[spans.flow]
@@ -167,8 +167,7 @@ def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
 
 
 def _first_in_time(spans: Spans, limit: int) -> tuple[Spans, I8]:
-    """Choose at most `limit` spans a flow, the first in work order; and the codes of the flows that were
-    cut."""
+    """(First `limit` spans of each flow in work order, codes of the flows that were cut)."""
     counts = np.bincount(spans.flow, minlength=spans.n_flows)
     capped = np.flatnonzero(counts > limit)
     if not len(capped):

@@ -1,9 +1,11 @@
 """Live ingestion beside the OpenTelemetry Collector's groupbytrace: the same topic, one after the other.
 
-Run: `make bench-collector [SPANS=1000000]`, which builds the Collector of tests/collector. One partition,
-messages of 500 spans in the order of their ends, zstd; light spans, then heavy ones (`trace_stream.py`). Both
-processes are started to read all there is and ended when they have: CPU and memory are of their whole life.
-The Collector groups the spans of a trace for a minute and writes JSON; flowdiff writes sealed windows.
+Run: `make bench-collector [SPANS=1000000] [BASE=DIR]`, which builds the Collector of tests/collector. BASE is
+a checkout of another version, whose live ingestion of the same topics is run in turns with this one's. One
+partition, messages of 500 spans in the order of their ends, zstd; light spans, then heavy ones
+(`trace_stream.py`). Both processes are started to read all there is and ended when they have: CPU and memory
+are of their whole life. The Collector groups the spans of a trace for a minute and writes JSON; flowdiff
+writes sealed windows.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,8 @@ from fixtures.kafka_broker import started
 
 import flowdiff
 
+HERE = Path(__file__).resolve().parents[2]
+ROUNDS = 2
 BEGIN_NS = 1_790_000_000_000_000_000
 WAIT_S = 60
 """After the first span of a trace, by the wall: time to read the five seconds that a trace lives, and reserve
@@ -43,12 +48,16 @@ def usage(process: subprocess.Popen[bytes]) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
 
 
-def ingested(bootstrap: str, topic: str, folder: Path, traces: int) -> tuple[float, float]:
-    """The topic as sealed windows of a lake."""
-    lake = folder / topic
+def ingested(
+    bootstrap: str, topic: str, folder: Path, traces: int, checkout: Path = HERE
+) -> tuple[float, float]:
+    """The topic as sealed windows of a lake, by the version of a checkout."""
+    lake = folder / f"{topic}-{checkout.name}-{time.monotonic_ns()}"
     words = ("ingest", "--bootstrap", bootstrap, "--topics", topic, "--default-format", "otlp-proto")
     command = [sys.executable, "-m", "flowdiff", *words, "--lake", str(lake), "--until-end"]
-    spent = usage(subprocess.Popen([*command, "--serve-address="], stderr=subprocess.DEVNULL))
+    command += ["--group", lake.name, "--serve-address="]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    spent = usage(subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=checkout, env=environment))
     assert sum(flowdiff.open(str(lake)).windows()["requests"]) == traces
     return spent
 
@@ -101,7 +110,18 @@ def sent_spans(port: int) -> int:
     return sum(int(float(number)) for number in found)
 
 
-def main(collector: str, spans: int = 1_000_000) -> None:
+def beside(base: Path, bootstrap: str, topic: str, folder: Path, traces: int) -> str:
+    """This version and that of another checkout in turns: CPU seconds, and the median of their ratios."""
+    pairs = []
+    for _ in range(ROUNDS):
+        theirs = ingested(bootstrap, topic, folder, traces, base)[0]
+        pairs.append((theirs, ingested(bootstrap, topic, folder, traces)[0]))
+    shown = ", ".join(f"{theirs:.1f} and {ours:.1f}" for theirs, ours in pairs)
+    ratio = statistics.median(theirs / ours for theirs, ours in pairs)
+    return f"the base and this in turns {shown} CPU-s, ratio {ratio:.2f}"
+
+
+def main(collector: str, spans: int = 1_000_000, base: str = "") -> None:
     """Broker, two topics, two processes each, figures."""
     traces = spans // 25 + 1  # as `trace_stream` makes them
     with tempfile.TemporaryDirectory() as name, started(Path(name) / "kafka") as broker:
@@ -116,7 +136,9 @@ def main(collector: str, spans: int = 1_000_000) -> None:
             theirs = f"{their_cpu_s:.1f} CPU-s ({sent / their_cpu_s:,.0f} spans/CPU-s), {their_gb:.2f} GB"
             print(f"{'heavy' if heavy else 'light'}: flowdiff {ours}; groupbytrace {theirs}, ", end="")
             print(f"{sent:,} spans out; ratio {their_cpu_s / cpu_s:.1f}", flush=True)
+            if base:
+                print(f"    {beside(Path(base).resolve(), broker.bootstrap[0], topic, Path(name), traces)}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], int(sys.argv[2] if len(sys.argv) > 2 else 1_000_000), *sys.argv[3:])

@@ -15,11 +15,11 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 import numpy as np  # noqa: E402 (the path comes first: a script)
 import pytest  # noqa: E402
 
-from ingest.simulate.engine import SimulatedFlow, Strand  # noqa: E402
-from ingest.simulate.output import RunFormat, run  # noqa: E402
-from ingest.simulate.run import RunPlan  # noqa: E402
-from ingest.simulate.streams import StreamSpec, build_streams  # noqa: E402
-from ingest.simulate.workloads import WORKLOADS  # noqa: E402
+from simulator.engine import SimulatedFlow, Strand  # noqa: E402
+from simulator.output import RunFormat, run  # noqa: E402
+from simulator.run import RunPlan  # noqa: E402
+from simulator.streams import StreamSpec, build_streams  # noqa: E402
+from simulator.workloads import WORKLOADS  # noqa: E402
 
 START_NS = 1_767_571_200_000_000_000
 SFS_SAMPLED = WORKLOADS["sfs97"].paper_requests

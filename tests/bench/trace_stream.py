@@ -18,8 +18,8 @@ BATCH = 500
 """Spans a message."""
 
 
-def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1) -> Iterator[bytes]:
-    """At least so many spans, in whole traces."""
+def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: int = BATCH) -> Iterator[bytes]:
+    """At least so many spans, in whole traces, `batch` a message."""
     rng = np.random.default_rng(seed)
     size = rng.integers(20, 31, spans // 25 + 1) if heavy else np.full(spans // 25 + 1, 25)
     n, total = len(size), int(size.sum())
@@ -39,8 +39,8 @@ def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1) -> Iterat
     ids = rng.bytes(16 * n)
     order = np.argsort(end, kind="stable")
     resources = [_resource(number, heavy=heavy) for number in range(SERVICES)]
-    for first in range(0, total, BATCH):
-        rows = order[first : first + BATCH]
+    for first in range(0, total, batch):
+        rows = order[first : first + batch]
         of_service: dict[int, list[bytes]] = {}
         columns = (trace, within, parent, start, end, service, route)
         for t, w, p, s, e, v, r in zip(*(column[rows].tolist() for column in columns), strict=True):

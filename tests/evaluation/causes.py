@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from evaluation.edges import EdgeMatcher
 
-from ingest.simulate.faults import FaultMechanism
 from schemas.report.findings import ChangeKind, Finding
+from simulator.faults import FaultMechanism
 
 TIME = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL})
 STRUCTURE = frozenset(

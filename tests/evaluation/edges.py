@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from evaluation.truth import EdgeTruth, node_text
 
-from ingest.simulate.points import POINTS, Span
+from simulator.points import POINTS, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from evaluation.runs import EPOCH_NS, stitch_lines
 
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from ingest.simulate.output import RunFormat, run
-from ingest.simulate.run import RunPlan
+from simulator.output import RunFormat, run
+from simulator.run import RunPlan
 
 FITTED = tuple(PAPER)
 """Workloads with published figures."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from evaluation.truth import signature
 
-from ingest.simulate.trace import Trace, decode
+from simulator.trace import Trace, decode
 
 LARGE = 10
 """A category with more requests than this is large (NSDI 7)."""

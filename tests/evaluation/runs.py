@@ -20,12 +20,12 @@ from evaluation.store import fingerprint
 from evaluation.truth import KnownRun, Truth, TruthSummary, run
 
 from ingest.formats import codec_for
-from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import Run, RunFormat
-from ingest.simulate.run import RunPlan
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.windows import NS_PER_DAY
+from simulator.faults import find_fault, plan_causes
+from simulator.output import Run, RunFormat
+from simulator.run import RunPlan
 from stitch.kernel import stitch
 from stitch.structures import StructureMemo
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path(os.environ.get("SIMULATED_CACHE") or ROOT / "build" / "evaluation" / "runs")
 """A folder for each state of the sources."""
 SOURCES = (
-    *("ingest/simulate", "ingest/codecs", "tests/evaluation/truth.py"),
+    *("simulator", "ingest/codecs", "tests/evaluation/truth.py"),
     *("stitch/columnar", "stitch/graph", "stitch/records", "stitch/spans", "stitch/kernel.py"),
     *("stitch/closing.py", "stitch/flow_rows.py", "stitch/structures.py"),
     *("schemas/config.py", "schemas/events.py", "schemas/lake.py"),

@@ -8,8 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-MEASURED = ("schemas", "ingest", "stitch", "analyze", "tests/evaluation")
-SIMULATOR = ("ingest/simulate",)
+MEASURED = ("schemas", "ingest", "stitch", "analyze", "simulator", "tests/evaluation")
+SIMULATOR = ("simulator",)
 """Folders whose sources results, and the fit, depend on."""
 RENDERING = frozenset(
     {

@@ -7,9 +7,9 @@ from evaluation.causes import cause_sites
 from evaluation.edges import EdgeMatcher
 from evaluation.truth import EdgeTruth
 
-from ingest.simulate.faults import FaultMechanism
 from schemas.report.findings import ChangeKind, Evidence, Finding, Interval, Site
 from schemas.report.parts import NodeName
+from simulator.faults import FaultMechanism
 
 pytestmark = pytest.mark.evaluation
 

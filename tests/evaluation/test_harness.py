@@ -12,7 +12,7 @@ from evaluation.reference_modes import cheat, every_category, guess
 from evaluation.scoring import covered_weight, is_relevant, score
 from evaluation.trials import Prepared, Trial, prepare
 
-from ingest.simulate.output import RunFormat
+from simulator.output import RunFormat
 
 pytestmark = pytest.mark.evaluation
 

@@ -17,7 +17,7 @@ from evaluation.store import Store
 from evaluation.summary import Table, mean, means
 from evaluation.tiers import FULL, SHORT, trials
 
-from ingest.simulate.output import RunFormat
+from simulator.output import RunFormat
 
 
 def row(mode: str, sm: str, **changes: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaluation.cases import CASES, FAULTS, NEGATIVES, PUBLISHED, Case, case_of, spin_case
 from evaluation.trials import Trial
 
-from ingest.simulate.output import RunFormat
+from simulator.output import RunFormat
 
 DELAYS_US = (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 SWEPT = "8.6-500"

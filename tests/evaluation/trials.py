@@ -25,7 +25,7 @@ from evaluation.truths import RULES, RequestTruth, cause_edges, path_facts, requ
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from ingest.simulate.output import RunFormat
+from simulator.output import RunFormat
 
 PROBLEM_SEED = 500
 """Trial s simulates its reference windows with seeds 1000·s, 1000·s + 1, …, its problem with 1000·s + 500."""

@@ -28,13 +28,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from ingest.simulate import points as p
-from ingest.simulate.output import Run
-from ingest.simulate.output import run as run_alone
-from ingest.simulate.recording import Recording
-from ingest.simulate.run import RunPlan, Subset, simulate
-from ingest.simulate.trace import RawStructure, Structure, Trace, decode
 from schemas.arrays import B1, F8, I8
+from simulator import points as p
+from simulator.output import Run
+from simulator.output import run as run_alone
+from simulator.recording import Recording
+from simulator.run import RunPlan, Subset, simulate
+from simulator.trace import RawStructure, Structure, Trace, decode
 
 TRUTH_VERSION = 1
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from evaluation.truth import FACTS, EdgeTruth, Truth
 
-from ingest.simulate.output import RunFormat
+from simulator.output import RunFormat
 
 B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]

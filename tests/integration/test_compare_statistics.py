@@ -129,9 +129,9 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_statistics_are_small(lake: Path) -> None:
-    """Two hundred bytes a call site and window, of windows with sixty sites each."""
+    """Six hundred bytes a call site and window, of windows with sixty sites each."""
     assert run("summarize", "--lake", str(lake)) == 0
     kept = [path.read_bytes() for path in (lake / "stats").glob("*/*.parquet")]
     profiles = [profile for data in kept if (profile := decode(data)) is not None]
     assert len(profiles) == len(kept) > 2
-    assert sum(map(len, kept)) < 200 * sum(len(profile.names.sites) for profile in profiles)
+    assert sum(map(len, kept)) < 600 * sum(len(profile.names.sites) for profile in profiles)

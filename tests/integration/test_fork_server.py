@@ -152,6 +152,7 @@ def test_workers_tell_what_cannot_be_collected(repository: Path, tmp_path: Path)
         [
             sys.executable,
             *["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-p", "conftest"],
+            f"--basetemp={tmp_path / 'made'}",
             f"-c{repository}/pyproject.toml",
             tmp_path,
         ],

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +17,10 @@ from oracles.mixed_input import tree
 from oracles.traffic import otlp_messages, write_otlp
 
 from flowdiff.__main__ import main
+from ingest import table_file
+from ingest.codecs.parquet.pages import pages
+from ingest.files import decode_file
+from schemas.config import DecodeConfig
 
 
 def exit_code_of(*words: str) -> int:
@@ -127,3 +136,130 @@ def test_a_table_of_which_nothing_came_may_be_read_by_other_columns(
         [pq.read_table(path, partitioning=None) for path in tmp_path.glob("lake/flows/*/*.parquet")]
     )
     assert read.num_rows == 6
+
+
+MEMORY_MB = 256
+IDLE_MB = 180
+"""Of an import with its libraries (docs/operations.md)."""
+
+
+MEASURED = """
+import re, sys
+from flowdiff.__main__ import main
+try:
+    main(sys.argv[1:])
+finally:
+    status = open("/proc/self/status").read()
+    print(int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]) // 1024, file=sys.stderr)
+"""
+
+
+def imported(table: Path, lake: Path) -> tuple[int, dict[str, Any], int]:
+    """Exit code, counters and peak in MB of an import in a process of its own."""
+    words = ["import", str(table), "--lake", str(lake), "--memory", f"{MEMORY_MB}MB", "--json"]
+    done = subprocess.run([sys.executable, "-c", MEASURED, *words], capture_output=True, text=True)
+    counters = json.loads(done.stdout)["counters"] if done.stdout else {}
+    return done.returncode, counters, int(done.stderr)
+
+
+def spans(n: int, **columns: pa.Array) -> pa.Table:
+    """A table of `n` spans in a request each."""
+    ids = np.arange(1, n + 1)
+    table = {
+        "TraceId": pa.array([f"{i:032x}" for i in ids]),
+        "SpanId": pa.array([f"{i:016x}" for i in ids]),
+        "ParentSpanId": pa.array([""] * n),
+        "SpanName": pa.array(["GET /"] * n),
+        "Timestamp": pa.array(1_763_600_400 * 10**9 + ids * 1000),
+        "Duration": pa.array(ids),
+        "ServiceName": pa.array(["web"] * n),
+    }
+    return pa.table({**table, **columns})
+
+
+def repeated(text: str, n: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([text]))
+
+
+def of_others(table: pa.Table) -> pa.Table:
+    """The spans under other ids."""
+    for name in ("TraceId", "SpanId"):
+        column = pa.array([f"f{text[1:]}" for text in table[name].to_pylist()])
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
+
+
+def test_one_long_word_in_many_rows_is_refused_and_counted(tmp_path: Path) -> None:
+    """A small file that would be a hundred gigabytes in memory, beside sound rows."""
+    n, file = 100_000, tmp_path / "bomb.parquet"
+    sound, bomb = spans(1_000), of_others(spans(n, SpanName=repeated("x" * 1_000_000, n)))
+    schema = sound.schema
+    with pq.ParquetWriter(file, bomb.schema, compression="zstd", store_schema=False) as writer:
+        names = sound["SpanName"].combine_chunks().dictionary_encode()
+        writer.write_table(sound.set_column(schema.get_field_index("SpanName"), "SpanName", names))
+        writer.write_table(bomb, row_group_size=n)
+    code, counters, peak_mb = imported(file, tmp_path / "lake")
+    assert code == 0
+    assert (counters["flows"], counters["rejects"]) == (1_000, {"too-large": n})
+    assert peak_mb < MEMORY_MB + IDLE_MB
+
+
+def test_a_page_that_unpacks_to_more_than_the_budget_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.parquet"
+    names = pa.array(["a", "x" * 200_000_000, "b"])
+    with pq.ParquetWriter(file, spans(3).schema, compression="zstd", use_dictionary=False) as writer:
+        writer.write_table(spans(1_000))
+        writer.write_table(of_others(spans(3, SpanName=names)))
+    assert file.stat().st_size < 200_000
+    code, counters, peak_mb = imported(file, tmp_path / "lake")
+    assert code == 0
+    assert (counters["flows"], counters["rejects"]) == (1_000, {"too-large": 1})
+    assert peak_mb < MEMORY_MB + IDLE_MB
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "none"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_are_those_that_the_writer_made(tmp_path: Path, compression: str, version: str) -> None:
+    """What their headers say adds up to what the footer says of the column."""
+    file = tmp_path / "a.parquet"
+    tags = pa.array([[("k", f"v{i}"), ("l", None)] for i in range(20_000)], pa.map_(pa.string(), pa.string()))
+    pq.write_table(
+        spans(20_000, SpanAttributes=tags),
+        file,
+        compression=compression,
+        data_page_version=version,
+        data_page_size=10_000,
+        row_group_size=8_000,
+        write_statistics=True,
+        write_page_checksum=True,
+    )
+    metadata = pq.read_metadata(file)
+    with file.open("rb") as raw:
+        for group in range(metadata.num_row_groups):
+            for index in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(index)
+                begin = min(filter(None, (chunk.data_page_offset, chunk.dictionary_page_offset)))
+                found = [*pages(raw, begin, chunk.total_compressed_size)]
+                assert sum(page.values for page in found) == chunk.num_values
+                headers = chunk.total_uncompressed_size - sum(page.unpacked_bytes for page in found)
+                assert 10 * len(found) < headers < 200 * len(found)
+                assert sum(page.is_dictionary for page in found) == chunk.has_dictionary_page
+
+
+@pytest.mark.parametrize("held", [2**30, 0])
+def test_words_read_as_words_or_as_text_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    """Where words would take more than there is room for, rows are read in small parts."""
+    file = tmp_path / "a.parquet"
+    rows = range(3_000)
+    names = pa.array([None if i % 7 == 0 else f"n{i % 5}" * 40 for i in rows])
+    tags = pa.array([[("k" * 30, f"v{i % 3}")] * (i % 4) for i in rows], pa.map_(pa.string(), pa.string()))
+    pq.write_table(spans(3_000, SpanName=names, SpanAttributes=tags), file, row_group_size=1_000)
+    read_as_words = table_file._read_as_words
+    monkeypatch.setattr(table_file, "_read_as_words", lambda chunks, most: read_as_words(chunks, held))
+    batches = [*decode_file(file, None, DecodeConfig(), chunk_bytes=2**16)]
+    monkeypatch.undo()
+    whole = [*decode_file(file, None, DecodeConfig())]
+    assert pa.concat_tables([b.events for b in batches]).equals(pa.concat_tables([b.events for b in whole]))
+    assert sum(b.events.num_rows for b in whole) == 3_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import os
 import socket
+import sys
 import threading
 import time
 import urllib.parse
@@ -17,8 +19,10 @@ import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
+from oracles import fork_server
+from oracles.slow_servers import dripping, slow
 
-from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.diagnosis import broker_problem
 from ingest.kafka.kafka_security import ClientCredentials, TokenError
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -38,6 +42,8 @@ def topic(bench: KafkaBench) -> str:
     return name
 
 
+ENDS_S = 120.0
+"""Of a process, on a machine with other work."""
 REFUSED_MS = 1_000
 """How long is tried where a refusal is waited for; a broker's first handshake can take longer."""
 
@@ -142,6 +148,32 @@ def authority() -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture
+def drips() -> Iterator[str]:
+    """An authority that gives a token byte by byte, a day long."""
+    with slow(dripping(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10**6, 0.1)) as server:
+        yield f"http://127.0.0.1:{server.port}/token"
+
+
+def test_a_process_whose_authority_drips_says_so_and_ends(
+    bench: KafkaBench, topic: str, drips: str, tmp_path: Path
+) -> None:
+    told = settings(bench, topic, **token_url(drips, "s3cret"))
+    security = {**token_url(drips, "s3cret"), "ca_file": bench.broker.tls / "ca.pem"}
+    environ = {f"FLOWDIFF_KAFKA_SECURITY_{key.upper()}": str(value) for key, value in security.items()}
+    words = ["ingest", "--bootstrap", told.bootstrap[0], "--topics", topic, "--lake", str(tmp_path / "lake")]
+    command, log = [sys.executable, "-m", "flowdiff", *words], tmp_path / "log"
+    with (
+        log.open("w") as out,
+        fork_server.Popen(command, env={**os.environ, **environ}, stdout=out, stderr=out) as process,
+    ):
+        process.wait(timeout=ENDS_S)
+    said = log.read_text()
+    assert process.returncode in (2, 75)
+    assert "no whole answer in time" in said
+    assert "Traceback" not in said
+
+
 def token_url(url: str, secret: str) -> dict[str, Any]:
     """Settings of OAUTHBEARER."""
     who = {"token_url": url, "client_id": "flowdiff", "client_secret": secret}
@@ -191,7 +223,7 @@ def test_a_secret_that_cannot_be_read_any_more_is_said(
 ) -> None:
     who = {"token_url": authority, "client_id": "flowdiff", "client_secret_file": tmp_path / "gone"}
     security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
-    said = what_is_wrong(settings(bench, topic, **security))
+    said = broker_problem(settings(bench, topic, **security))
     assert said == f"The secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory."
 
 
@@ -223,7 +255,9 @@ def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str) -> None
 
 
 # Who cannot join never comes to fetching.
-def test_what_is_wrong_is_told_apart(bench: KafkaBench, topic: str, authority: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_told_apart(
+    bench: KafkaBench, topic: str, authority: str, drips: str, tmp_path: Path
+) -> None:
     broker = bench.broker
     other_ca, token = broker.tls / "other-ca.pem", tmp_path / "token"
     token.write_text(unsigned_token(-60))
@@ -235,6 +269,7 @@ def test_what_is_wrong_is_told_apart(bench: KafkaBench, topic: str, authority: s
         "asks for a client certificate": {"protocol": "SSL"},
         "refuses the token": {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "token_file": token},
         "answers 401": token_url(authority, "wrong"),
+        "no whole answer in time": {**token_url(drips, "s3cret"), "token_timeout_ms": 300},
     }
     for said, security in cases.items():
         wrong = settings(bench, topic, connect_timeout_ms=REFUSED_MS, **security)

@@ -30,7 +30,7 @@ def clone(repository: Path, tmp_path: Path) -> Path:
     """What a package index would get, without what was built here."""
     clone = tmp_path / "clone"
     ignored = shutil.ignore_patterns("__pycache__", "libwire.*")
-    for name in ("flowdiff", "schemas", "ingest", "stitch", "analyze", "deploy/packaging"):
+    for name in ("flowdiff", "schemas", "ingest", "stitch", "analyze", "simulator", "deploy/packaging"):
         shutil.copytree(repository / name, clone / name, ignore=ignored)
     for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(repository / name, clone)

@@ -243,6 +243,21 @@ def test_other_pages_and_methods_are_refused(served: tuple[Watched, StatusServer
         )
 
 
+@pytest.mark.parametrize(
+    "request_", [b"GET /metrics HTTP/1.1\r\nAccept: \xe9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n"]
+)
+def test_a_byte_that_is_no_ascii_is_refused_and_counted(
+    served: tuple[Watched, StatusServer], request_: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, server = served
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        client.sendall(request_)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert world.registry.get_sample_value("flowdiff_http_refused_total", {"status": "400"}) == 1
+    assert caplog.text == ""  # asyncio logs what a handler raises
+
+
 def test_probes_are_answered_under_a_thousand_slow_clients(served: tuple[Watched, StatusServer]) -> None:
     """Each sends a byte now and then and comes again when it is dropped; none is slower than PROBE_S."""
     world, server = served

@@ -24,14 +24,14 @@ from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.wording import counted
 from ingest.formats import codec_for
-from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import RunFormat
-from ingest.simulate.output import run as simulate
-from ingest.simulate.run import RunPlan
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.report.findings import ChangeKind
 from schemas.windows import NS_PER_DAY
+from simulator.faults import find_fault, plan_causes
+from simulator.output import RunFormat
+from simulator.output import run as simulate
+from simulator.run import RunPlan
 from stitch.kernel import stitch
 
 EPOCH_NS = 20_458 * NS_PER_DAY

@@ -53,6 +53,8 @@ def test_files_of_any_kind_are_joined(lake: Path, tmp_path: Path, capsys: pytest
         (["--attach", "requests={file}", "-c", "select 1"], "No table can be attached as 'requests'"),
         (["--attach", "_flows={file}", "-c", "select 1"], "No table can be attached as '_flows'"),
         (["--attach", "{file}", "-c", "select 1"], "write NAME=VALUE"),
+        (["--attach", "T={file}", "--attach", "t={file}", "-c", "select 1"], "in SQL T and t are the same"),
+        (["--attach", "t={file}", "--attach", "t={file}", "-c", "select 1"], "--attach t=… is given twice"),
         (["--attach", "a=", "-c", "select 1"], "--attach a=: write NAME=VALUE"),
         (["--attach", "a=nowhere.csv", "-c", "select 1"], "There is no file 'nowhere.csv'"),
         (["--attach", "a=https://a.example/b.csv", "-c", "select 1"], "There is no file"),

@@ -9,15 +9,17 @@ import sys
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import duckdb
 import pytest
-from oracles.call_site_times import call_sites, made_traces, otlp_lines
+from oracles.call_site_times import call_patterns, call_sites, made_traces, otlp_lines
 from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
 
 from analyze.profile import encoding
-from analyze.profile.stored import ProfileTally, keep_profiles
+from analyze.profile.stored import ProfileTally, keep_profiles, keep_quarters
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.session import open_session
@@ -56,6 +58,11 @@ def summarized(found: LakePeriod) -> ProfileTally:
     return tally
 
 
+def place_of(row: Mapping[str, Any]) -> tuple[int, str | None, str]:
+    start = int(row["window_start"].timestamp()) * 10**9
+    return start, row["caller"], f"{row['component']}/{row['operation']}"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_call_sites_are_what_the_traces_say(seed: int, tmp_path: Path) -> None:
     traces = made_traces(seed, 150, 900)
@@ -63,14 +70,7 @@ def test_call_sites_are_what_the_traces_say(seed: int, tmp_path: Path) -> None:
     found = imported(tmp_path / "lake", tmp_path / "spans.jsonl")
     rows = views(found)
     expected = call_sites(traces, WINDOW_NS)
-    seen = {
-        (
-            int(row["window_start"].timestamp()) * 10**9,
-            row["caller"],
-            f"{row['component']}/{row['operation']}",
-        ): row
-        for row in rows["call_sites"]
-    }
+    seen = {place_of(row): row for row in rows["call_sites"]}
     assert seen.keys() == expected.keys()
     for place, one in expected.items():
         row = seen[place]
@@ -80,6 +80,14 @@ def test_call_sites_are_what_the_traces_say(seed: int, tmp_path: Path) -> None:
         for what, times in (("own", one.own_us), ("duration", one.duration_us)):
             said = [row[f"{what}_{q}_us"] for q in ("p50", "p95", "p99")]
             assert said == pytest.approx(times, rel=1e-12), (place, what)
+    patterns = {
+        (place_of(row), tuple(sorted(row["children"]))): [row["requests"], row["share"], row["calls"]]
+        for row in rows["call_patterns"]
+    }
+    known = call_patterns(traces, WINDOW_NS)
+    assert patterns.keys() == known.keys()
+    for one, told in known.items():
+        assert patterns[one] == pytest.approx([*told], rel=1e-12), one
     # The critical work of all call sites is the response time.
     for start in {place[0] for place in expected}:
         mine = [t for t in traces if t.root.start_ns // WINDOW_NS * WINDOW_NS == start]
@@ -228,10 +236,38 @@ def test_any_engine_reads_the_percentiles_of_a_call_site(
         assert {int(start): value for start, value in found.items()} == pytest.approx(expected, rel=1e-12)
 
 
+def test_rows_of_windows_add_up_by_key_to_the_quarter_of_a_day(mixed: LakePeriod) -> None:
+    summarized(mixed)
+    assert keep_quarters([mixed], RefineSettings(), tally=ProfileTally()) >= 2
+    add_up = """
+        SELECT site, sum(n), sum(w), sum(calls), sum(critical_ns), sum(failing) FROM (
+            SELECT unnest(visits, recursive := true) FROM read_parquet(?, hive_partitioning = false)
+        ) GROUP BY ALL ORDER BY ALL
+    """
+    by_bin = """
+        SELECT measure, site, pattern, bin, sum(n) FROM (
+            SELECT measure, site, pattern, unnest(bins) AS bin, unnest(n) AS n FROM (
+                SELECT unnest(votes, recursive := true) FROM read_parquet(?, hive_partitioning = false)
+            )
+        ) GROUP BY ALL ORDER BY ALL
+    """
+    for query in (add_up, by_bin):
+        windows, quarters = (
+            duckdb.execute(query, [str(mixed.root / "stats" / f"{span}=*" / "*.parquet")]).fetchall()
+            for span in ("window", "quarter")
+        )
+        assert len(windows) == len(quarters) > 0
+        for one, other in zip(windows, quarters, strict=True):
+            assert one[:4] == other[:4]
+            assert one[4:] == pytest.approx(other[4:], rel=1e-12)
+
+
 def test_statistics_of_another_version_are_made_anew_and_reported(
     mixed: LakePeriod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = views(mixed)
+    for folder in (mixed.root / "stats").glob("quarter=*"):  # which would do instead
+        rmtree(folder)
     monkeypatch.setattr(encoding, "STORED_VERSION", encoding.STORED_VERSION - 1)
     summarized(mixed)
     monkeypatch.undo()

@@ -80,8 +80,13 @@ def test_who_leaves_something_behind_is_named(
     suite: list[str], environ: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "tests" / "some" / "test_leave.py").write_text(LEAVE)
-    words = [*suite, "-o", "patience_s=1"]
+    words = [*suite, "-o", "patience_s=1", "-o", "leaves_nothing=tests/some"]
+    imports = LEAVE.partition("def ")[0]
+    lists = f"{imports}def test_lists():\n    held.append(subprocess.Popen(['sleep', '615']))\n"
+    (tmp_path / "tests" / "other" / "test_lists.py").write_text(lists)
     done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True)
+    listed = r"^=+ left behind =+\ntests/other/test_lists.py::test_lists left behind: process \d+, sleep 615$"
+    assert re.search(listed, done.stdout, re.MULTILINE)
     named = re.findall(r"test_leave\.py::(\w+) left behind: (.*)$", done.stdout, re.MULTILINE)
     found = dict(named)
     assert {test: re.sub(r"(?<=[ \[])\d+", "N", words) for test, words in found.items()} == {
@@ -94,7 +99,7 @@ def test_who_leaves_something_behind_is_named(
     }, done.stdout
     assert "PermissionError: resource limits are for processes that a test starts" in done.stdout
     assert re.findall(r"^FAILED .*::(\w+) - PermissionError", done.stdout, re.MULTILINE) == ["test_limit"]
-    assert "1 failed, 7 passed, 6 errors" in done.stdout
+    assert "1 failed, 8 passed, 6 errors" in done.stdout
 
 
 def test_the_time_of_each_folder_is_told_also_into_a_file(

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-ROOMS = ("schemas", "ingest", "stitch", "analyze")
+ROOMS = ("schemas", "ingest", "stitch", "analyze", "simulator")
 
 
 DAYS = "--reference 2026-11-18 --problem 2026-11-19"

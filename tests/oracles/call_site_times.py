@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -182,3 +183,40 @@ def site_row(requests: Sequence[tuple[float, list[Call]]]) -> SiteRow:
         quantiles_us([sum(call.duration_ns for call in calls) / len(calls) for _, calls in requests]),
         sum(w * sum(call.failed for call in calls) / len(calls) for w, calls in requests) / total,
     )
+
+
+class PatternRow(NamedTuple):
+    """What `call_patterns` has of a call pattern in a window."""
+
+    requests: int
+    share: float
+    calls: float
+
+
+def call_patterns(traces: Sequence[Trace], window_ns: int) -> dict[tuple[Place, tuple[str, ...]], PatternRow]:
+    """By place, and what is called there, as text."""
+    found: dict[tuple[Place, tuple[str, ...]], list[tuple[float, int, float]]] = {}
+    total: dict[Place, float] = {}
+    for trace in traces:
+        mine: CallsBySite = {}
+        calls_by_site(trace.root, None, mine)
+        for (caller, operation), calls in mine.items():
+            place = (trace.root.start_ns // window_ns * window_ns, caller, operation)
+            total[place] = total.get(place, 0.0) + trace.weight
+            for pattern, n in Counter(map(children_of, calls)).items():
+                found.setdefault((place, pattern), []).append((trace.weight, n, n / len(calls)))
+    return {
+        (place, pattern): PatternRow(
+            len(rows),
+            sum(weight * share for weight, _, share in rows) / total[place],
+            sum(weight * n for weight, n, _ in rows) / total[place],
+        )
+        for (place, pattern), rows in found.items()
+    }
+
+
+def children_of(call: Call) -> tuple[str, ...]:
+    """Operations that a call calls, with their number rounded up to a power of two."""
+    counts = Counter("/".join(child.operation) for child in call.children)
+    up = {name: next(2**k for k in range(9) if 2**k >= n) for name, n in counts.items()}
+    return tuple(name if n == 1 else f"{name} x {n}" for name, n in sorted(up.items()))

@@ -50,7 +50,7 @@ from typing import Any, Final, NoReturn
 from unittest.mock import patch
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
-_ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
+_ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
 _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
 """What starts a program, and what few programs need and takes long to import."""
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"

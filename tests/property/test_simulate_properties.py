@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from oracles.examples import examples
 
-from ingest.simulate.faults import FAULTS, TRACING_ONLY, plan_causes
-from ingest.simulate.run import RunPlan
-from ingest.simulate.trace import STRAND_BREAK, RawStructure, decode
+from simulator.faults import FAULTS, TRACING_ONLY, plan_causes
+from simulator.run import RunPlan
+from simulator.trace import STRAND_BREAK, RawStructure, decode
 
 START_NS = 1_767_571_200_000_000_000
 SIMULATED = [f for f in FAULTS.values() if f.parts and f.parts[0][0] not in TRACING_ONLY]

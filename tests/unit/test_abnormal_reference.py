@@ -89,9 +89,23 @@ def test_what_got_worse_than_an_abnormal_reference_is_found_with_its_value() -> 
     assert slower.after == pytest.approx(40_000, rel=0.1)
 
 
-def test_of_an_ordinary_reference_all_ordinary_times_say_what_was_before() -> None:
+def test_the_value_before_is_that_of_an_ordinary_reference_too() -> None:
+    """Ordinary times say how sure the change is, not what it was before."""
     (slower,) = [c for c in run(pages(1_020), pages(3_000)).confounded.kept if c.kind is ChangeKind.SLOWER]
-    assert slower.n0 == REQUESTS * 9
+    assert slower.n0 == REQUESTS
+    assert slower.before == pytest.approx(1_020, rel=0.05)
+    assert slower.low < slower.after - slower.before < slower.high
+
+
+def test_three_requests_of_the_reference_are_the_value_before() -> None:
+    """They take 402 ms where all ordinary ones take 2; the problem's 498 are no change of 250 times."""
+    history = [few_reads(*np.linspace(1_900, 2_100, 20)) for _ in range(8)]
+    problem = few_reads(*np.linspace(480_000, 515_000, 12))
+    found = run(few_reads(399_000, 402_000, 405_000), problem, history=history)
+    for cause in found.causes:
+        assert cause.lead.before > 300_000
+    ordinary = run(few_reads(1_980, 2_000, 2_020), problem, history=history)
+    assert [cause.lead.kind for cause in ordinary.causes] == [ChangeKind.SLOWER]
 
 
 def test_where_most_of_the_reference_is_slow_slow_calls_are_no_tail() -> None:

@@ -343,6 +343,27 @@ def test_what_the_api_of_tempo_answers_is_read(tmp_path: Path) -> None:
     assert len(refused.rejects) == 2
 
 
+def test_what_the_api_of_jaeger_answers_is_read(tmp_path: Path) -> None:
+    """A message of the stream that `GET /api/v3/traces` gives, by api_v3's published schema: TracesData."""
+    usual = document(span())
+    answer = b'{"result":%b}' % usual
+    wide = json.dumps({"result": json.loads(usual)}, indent=2).encode()
+    path = tmp_path / "answer.json"
+    for text, n in ((answer, 1), (wide, 1), (answer + b"\n" + answer + b"\n", 2), (b"[%b]" % answer, 1)):
+        path.write_bytes(text)
+        batches = [*decode_file(path, None, CONFIG)]
+        assert [batch.rejects.num_rows for batch in batches] == [0]
+        assert pa.concat_tables([batch.events for batch in batches]).num_rows == n
+    assert decode(answer) == decode(wide) == decode(usual)
+    for odd in (
+        b'{"result": {}}',
+        b'{"result": null}',
+        b'{"result": 3}',
+        b'{"result": {"resourceSpans": 1}}',
+    ):
+        assert len(codec_for("otlp-json").decode([odd], CONFIG).rejects) == 1, odd
+
+
 def test_lines_in_one_payload_are_documents() -> None:
     payload = document(span()) + b"\n\nnonsense\n" + document(span(spanId=PARENT))
     decoded = codec_for("otlp-json").decode([payload], CONFIG)

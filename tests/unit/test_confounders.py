@@ -247,9 +247,9 @@ def queued(rng: np.random.Generator, rate: float) -> tuple[F8, F8]:
 
 
 def test_a_full_place_waits_when_more_requests_come() -> None:
-    """Six tenths busy, and two fifths more requests: they take 2.5 times as long."""
+    """Six tenths busy, and half as many more requests: they take four times as long."""
     rng = np.random.default_rng(0)
-    (came, took), (later, longer) = queued(rng, 1.0), queued(rng, 1.4)
+    (came, took), (later, longer) = queued(rng, 1.0), queued(rng, 1.55)
     middle = came[-1] + 1
     ns = (np.array([middle, middle + later[-1] + 1]) * SECOND_NS).astype(int).tolist()
     samples = (Sample("reference", "", 0, ns[0]), Sample("problem", "", ns[0], ns[1]))

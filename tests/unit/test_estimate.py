@@ -182,11 +182,21 @@ def test_equivalence_is_that_the_largest_change_is_small() -> None:
     assert at_margin.equivalent(0.1).mean() < 0.06
 
 
-def test_the_furthest_block_is_in_the_direction_of_the_change() -> None:
+def test_four_blocks_are_no_envelope() -> None:
     blocks = np.array([[0.0, 0.4, -0.7, 0.1, 0.2], [0.0, 0.4, -0.7, 0.1, np.nan]])
     found = levels(np.array([[0.0, 0.3], [0.0, -0.3]]), blocks, 0.01)
-    assert found.furthest()[0].tolist() == [1, 2]
-    assert found.outside().tolist() == [False, True]  # four blocks are no envelope
+    assert found.outside().tolist() == [False, True]
+
+
+def test_no_interval_that_is_shown_is_of_another_order_than_its_values() -> None:
+    """Windows that differ by factors of ten widen the test, not what is said of two periods."""
+    wild = np.array([[0.0, 3.0, -3.0, 5.0, -5.0, 1.0]])
+    found = levels(np.array([[0.0, 1.0]]), wild, 0.01)
+    (_, high), (low, shown) = found.interval(), found.bounded_interval()
+    assert high[0] > 1.0 + math.log(10) >= shown[0]
+    assert low[0] < 1.0 < shown[0]
+    unsure = levels(np.array([[0.0, 1.0]]), wild, 9.0)
+    assert np.isinf(unsure.bounded_interval()[1][0]), "the periods themselves say nothing"
 
 
 def leaves(x: int, n: int, low: float, high: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.diagnosis import broker_problem
 from ingest.kafka.kafka_security import ClientCredentials, TokenError
 from ingest.kafka.kafka_settings import KafkaSettings
 
@@ -20,7 +20,7 @@ from ingest.kafka.kafka_settings import KafkaSettings
     ],
 )
 def test_an_address_that_cannot_be_one_is_told(server: str, said: str) -> None:
-    assert what_is_wrong(KafkaSettings(bootstrap=(server,), topics=("t",))) == said
+    assert broker_problem(KafkaSettings(bootstrap=(server,), topics=("t",))) == said
 
 
 @pytest.mark.parametrize("url", ["https://a..b/token", "https://[::1/token", "https:///token"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGES = ("schemas", "ingest", "stitch", "analyze", "flowdiff")
+PACKAGES = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
 PAGE = re.compile(r"docs/(?P<page>[\w-]+\.md)(?:#(?P<section>[\w-]+))?")
 
 

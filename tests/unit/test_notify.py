@@ -175,7 +175,7 @@ def test_a_sender_that_fails_by_a_bug_says_so_and_goes_on(
         watched.happens(notifier, bad, good)
         wait_until(lambda: len(hook.requests) == 1)
         watched.happens(notifier, last)
-        wait_until(lambda: len(hook.requests) == 2)
+        wait_until(lambda: counts.sent == 2)
         assert counts.is_sending
         assert (counts.sent, counts.refused, counts.restarts) == (2, 1, senders.REFUSALS - 1 + 2)
     wait_until(lambda: not counts.is_sending)
@@ -342,6 +342,25 @@ def test_an_alert_lasts_minutes_however_the_clock_jumps(hook: Receiver, jump_s: 
     pass_time(sender, clock, 600)
     (alert,) = json.loads(hook.requests[-1][1])
     assert 60 <= (ends_ns(alert) - clock.true_ns) / 1e9 <= 241
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_webhook_that_answers_500_for_ten_minutes_gets_every_event_once_and_soon(
+    hook: Receiver, tmp_path: Path
+) -> None:
+    clock, sender = SimulatedClock(), event_sender(hook, tmp_path)
+    happened = [event("opened", incident(f"{n:016x}"), n) for n in range(20)]
+    hook.answers = [500] * 10_000
+    for number, one in enumerate(happened):
+        pass_time(sender, clock, 30 * number)
+        sender.take([one])
+    pass_time(sender, clock, 600)
+    assert 8 <= len(hook.requests) <= 20
+    assert {*ids(hook)} == {happened[0].id}
+    hook.answers, hook.requests = [], []
+    pass_time(sender, clock, 900)  # the longest wait
+    assert ids(hook) == [one.id for one in happened]
+    assert (sender.counts.refused, sender.counts.restarts, sender.counts.pending) == (0, 0, 0)
 
 
 def test_an_event_that_is_refused_holds_up_no_other(hook: Receiver, tmp_path: Path) -> None:

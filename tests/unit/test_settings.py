@@ -12,6 +12,7 @@ from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective, kafka_of
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.settings.keys import KeyKind, duration_of, shown_duration, shown_size, size_of
+from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError, FlowdiffError
 
 NEEDED = {"lake": "lake", "kafka.topics": "spans"}
@@ -267,9 +268,30 @@ def test_the_command_prints_them(
     assert SECRET not in out
 
 
-def test_a_password_among_the_brokers_is_refused_and_not_shown() -> None:
+@pytest.mark.parametrize("server", ["localhost", "h:1", "10.0.0.1:9092", "[::1]:9092", "a_b.c-d:65535"])
+def test_brokers_are_names_or_addresses_with_a_port(server: str) -> None:
+    assert KafkaSettings(bootstrap=(server,), topics=("t",)).bootstrap == (server,)
+
+
+@pytest.mark.parametrize("server", ["h:abc", "h:", "h:65536", ":1", "h:1/t", "http://h:1", "[::1", "h:-1"])
+def test_what_is_no_broker_is_said_in_one_line(server: str) -> None:
+    with pytest.raises(ConfigError, match="brokers are host:port"):
+        effective({"lake": "x", "kafka.topics": "t", "kafka.bootstrap": server}, {})
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "user:hunter2@broker:9092",
+        "broker:1?user=x&password=hunter2",
+        "kafka://broker:1?password=hunter2",
+        "broker:1#hunter2",
+        "broker:1;password=hunter2",
+    ],
+)
+def test_a_password_among_the_brokers_is_refused_and_not_shown(server: str) -> None:
     with pytest.raises(ConfigError) as error:
-        effective({"lake": "x", "kafka.topics": "t", "kafka.bootstrap": "user:hunter2@broker:9092"}, {})
+        effective({"lake": "x", "kafka.topics": "t", "kafka.bootstrap": server}, {})
     assert "hunter2" not in str(error.value)
     assert "user" not in str(error.value).replace("kafka.security", "")
     assert "brokers are host:port; who connects is in kafka.security" in str(error.value)

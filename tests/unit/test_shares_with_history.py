@@ -119,7 +119,8 @@ def test_a_path_that_moved_by_much_is_not_unchanged(
 ) -> None:
     found = verdict(n, rho, before, after, windows)
     assert found.outcome == "cannot-tell"
-    assert "the share of a path may have changed by as much as matters" in " ".join(found.reasons)
+    said = " ".join(found.reasons)
+    assert found.hidden or "the share of a path may have changed by as much as matters" in said
     assert verdict(n, rho, before, before, windows).outcome == "unchanged"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flowdiff.__main__ import main
-from ingest.simulate.faults import FAULTS
-from ingest.simulate.workloads import WORKLOADS
+from simulator.faults import FAULTS
+from simulator.workloads import WORKLOADS
 
 
 def simulate(*arguments: str) -> int:
@@ -45,7 +45,7 @@ def test_a_run_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pyt
 
     file = tmp_path / "keep.gz"
     file.write_bytes(b"before")
-    monkeypatch.setattr("ingest.simulate.output.Run.lines", broken)
+    monkeypatch.setattr("simulator.output.Run.lines", broken)
     assert simulate("--requests", "20", "--out", str(file), "--workers", "1") == 130
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("keep.gz", b"before")]
 

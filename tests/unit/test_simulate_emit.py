@@ -15,10 +15,10 @@ from evaluation.truth import run
 
 from ingest.codecs.otlp.encode_otlp import threshold
 from ingest.formats import codec_for
-from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import RunFormat, write_lines
-from ingest.simulate.run import RunPlan
 from schemas.config import DecodeConfig, StitchConfig
+from simulator.faults import find_fault, plan_causes
+from simulator.output import RunFormat, write_lines
+from simulator.run import RunPlan
 from stitch.kernel import stitch
 
 START_NS = 1_767_571_200_000_000_000

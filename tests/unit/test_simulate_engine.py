@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingest.simulate.engine import Gather, Lock, Loop, Lru, Process, Server, newest_first
+from simulator.engine import Gather, Lock, Loop, Lru, Process, Server, newest_first
 
 
 def test_processes_touch_shared_state_in_order_of_time() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingest.simulate.engine import SimulatedFlow, Strand
-from ingest.simulate.parameters import STATIONS
-from ingest.simulate.streams import (
+from simulator.engine import SimulatedFlow, Strand
+from simulator.parameters import STATIONS
+from simulator.streams import (
     Law,
     StreamSpec,
     Weather,

@@ -13,12 +13,12 @@ import pytest
 from evaluation.truth import KnownRun as Run
 from evaluation.truth import TruthSummary, facts, run, shapley
 
-from ingest.simulate.faults import FAULTS, TRACING_ONLY, FaultMechanism, find_fault, plan_causes
-from ingest.simulate.output import RunFormat
-from ingest.simulate.run import RunPlan, simulate
-from ingest.simulate.trace import decode
-from ingest.simulate.workloads import SUB_BITS
 from schemas.errors import ConfigError
+from simulator.faults import FAULTS, TRACING_ONLY, FaultMechanism, find_fault, plan_causes
+from simulator.output import RunFormat
+from simulator.run import RunPlan, simulate
+from simulator.trace import decode
+from simulator.workloads import SUB_BITS
 
 START_NS = 1_767_571_200_000_000_000
 N = {"sfs97": 1_050, "linux-build": 1_500, "postmark-large": 800, "iozone": 1_000, "ursa-minor-build": 1_500}

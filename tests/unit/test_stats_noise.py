@@ -60,3 +60,18 @@ def test_a_fault_in_history_does_not_widen_tau() -> None:
     assert np.median(faulty.tau2) < 2 * max(np.median(window_noise(clean, floor=0.05).tau2), 0.05**2)
     assert not faulty.outside(faulty.centre + 0.5).any()
     assert faulty.outside(faulty.centre + 3.0).all()
+
+
+@pytest.mark.parametrize("ill", [1, 3, 4])
+@pytest.mark.parametrize("factor", [-2.0, 0.7, 5.0])
+def test_a_third_of_the_windows_cannot_move_tau(ill: int, factor: float) -> None:
+    """Of twelve windows up to four are of an incident, to one side; of half of them nobody knows which."""
+    clean = windows_of(0.05, 300, 12, 200, 6)
+    value = clean.value.copy()
+    value[:, :ill] += factor
+    found = window_noise(LogMedians(value, clean.variance), floor=0.0)
+    plain = window_noise(LogMedians(value[:, ill:], clean.variance[:, ill:]), floor=0.0)
+    assert math.sqrt(np.median(found.raw_tau2)) < 1.25 * math.sqrt(np.median(plain.raw_tau2))
+    value[:, :6] = clean.value[:, :6] + factor
+    half = window_noise(LogMedians(value, clean.variance), floor=0.0)
+    assert np.median(half.raw_tau2) > 10 * np.median(plain.raw_tau2)

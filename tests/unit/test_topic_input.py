@@ -73,3 +73,10 @@ def test_offsets_that_are_there_are_taken(
 def test_a_name_that_is_none_is_refused(rest: str) -> None:
     with pytest.raises(FlowdiffError):
         parse_topic_input(f"kafka://h:1/t{rest}", now_ns=0)
+
+
+@pytest.mark.parametrize("servers", ["h:1?password=hunter2", "h:abc", "h:99999", "h:1,h:2#hunter2"])
+def test_what_is_no_broker_is_refused_and_not_repeated(servers: str) -> None:
+    with pytest.raises(FlowdiffError) as error:
+        parse_topic_input(f"kafka://{servers}/t", now_ns=0)
+    assert "hunter2" not in str(error.value)

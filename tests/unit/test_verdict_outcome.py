@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -271,7 +272,7 @@ def test_a_plain_change_is_not_unchanged_by_noise_that_is_assumed() -> None:
     assert found.outcome == "cannot-tell"
     assert "nothing shows how far ordinary periods differ" in found.reasons[0]
     assert found.reasons[-1] == "What helps: longer periods, and ordinary times as --history."
-    seen = replace(plain, noise_assumed=False)
+    seen = replace(plain, noise_assumed=False, least=math.log(1.5))
     assert (
         decide(measures=(seen, *QUIET[1:]), largest=lambda: replace(SMALL, usual=seen.usual)).outcome
         == "unchanged"

@@ -8,7 +8,7 @@ from oracles.robust_report import failing_products, slow_recommendations
 from oracles.watched_series import MONDAY, WINDOW_NS, levels, windows
 
 from analyze.watch.decide import CHANGED, Decision, Range
-from analyze.watch.incidents import parted
+from analyze.watch.incidents import split_by_onset
 from analyze.watch.settings import WatchSettings
 from analyze.watch.watcher import State, Watcher
 from schemas.report.findings import Finding, Instant, When
@@ -37,11 +37,11 @@ def began(finding: Finding, instant: tuple[int, int, int] | None) -> Finding:
         ((BY + 1, BY + 5, BY + 9), (BY + 50, BY + 60, BY + 70), ""),
     ],
 )
-def test_findings_are_parted_where_their_intervals_are_apart(
+def test_findings_are_split_where_their_intervals_are_apart(
     first: tuple[int, int, int] | None, second: tuple[int, int, int] | None, later: str
 ) -> None:
     both = {"first": began(SLOW, first), "second": began(FAILING, second)}
-    with_it, behind = parted([*both.values()], BY)
+    with_it, behind = split_by_onset([*both.values()], BY)
     assert behind == [both[name] for name in both if name == later]
     assert with_it == [both[name] for name in both if name != later]
 

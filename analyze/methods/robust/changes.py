@@ -71,6 +71,8 @@ class Change:
     """Two-sided, of no change beyond what ordinary times do by themselves."""
     there_before: bool = False
     """It differs from the history, and not from the reference alone."""
+    of_history: bool = False
+    """The value before is the history's: the reference has next to no request there."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
     of_calls: bool = False

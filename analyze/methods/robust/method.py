@@ -23,7 +23,9 @@ from analyze.methods.robust.sections.breakdown import (
 )
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.findings import FINDINGS, foremost
+from analyze.methods.robust.sections.kinds import KINDS_VIEW, kinds_section
 from analyze.methods.robust.sections.paths import PATHS, paths_section
+from analyze.methods.robust.sections.suspects import SUSPECTED, suspects_section, suspects_table
 from analyze.methods.robust.sections.verdict import VERDICT, verdict_section
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import headline_of
@@ -66,6 +68,8 @@ def analyse(
     shares = parts.shares(exact.after > exact.before) if changed else tuple(None for _ in run.causes)
     findings, affected = findings_of(run, limits, parts.of_causes, shares)
     verdict = verdict_section(run, judged, findings, accounts)
+    suspects = suspects_section(run, verdict)
+    kinds, every_kind = kinds_section(run)
     warn(one_sum(accounts[0], findings, float(parts.rest.sum() + parts.mix.sum()) / NS_PER_US))
     insignificant = None
     if findings and not (changed or low is None or high is None):
@@ -81,16 +85,20 @@ def analyse(
         verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
         sections=(
             verdict,
+            *((suspects,) if suspects.suspects else ()),
             FindingsSection(
                 findings=tuple(findings[at] for at in foremost(parts.of_causes, limits.findings)),
                 findings_total=len(findings),
                 better_total=sum(finding.is_better for finding in findings),
                 insignificant_mean=insignificant,
             ),
+            *((kinds,) if kinds.kinds else ()),
             breakdown,
             *paths,
         ),
-        tables=finding_tables(findings, accounts) | {"requests": requests_table(run.population, affected)},
+        tables=finding_tables(findings, accounts)
+        | {"requests": requests_table(run.population, affected)}
+        | {"suspects": suspects_table(suspects), "kinds": every_kind},
         headline=headline_of(verdict, accounts[0], judged.changed_shares(), findings),
         notes=cut_notes(affected),
         weighed=weigh(
@@ -107,6 +115,7 @@ def analyse(
             run.profile.responded("w", run.roles.reference),
             mix_changed=judged.mix.changed,
             silent=bool(judged.basis.silent),
+            hidden=[(h.change.kind, h.change.contribution_ns / NS_PER_US) for h in run.tested.hidden],
         ),
     )
 
@@ -122,7 +131,7 @@ METHOD: Final = Method(
     settings=RobustSettings,
     samples=SampleCount(2, 2),
     analyse=analyse,
-    sections=(VERDICT, BREAKDOWN, FINDINGS, PATHS),
+    sections=(VERDICT, SUSPECTED, BREAKDOWN, FINDINGS, KINDS_VIEW, PATHS),
     kinds=FINDING_KINDS,
     needs_requests=False,
 )

@@ -11,7 +11,7 @@ from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.comparison import Comparison
-from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
+from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded, recorded_changes
 from analyze.methods.robust.period_blocks import quantile_bin
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, slots_of
 from analyze.methods.robust.settings import RobustSettings
@@ -91,10 +91,16 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
     threshold_ns = comparison.threshold_ns
     if comparison.timeless:
         threshold_ns = np.inf
-        tested = replace(tested, changes=tuple(c for c in tested.changes if c.kind not in TIME_KINDS))
+        tested = replace(
+            tested,
+            changes=tuple(c for c in tested.changes if c.kind not in TIME_KINDS),
+            hidden=tuple(h for h in tested.hidden if h.change.kind not in TIME_KINDS),
+        )
     population, profile, settings = comparison.population, comparison.profile, comparison.settings
     roles, profiled = comparison.roles, comparison.profiled
     sift = confounded(tested.changes, comparison)
+    real = {id(change) for change in recorded_changes([h.change for h in tested.hidden], comparison)}
+    tested = replace(tested, hidden=tuple(h for h in tested.hidden if id(h.change) in real))
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(
         population, profiled.groups, profile.names, sift.kept, settings.causes, begun.more()

@@ -197,13 +197,14 @@ class RobustSettings(Config):
     least_of_pattern: int = Field(default=3, ge=1)
     """Requests before that a call pattern needs for its median."""
     plain_time: float = Field(default=0.5, ge=0, le=1_000)
-    """A change is plain that is larger than this and a standard error,"""
+    """A change is plain that is larger than this and a standard error. Where ordinary times hide one, nothing
+    passes for unchanged;"""
     plain_p: float = Field(default=1e-6, gt=0, lt=1)
-    """has this p or less,"""
+    """where it has this p or less,"""
     plain_requests: int = Field(default=30, ge=2)
-    """and is seen in so many requests of either period;"""
+    """and is seen in so many requests of either period,"""
     plain_share: float = Field(default=0.1, ge=0, le=1)
-    """then this part of `time_share` is enough."""
+    """this part of `time_share` is enough."""
     pattern_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest change of a path's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
@@ -280,11 +281,18 @@ class RobustSettings(Config):
     outlying_share_tau: float = Field(default=0.03, ge=0, le=1)
     """Noise of a share between windows that is assumed until they tell, as an angle: 0.03 is 3 points of half
     the requests, and 0.6 of 1 in 100."""
+    suspects: int = Field(default=3, ge=0)
+    """Places to look at, at most, where nothing is found and something may have changed;"""
+    suspect_z: float = Field(default=1.0, ge=0, le=30)
+    """of those that changed by so many standard errors,"""
+    suspects_resolved: int = Field(default=40, ge=1)
+    """the largest so many."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
     """A report says "unchanged" where times of requests may have changed by this part at most (1: twice as
     long)."""
     matters_share: float = Field(default=0.10, gt=0, le=1)
-    """And no more than this share of requests may be slow, fail or take another path than before."""
+    """And no more than this share of requests may be slow, fail or take another path than before; nor be seen
+    to do so against the reference alone, where ordinary times hide it."""
     exclude: tuple[str, ...] = ()
     """Parameters that explanations leave out: `key`, or `component/point key`."""
     failure_attributes: tuple[str, ...] = (

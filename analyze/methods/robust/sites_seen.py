@@ -25,7 +25,7 @@ from analyze.profile.slot_votes import SlotVotes
 from analyze.stats.estimate import Estimate, joined_estimates
 from schemas.arrays import F8, I8
 from stitch.heap import give_back, keep_freed
-from stitch.processes import in_turn, worker_processes
+from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
@@ -59,7 +59,7 @@ def seen_by_shards(
     if workers > 1:
         give_back()
         with worker_processes(workers) as pool:
-            yield from in_turn(pool, partial(_seen_there, roles, settings), shards, workers + 1)
+            yield from map_in_order(pool, partial(_seen_there, roles, settings), shards, workers + 1)
     else:
         yield from map(partial(seen_at_shard, roles, settings), shards)
 

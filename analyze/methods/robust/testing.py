@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import expm1
+from dataclasses import dataclass, replace
+from math import expm1, isfinite
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,21 +17,45 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
 from analyze.profile.names import NO_CALLER, Names, reached
+from analyze.report.measures import UNKNOWN
+from analyze.stats.estimate import LEAST_IN_BLOCK, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
+from analyze.stats.noise import student_z
 from schemas.arrays import B1, F8
-from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
+from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBackChange:
-    """A change that would count, had no block of ordinary times held such a value."""
+class HiddenChange:
+    """A change that is significant against the reference alone and that ordinary times keep from counting."""
 
     change: Change
-    block: int
-    """The block of ordinary times with the value furthest in the change's direction."""
-    value: float
-    """That value, in the unit of the change."""
+    """Its values before, its p and q are those against the reference."""
+    z_usual: float
+    """Standard errors, the noise of ordinary times included."""
+    p_usual: float
+    """Of such a value in ordinary times: by their variance, and by how many blocks go as far."""
+    alike: tuple[tuple[int, float], ...]
+    """Blocks of ordinary times that are more like the problem than like the reference, and their values in
+    the unit of the change."""
+    blocks: int
+    """Blocks with a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearChange:
+    """A change of a standard error or more that does not count."""
+
+    change: Change
+    z: float
+    """Standard errors, the noise of ordinary times included."""
+    z_needed: float
+    """Standard errors from which it would count, by itself."""
+    requests_needed: int | None
+    """Requests of the problem at the call site by which it would reach that; None: no number would do."""
+    is_hidden: bool = False
+    """It is significant against the reference alone."""
 
 
 WINDOW_SHARES: Final = "window-shares"
@@ -47,8 +71,8 @@ class Tested:
     """Those that count."""
     sites: frozenset[int]
     """Sites that some test reached."""
-    held_back: tuple[HeldBackChange, ...]
-    """The largest of each place where nothing counts; the largest place first."""
+    hidden: tuple[HiddenChange, ...]
+    """The largest of each operation where nothing counts; the largest first."""
     open_path: float
     """Share of the requests by which a path moved that does not count: over the floor and chance, but not
     significant by what ordinary times do, or ordinary. 0 for none."""
@@ -61,8 +85,10 @@ class _Row(NamedTuple):
     seen: Observed
     q: F8
     counts: B1
-    held: B1
-    """Only ordinary times keep it from counting: they hold such values."""
+    hidden: B1
+    """It is significant against the reference alone, and ordinary times keep it from counting."""
+    plain_q: F8
+    """Of no change against the reference alone, by chance inside of both periods."""
     open: B1
     """It is over the floor and chance inside of the periods, and does not count."""
     abnormal: B1
@@ -83,13 +109,7 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
     Measures that stand apart, and those that speak only where the others are silent, are corrected by
     themselves.
     """
-    seen_by: Sequence[tuple[Measure, Observed]] = [
-        (measure, seen.observed[measure.name])
-        for measure in MEASURES
-        if measure.name in seen.observed and measure.name not in settings.without
-    ]
-    if noise_assumed and PATTERN_DISPERSION not in settings.without:
-        seen_by = noisier(seen_by, settings)
+    seen_by = _seen_by(seen, settings, noise_assumed=noise_assumed)
     usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
     words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
     more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
@@ -102,13 +122,17 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
         for rows in rounds
     )
     kept = first + _silent_before(second, first, names, settings.inherited)
+    hidden = [[found for row in rows for found in _hidden(row)] for rows in rounds]
+    said = first + [found.change for found in hidden[0]]
+    silent = {id(c) for c in _silent_before([h.change for h in hidden[1]], said, names, settings.inherited)}
+    hidden[0] += [found for found in hidden[1] if id(found.change) in silent]
     rows = [row for judged in rounds for row in judged]
     tested = [np.zeros(0, np.int64), *(row.seen.site[row.seen.tested] for row in rows)]
     return Tested(
         seen,
         tuple(kept),
         frozenset(np.unique(np.concatenate(tested)).tolist()),
-        tuple(_held_back(rows, kept, names)),
+        tuple(_largest(hidden[0], kept, names)),
         max(
             (
                 row.seen.weight[row.open].max(initial=0.0)
@@ -120,6 +144,55 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
     )
 
 
+def nearly(
+    seen: SitesSeen, tested: Tested, settings: RobustSettings, *, noise_assumed: bool
+) -> list[NearChange]:
+    """Give what moved by a standard error and the floor, and does not count; what is hidden first."""
+    found = [
+        NearChange(hidden.change, hidden.z_usual, settings.min_z, None, is_hidden=True)
+        for hidden in tested.hidden
+    ]
+    known = {(near.change.site, near.change.kind, near.change.pattern) for near in found}
+    known |= {(change.site, change.kind, change.pattern) for change in tested.changes}
+    rows = [
+        row
+        for row in _judged(settings, _seen_by(seen, settings, noise_assumed=noise_assumed))
+        if not row.measure.by_p_alone
+    ]
+    for row in rows:
+        e = row.seen.estimate
+        with np.errstate(invalid="ignore"):
+            near = row.seen.tested & row.seen.matters & e.clears(settings.suspect_z, row.seen.floor)
+            near &= ~row.counts & ~row.hidden
+            near &= (e.change > 0) if row.measure.only_more else True
+        for at in np.flatnonzero(near).tolist():
+            change = _change(row, at)
+            if (change.site, change.kind, change.pattern) not in known:
+                found.append(_near(change, e, at, settings))
+    return found
+
+
+def _near(change: Change, e: Estimate, at: int, settings: RobustSettings) -> NearChange:
+    needed = float(student_z(settings.min_z, e.freedom[at]))
+    room = (float(e.change[at]) / needed) ** 2 - float(e.between[at])
+    requests = int(np.ceil(float(e.n1[at] * e.sampling[at]) / room)) if room > 0 else None
+    return NearChange(change, change.z, needed, requests)
+
+
+def _seen_by(
+    seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
+) -> Sequence[tuple[Measure, Observed]]:
+    """Give what each measure in use saw, with the noise that is assumed of it."""
+    found = [
+        (measure, seen.observed[measure.name])
+        for measure in MEASURES
+        if measure.name in seen.observed and measure.name not in settings.without
+    ]
+    if noise_assumed and PATTERN_DISPERSION not in settings.without:
+        return noisier(found, settings)
+    return found
+
+
 def _judged(
     settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], before: Sequence[_Row] = ()
 ) -> list[_Row]:
@@ -128,8 +201,12 @@ def _judged(
     tested = [found.tested for _, found in seen]
     by_chance = _levels([e.p if e.chance_p is None else e.chance_p for e in estimates], tested)
     levels = by_chance if WINDOW_SHARES in settings.without else _levels([e.p for e in estimates], tested)
+    plain = [_plainly(measure, found, settings) for measure, found in seen]
+    plain_levels = _levels([found.against_reference.p for _, found in seen], tested)
     rows: list[_Row] = []
-    for (measure, found), mine, level, chance in zip(seen, tested, levels, by_chance, strict=True):
+    for at, ((measure, found), mine, level, chance) in enumerate(
+        zip(seen, tested, levels, by_chance, strict=True)
+    ):
         e = found.estimate
         with np.errstate(invalid="ignore"):
             significant = level <= settings.q
@@ -137,7 +214,8 @@ def _judged(
                 if other.measure.name == measure.where_of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
             passes = mine & (significant | (chance <= settings.q)) & found.matters
-            plain = mine & found.matters & e.within().clears(settings.min_z, found.floor)
+            open_ = mine & found.matters & e.within().clears(settings.min_z, found.floor)
+            alone = plain[at] & (plain_levels[at] <= settings.q)
             if not measure.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
             if measure.only_more:
@@ -145,11 +223,41 @@ def _judged(
             for other in (*before, *rows):
                 if other.measure.name == measure.unless:
                     passes &= ~np.isin(found.site, other.seen.site[other.began])
+                    alone &= ~np.isin(found.site, other.seen.site[other.began | other.hidden])
         abnormal, shows = _against_reference(found, settings)
-        outside = e.outside()
-        counts, held, there_before = passes & significant & outside, passes & ~outside, abnormal & ~shows
-        rows.append(_Row(measure, found, level, counts, held, plain & ~counts, abnormal, there_before))
+        counts = passes & significant & e.outside()
+        hidden, there_before = alone & ~counts, counts & ~shows
+        rows.append(
+            _Row(
+                measure,
+                found,
+                level,
+                counts,
+                hidden,
+                plain_levels[at],
+                open_ & ~counts,
+                abnormal,
+                there_before,
+            )
+        )
     return rows
+
+
+def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
+    """Tell which changes are over chance inside of both periods and over the floor, whatever ordinary times
+    do. Of times, numbers and paths those that stand alone: from minute to minute services drift by less."""
+    if measure.by_p_alone:
+        return np.zeros(len(found.site), dtype=np.bool_)
+    e = found.against_reference
+    with np.errstate(invalid="ignore"):
+        plain = (np.minimum(e.n0, e.n1) >= settings.min_requests) & e.within().clears(
+            settings.min_z, found.floor
+        )
+        if measure.kinds[0] not in ERROR_KINDS:
+            least = float(np.log1p(settings.plain_time)) if e.unit == "log" else settings.matters_share
+            plain &= e.stands_alone(least)
+        plain &= found.matters if found.plain_matters is None else found.plain_matters
+        return np.asarray(plain & (e.change > 0) if measure.only_more else plain)
 
 
 def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
@@ -174,23 +282,44 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
     """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
 
-    A history is for noise and for what is usual, never for the value before. A reference that is one
-    of many ordinary windows is known best by all of them; against one that is not the change must show as
-    well, on the same side.
+    A history is for noise and for what is usual, never for the value before. A reference that is one of many
+    ordinary windows is known best by all of them; but the change from its own value must go the same way, by
+    the floor and by more than the change is unsure. Against a reference that is not normal it must be
+    significant as well. Where the reference has next to no request the history stands in.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
         none = np.zeros(len(e.p), dtype=np.bool_)
         return none, ~none
+    abnormal = not_normal(alone, settings)
     with np.errstate(invalid="ignore"):
-        shows = (np.sign(alone.change) == np.sign(e.change)) & alone.clears(settings.min_z, seen.floor)
-    return not_normal(alone, settings), shows
+        same = np.sign(alone.change) == np.sign(e.change)
+        moved = np.abs(alone.change) > np.maximum(e.reach(), seen.floor)
+        shows = same & np.where(abnormal, alone.clears(settings.min_z, seen.floor), moved)
+    return abnormal, shows | ~(abnormal | _has_reference(seen))
 
 
-def _change(row: _Row, at: int) -> Change:
-    """Give a row of a measure as a change."""
+def _has_reference(seen: Observed) -> B1:
+    """Tell at which rows the reference has a value, which is then the value before: of times three requests
+    have one, and of shares five, as fewer are too easily all of a kind."""
+    alone = seen.reference
+    if alone is None:
+        return np.zeros(len(seen.site), dtype=np.bool_)
+    least = LEAST_IN_ENVELOPE if alone.unit == "share" else LEAST_IN_BLOCK
+    return np.asarray((alone.n0 >= least) & ~np.isnan(alone.change))
+
+
+def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
+    """Give a row of a measure as a change; alone: against the reference alone, by chance inside of both
+    periods."""
     measure, seen, e = row.measure, row.seen, row.seen.estimate
-    shown = seen.reference if seen.reference is not None and row.abnormal[at] else e
+    shown = e
+    if seen.reference is not None and (row.abnormal[at] or _has_reference(seen)[at]):
+        shown = seen.reference
+        if not row.abnormal[at]:  # as unsure as against all ordinary times
+            shown = replace(shown, sampling=e.sampling, between=e.between, freedom=e.freedom)
+    if alone:
+        shown = e = seen.against_reference.within()
     kind = measure.kinds[0 if e.change[at] > 0 else 1]
     if kind in PATH_KINDS:
         if shown.before[at] * shown.n0[at] < 0.5:
@@ -198,15 +327,16 @@ def _change(row: _Row, at: int) -> Change:
         elif shown.after[at] * shown.n1[at] < 0.5:
             kind = ChangeKind.LOST_PATH
     before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
-    reach = float(shown.reach()[at])
     if e.unit == "log":
         # What the lowest bin holds is no time at all (a step between two records of one instant).
         none = [measure.unit == "us" and value <= BIN_LOG for value in (before, after)]
         first, last = (float(np.exp(value)) * measure.scale for value in (before, after))
-        low, high = first * expm1(change - reach), first * expm1(change + reach)
+        low, high = (float(end[at]) for end in shown.bounded_interval())
+        low, high = first * expm1(low), first * expm1(high) if isfinite(high) else UNKNOWN
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
         # A share after is between none and all, whatever the error of the one before.
+        reach = float(shown.reach()[at])
         least, most = (0.0 - before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
         low, high = max(change - reach, least), min(change + reach, most)
     return Change(
@@ -214,7 +344,7 @@ def _change(row: _Row, at: int) -> Change:
         site=int(seen.site[at]),
         p=float(e.p[at]),
         z=float(e.z[at]),
-        noise_p=float(e.p[at] if measure.by_p_alone else e.p_with_noise[at]),
+        noise_p=float((seen.estimate.p if measure.by_p_alone else seen.estimate.p_with_noise)[at]),
         unit=measure.unit,
         before=before,
         after=after,
@@ -227,35 +357,49 @@ def _change(row: _Row, at: int) -> Change:
         pattern=NO_PATTERN if seen.pattern is None else int(seen.pattern[at]),
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
-        q=float(row.q[at]),
+        q=float((row.plain_q if alone else row.q)[at]),
         there_before=bool(row.there_before[at]),
+        of_history=seen.reference is not None and shown is seen.estimate,
         instance=None if seen.instance is None else seen.instance[at],
         of_calls=seen.of_calls is not None and bool(seen.of_calls[at]),
     )
 
 
-def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBackChange]:
+def _hidden(row: _Row) -> Iterator[HiddenChange]:
+    """Give the changes of a measure that ordinary times hide, with the blocks that are more like the problem
+    than like the reference."""
+    e, usual = row.seen.against_reference, row.seen.estimate
+    for at in np.flatnonzero(row.hidden).tolist():
+        values, change = usual.blocks[at], _change(row, at, alone=True)
+        known = int((~np.isnan(values)).sum())
+        towards = np.sign(e.change[at]) * (values - (e.before[at] + e.after[at]) / 2)
+        with np.errstate(invalid="ignore"):
+            alike = np.flatnonzero(towards > 0)
+        shown = values[alike]
+        if e.unit == "log":
+            shown = np.exp(shown) * row.measure.scale
+        yield HiddenChange(
+            change,
+            float(usual.z[at]),
+            max(change.noise_p, float(usual.p[at]), (1 + len(alike)) / (1 + known)),
+            tuple(zip(alike.tolist(), shown.tolist(), strict=True)),
+            known,
+        )
+
+
+def _largest(hidden: Sequence[HiddenChange], kept: Sequence[Change], names: Names) -> list[HiddenChange]:
     """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
     is."""
     named = {names.sites[change.site].operation for change in kept if not change.there_before}
-    places: dict[int, HeldBackChange] = {}
-    for row in rows:
-        block, value = row.seen.estimate.furthest()
-        for at in np.flatnonzero(row.held).tolist():
-            change = _change(row, at)
-            operation = names.sites[change.site].operation
-            shown = float(value[at])
-            if row.seen.estimate.unit == "log":
-                shown = float(np.exp(shown)) * row.measure.scale
-            found = HeldBackChange(change, int(block[at]), shown)
-            if operation not in named and (
-                operation not in places or _size(found) > _size(places[operation])
-            ):
-                places[operation] = found
-    yield from sorted(places.values(), key=_size, reverse=True)
+    places: dict[int, HiddenChange] = {}
+    for found in sorted(hidden, key=_size, reverse=True):
+        operation = names.sites[found.change.site].operation
+        if operation not in named:
+            places.setdefault(operation, found)
+    return list(places.values())
 
 
-def _size(found: HeldBackChange) -> tuple[float, float]:
+def _size(found: HiddenChange) -> tuple[float, float]:
     return abs(found.change.contribution_ns), abs(found.change.z)
 
 

@@ -70,6 +70,9 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"{what} takes very long{over} in {shares}"
     if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
         return f"{what} no longer fails (was {before} of its {whole})"
+    if kind is ChangeKind.ERRORS and not change.n0:
+        fail = "all fail" if change.after > 1 - GONE else f"{now} of them fail"
+        return f"new: {what}, {wording.counted(change.n1, 'request')}, {fail}"
     if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
         return f"{what} fails in {shares}"
     if kind in (ChangeKind.SERIAL, ChangeKind.PARALLEL):
@@ -88,7 +91,9 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 def _compared(change: Change, before: str) -> str:
     """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
-    return f"was {before}" if change.instance is None else f"{before} expected from its siblings"
+    if change.instance is not None:
+        return f"{before} expected from its siblings"
+    return f"was {before} in the history" if change.of_history else f"was {before}"
 
 
 def where(cause: Cause) -> str:

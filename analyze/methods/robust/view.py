@@ -32,7 +32,7 @@ from analyze.stats.estimate import (
 )
 from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import LogMedians
-from analyze.stats.proportions import surprise
+from analyze.stats.proportions import fisher, surprise
 from analyze.stats.rank import requests_per_weight
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
@@ -126,7 +126,8 @@ class View:
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
         """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
-        which is asked for sizes and not for p. Where that is not normal, ordinary times are the history."""
+        whose p is that of chance inside of both periods (`_plain`). Where that is not normal, ordinary times
+        are the history."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
         own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
@@ -136,7 +137,7 @@ class View:
                 np.concatenate([before, v[:, [AFTER]], v[:, others]], axis=1)
                 for before, v in zip(reference, (x, n), strict=True)
             ]
-            alone = share_change(*columns, prior_phi=prior, margin=margin, tested=False)
+            alone = self._plain(share_change(*columns, prior_phi=prior, margin=margin, tested=False))
             abnormal = not_normal(alone, self.settings)
             x, n = x.copy(), n.copy()
             for v, before in zip((x, n), reference, strict=True):
@@ -151,6 +152,21 @@ class View:
             p = surprise(periods_x, periods_n, windows_x, windows_n, found.p, q=q, one_sided=one_sided)
             found = replace(found, p=p, chance_p=found.p)
         return found, alone
+
+    def plain_shares(self, x: F8, n: F8) -> Estimate:
+        """Estimate changes of shares x of n [rows, 2] between reference and problem by chance alone."""
+        return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
+
+    def _plain(self, alone: Estimate) -> Estimate:
+        """Test shares against the reference by chance alone, where they are over it: exact tails of large
+        tables are a fifth of testing."""
+        at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
+        x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
+        p = np.ones(len(alone.p))
+        p[at] = fisher(
+            *(v.astype(np.int64) for v in (x0, np.rint(alone.n0[at]), x1, np.rint(alone.n1[at])))
+        ).p
+        return replace(alone, p=p)
 
     @cached_property
     def failing_change(self) -> tuple[Estimate, Estimate | None]:
@@ -257,7 +273,13 @@ class View:
             )
             few = n[:, BEFORE] < LEAST_IN_ENVELOPE
             against = by_period.where(few[by_period.place]).pooled(np.array([1, -1, 0]))
-            alone = replace(alone, usual_p=against.rank_p(self.n_sites))
+            near = alone.within().clears(self.settings.min_z, 0.0)
+            plain = by_period.where(near[by_period.place]).pooled(np.array([0, 1, -1]))
+            alone = replace(
+                alone,
+                usual_p=against.rank_p(self.n_sites),
+                p=np.where(near, plain.rank_p(self.n_sites), 1.0),
+            )
             abnormal = not_normal(alone, self.settings)
             by_period = by_period.where(~(abnormal[by_period.place] & (by_period.column == 0)))
             blocks_n[np.ix_(abnormal, own)] = 0.0
@@ -316,17 +338,24 @@ class View:
         return tuple(side.calls / max(side.requests, 1e-300) for side in (self.before, self.after))  # type: ignore[return-value]
 
     @cached_property
+    def reference(self) -> VisitSums:
+        """Sums of the reference alone."""
+        return self._visited(self.roles.reference)
+
+    @cached_property
     def slower_ns(self) -> F8:
         """Part of the change of the mean from calls of the site taking another time, ns a request."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            first, last = (side.critical_ns / side.calls for side in (self.before, self.after))
-        change = sum(self.rates) / 2 * (last - first)
-        return np.nan_to_num(change, nan=0.0, posinf=0.0, neginf=0.0)
+        return self._slower_ns(self.before)
 
-    @property
-    def slower_a_visit_ns(self) -> F8:
-        """The same, ns a request after that touches the site."""
-        return self.slower_ns * self.after.requests / np.maximum(self.after.w, 1e-300)
+    def _slower_ns(self, before: VisitSums) -> F8:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, last = (side.critical_ns / side.calls for side in (before, self.after))
+        rates = (side.calls / max(side.requests, 1e-300) for side in (before, self.after))
+        return np.nan_to_num(sum(rates) / 2 * (last - first), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def slower_a_visit_ns(self, before: VisitSums) -> F8:
+        """The same against ordinary times or the reference, ns a request after that touches the site."""
+        return self._slower_ns(before) * self.after.requests / np.maximum(self.after.w, 1e-300)
 
     @cached_property
     def call_ratio(self) -> F8:

@@ -11,7 +11,7 @@
 -- children           VARCHAR[]  component/operation of what is called, with `x N` for up to N calls, and `(async)`
 -- requests           BIGINT     requests with a call of the pattern
 -- share              DOUBLE     share of the call site's calls, each request counting as one, 0 to 1
--- calls              DOUBLE     calls a request, of those
+-- calls              DOUBLE     calls of the pattern a request at the call site
 -- inclusive_us       DOUBLE     critical time of a call and all below it; of records of the request, microseconds
 -- own_p50_us         DOUBLE     median own time of requests with mostly this pattern, microseconds; null: none
 -- own_p95_us         DOUBLE     its 95th percentile
@@ -71,7 +71,7 @@ SELECT
     coalesce(named.children, []) AS children,
     p.n::BIGINT AS requests,
     p.votes / v.w AS share,
-    p.calls / p.n * (v.n / v.w) AS calls,
+    p.calls / v.w AS calls,
     p.inclusive_ns / p.calls / 1e3 AS inclusive_us,
     times.p50_us AS own_p50_us,
     times.p95_us AS own_p95_us

@@ -50,7 +50,9 @@ class JaegerUiCodec:
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
-    """Spans with their processes put in. What is no trace comes out as it is, to be refused as a span."""
+    """Spans with their processes inserted. Items that are no trace are yielded unchanged, to be refused as
+    spans.
+    """
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
     for trace in traces:
@@ -75,7 +77,7 @@ def _add_either(rows: SpanRows, payload: int, item: int, value: object) -> None:
 
 _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
-"""Names of enums, by their numbers."""
+"""Names of enum values, by their numbers."""
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
 """Up to 31 years: in ns they fit int64 with room."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,13 +88,13 @@ _TIME: Final = re.compile(
 _NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
-"""What a time is that was never set."""
+"""Representation of a time that was never set."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
 
 def is_proto_json(value: object) -> bool:
-    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`; of both names protobuf's counts."""
+    """True for protobuf's JSON form: it has `traceId` or `trace_id`, the UI's form has `traceID`."""
     return isinstance(value, dict) and not _SIGN.isdisjoint(value)
 
 
@@ -117,7 +119,9 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Fields under the names of the JSON form; those of the message, which protobuf takes too, come after."""
+    """Fields under the names of the JSON form, which win over the snake case names that protobuf also
+    accepts.
+    """
     if not any("_" in key for key in value):
         return value
     return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
@@ -144,7 +148,7 @@ def _reference(value: object) -> Reference:
 
 
 def _enum(value: object, names: tuple[str, ...], field: str) -> str:
-    """Return its name, of a name or a number; "" for one that this version does not know."""
+    """Name of an enum value given by name or number; "" for one unknown to this version."""
     if value is None:
         return names[0]
     if isinstance(value, str):
@@ -164,7 +168,7 @@ def _time(parent: Object, name: str) -> int:
 
 
 def time_ns(text: str) -> int | None:
-    """ns since the epoch of an RFC 3339 text; BAD_TIME for a moment that is none, None for other text."""
+    """ns since the epoch of an RFC 3339 text; BAD_TIME for an impossible moment, None for other text."""
     found = _TIME.fullmatch(text.upper())
     if found is None:
         return None
@@ -216,7 +220,7 @@ def _value(tag: Object, kind: str) -> object:
         return integer(tag.get("vInt64", 0), "vInt64")
     if kind == "FLOAT64":
         return _float(tag.get("vFloat64", 0.0))
-    # As the message would be read: every other type is bytes.
+    # As in the protobuf message: every other type is bytes.
     return base64.b64encode(_bytes(tag, "vBinary")).decode()
 
 

@@ -32,7 +32,7 @@ _MESSAGES = {
 
 _REFERENCE_TYPES: Final = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 _MAX_SECONDS: Final = 9_000_000_000
-"""Times beyond are none: more would not fit int64 nanoseconds."""
+"""Largest valid time, s: more would not fit int64 nanoseconds."""
 
 JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 """Message class `jaeger.api_v2.Span`."""

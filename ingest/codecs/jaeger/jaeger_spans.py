@@ -1,4 +1,4 @@
-"""Read a Jaeger span, the same in every form; and the JSON that the UI and storage plugins write."""
+"""Convert a Jaeger span of any form to a row; read the JSON that the UI and storage plugins write."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from schemas.rejects import Reason
 
 Tag = tuple[str, object]
 Reference = tuple[str, str, str]
-"""Type, trace, span."""
+"""(Type, trace id, span id)."""
 
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
-"""Values of the tag `error` that say no more than the status does."""
+"""Values of the tag `error` without more information than the status."""
 FALSE_WORDS = ("", "false", "0")
-"""Values of the tag `error` that mean there was none, in lower case."""
+"""Values of the tag `error` that mean success, in lower case."""
 HOST_TAGS = ("hostname", "ip")
 """Process tags of Jaeger clients that name the machine, best first."""
 
 
 class JaegerFields(NamedTuple):
-    """What a span of any form says. Times are ns since the epoch, NO_TIME or BAD_TIME."""
+    """Fields of a span of any form. Times are ns since the epoch, NO_TIME or BAD_TIME."""
 
     trace: str | None
     span: str | None
@@ -42,11 +42,11 @@ class JaegerFields(NamedTuple):
     end_ns: int
     tags: list[Tag]
     logs: list[tuple[int, list[Tag]]]
-    """Time and fields of each."""
+    """(Time, fields) of each log."""
     service: str | None
     process_tags: list[Tag]
     parent: str | None = None
-    """Named beside the references, by an older form."""
+    """Parent's span id outside the references, in an older form."""
 
 
 def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
@@ -56,7 +56,7 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
     kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
     failed = first.get("error", "").lower() not in FALSE_WORDS
     failed |= first.get(STATUS_CODE, "").upper() in ERROR_CODES
-    # The kind, a bare "error" and fields of OTLP are in columns of their own.
+    # Kind, a bare "error" and OTLP fields are not attributes: they have their own columns.
     named = kind != EventKind.SPAN_UNSPECIFIED
     rest = [
         (key, value)
@@ -88,7 +88,7 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
 
 
 def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span with the process in it. Raises ItemError."""
+    """Add one span that contains its process. Raises ItemError."""
     span = as_object(value, "a span")
     start, duration = _time(span, "startTime"), span.get("duration")
     process = child(span, "process")
@@ -120,10 +120,10 @@ def _as_text(value: object) -> str:
 def _sorted_references(
     trace: str, references: list[Reference], parent: str | None
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
-    """Give parent, follows and links of a span.
+    """(Parent, follows, links) of a span.
 
-    The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous
-    parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
+    The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous parents;
+    everything else is a link. An id of zeros is no reference; a trace of zeros means the span's own.
     """
     own = trace.lstrip("0").lower()
     named = [
@@ -143,7 +143,9 @@ def _sorted_references(
 
 
 def _add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
-    """A log as a span event: its `event` (or `message`) field is the name, the other fields attributes."""
+    """Add a log as a span event: its `event` (or `message`) field is the name, the other fields are
+    attributes.
+    """
     fields = dict(reversed(pairs))
     key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
     name = str(fields[key]) if key is not None else "log"
@@ -163,7 +165,7 @@ def read_tags(tags: list[object]) -> list[Tag]:
 
 
 def _typed(value: object, kind: object) -> object:
-    """Storage plugins write every value as text; the type says what it was."""
+    """Value restored to its type: storage plugins write every value as text."""
     if isinstance(value, str):
         if kind == "bool" and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -198,7 +200,7 @@ def _log(value: object) -> tuple[int, list[Tag]]:
 
 
 def _split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
-    """The machine that process tags name, and the other tags."""
+    """(Host named by process tags, the other tags)."""
     for key in HOST_TAGS:
         for name, value in tags:
             if name == key and isinstance(value, str) and value:

@@ -1,1 +1,1 @@
-"""Native activity records, version 1: both ways."""
+"""Native activity records, version 1: decoding and encoding."""

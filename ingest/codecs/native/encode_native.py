@@ -15,10 +15,10 @@ _PLAIN = ("breadcrumb", "request_id", "component", "point", "host", "label", "li
 
 
 def native_lines(events: pa.Table) -> Iterator[bytes]:
-    """Write one activity record a line (no line end). Raises InputError on spans, and on records without a
-    strand.
+    """Lines of native records (without line ends), one an event.
 
-    Booleans come as the text `true` and `false`, as events hold them.
+    Booleans are the text `true` and `false`, as in events. Raises InputError on spans, and on records without
+    a strand.
     """
     if events.num_rows and pc.max(events["kind"]).as_py() >= SPAN_KIND_BASE:
         raise InputError("Spans are no activity records.", remedy="Write them as OTLP.")

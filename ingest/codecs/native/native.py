@@ -1,12 +1,12 @@
 """Decode native activity records: one object, NDJSON, or a JSON array in a payload.
 
-All lines of all payloads go through DuckDB at once. Lines that it, or a check on the columns, refuses are
-parsed again one by one with the pydantic model, which says what is wrong; what the model takes after all is
-written out plainly and read like the others.
+All lines of all payloads go through DuckDB at once. Lines that DuckDB, or a check on the columns, refuses are
+parsed again one by one with the pydantic model, which gives the reason; lines that the model accepts are
+rewritten in plain form and read like the others.
 
-This is the only module of `ingest` that knows DuckDB, which gives one row for every line that is not blank,
-in order; a line that is no object gives a row of nulls, a field of another type than its column a null. Both
-are for the caller to find.
+This is the only module of `ingest` that uses DuckDB, which gives one row for every line that is not blank, in
+order; a line that is no object gives a row of nulls, a field of another type than its column a null. The
+caller must detect both.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NdjsonReader:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
 
     def read(self, blocks: Sequence[bytes]) -> pa.Table:
-        """Read one row a line that is not blank; a block is one or more lines. O(bytes)."""
+        """Rows of lines that are not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
             # A cursor takes no setting of another. In a kernel without ipywidgets the bar is off, and may not
@@ -79,7 +79,7 @@ class NdjsonReader:
 
 @contextmanager
 def _as_file(blocks: Sequence[bytes]) -> Iterator[str]:
-    """A path that reads as the blocks, a line end after each: memory where the system can, else a file."""
+    """Path that reads as the blocks, each followed by a line end: memory where supported, else a file."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("flowdiff-lines")
         with os.fdopen(descriptor, "wb") as file:
@@ -100,18 +100,18 @@ def _write(file: IO[bytes], blocks: Sequence[bytes]) -> None:
 
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000
-"""Payloads become one block in groups of so many; one that is no single record costs its group 2 µs each."""
+"""Payloads combined into one block; one that is not a single record costs its group 2 µs each."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
-"""Garbage repeats: so many short lines are explained once a call."""
+"""Length up to which a refused line's explanation is cached for a call, as garbage repeats."""
 _MANY_LINES = 300_000
-"""More than a poll of a file has."""
+"""More lines than a poll of a file has."""
 _LONG_LINE = 4096
 _QUOTED_FIELDS = {name: f'"{name}"'.encode() for name in FIELDS}
 _TOO_DEEP = (Reason.TOO_DEEP, "nested too deep")
 _RUN_BYTES = 256 * 2**20
-"""Lines are read in runs of about this size."""
+"""Approximate bytes of lines that are read in one run."""
 
 
 class NativeCodec:
@@ -141,7 +141,7 @@ class NativeCodec:
         return Decoded(concat_events(tables), log.in_order(), +oddities, log.counts)
 
     def _read(self, lines: _Lines, config: DecodeConfig, log: RejectLog, oddities: Counter[str]) -> pa.Table:
-        """Events of the lines, in their order."""
+        """Events of the lines, in order."""
         if not lines.blocks:
             return empty_events()
         columns = self._reader.read(lines.blocks)
@@ -175,7 +175,7 @@ class NativeCodec:
         events = events.filter(pa.array(~bad))
         if not taken:
             return events
-        # What is odd about them was counted the first time.
+        # Oddities of these lines were counted the first time.
         again, still_bad = events_of_columns(self._reader.read(plain), config, Counter(), trusted=True)
         for i in np.flatnonzero(still_bad).tolist():
             row = taken[i]
@@ -186,20 +186,20 @@ class NativeCodec:
 
 
 class _Lines:
-    """Lines of many payloads, and where each came from."""
+    """Lines of many payloads, with their origins."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
         """Blocks of lines, none ending with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """Of each block: the payload of all its lines, or of each; how many lines it has, or their items."""
+        """By block: payload of all its lines, or of each line; number of lines, or the item of each."""
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
-        """Add payloads that are one record each, as messages of a log are; False if not all are.
+        """Add payloads that are one record each, as log messages are; False, adding none, if not all are.
 
-        They become one block, and no payload is looked at by Python: each must begin with a brace, and have
-        no line end, or one at its end.
+        They become one block, and Python does not touch single payloads: each must begin with a brace, and
+        have no line end except possibly at its end.
         """
         chosen = [payloads[i] for i in indexes]
         lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
@@ -216,11 +216,11 @@ class _Lines:
         return True
 
     def add(self, payload: bytes, index: int) -> Reject | None:
-        """Add the records of a payload; a reject if it is a broken array."""
+        """Add the records of a payload; returns a reject if it is a broken array."""
         text = without_bom(payload).strip(b" \t\r\n")
         count = _line_ends(text) + 1
         is_array = text.startswith(b"[")
-        # Of ordinary lines no more are looked at than their ends.
+        # For ordinary lines only their ends are counted.
         is_odd = is_array or count > _MANY_LINES or len(text) > count * _LONG_LINE
         if is_odd and is_dense_json(text):
             return Reject(Reason.TOO_LARGE, DENSE_JSON, payload, index)
@@ -242,7 +242,7 @@ class _Lines:
         self.count += items if isinstance(items, int) else len(items)
 
     def without_blanks(self) -> _Lines:
-        """The same without blank lines; the other lines keep their numbers."""
+        """Copy without blank lines; the other lines keep their numbers."""
         out = _Lines()
         for text, place in zip(self.blocks, self._places, strict=True):
             lines = text.split(b"\n")
@@ -253,13 +253,13 @@ class _Lines:
         return out
 
     def places(self) -> tuple[I8, I8]:
-        """[count] payload and item of each line."""
+        """([lines] payload, [lines] item)."""
         spread = [_spread(*place) for place in self._places]
         return np.concatenate([p for p, _ in spread]), np.concatenate([i for _, i in spread])
 
 
 def _spread(payload: int | I8, items: int | I8) -> tuple[I8, I8]:
-    """Payload and item of each line of a block."""
+    """([lines] payload, [lines] item) of a block."""
     numbers = np.arange(items) if isinstance(items, int) else items
     return np.full(len(numbers), payload) if isinstance(payload, int) else payload, numbers
 
@@ -272,7 +272,7 @@ def _line_ends(text: bytes) -> int:
 
 
 def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
-    """The elements of a JSON array, a line each."""
+    """Elements of a JSON array, one a line, or a reject."""
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
     except JSON_ERRORS:
@@ -284,7 +284,7 @@ def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
 
 
 def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
-    """The lines `rows` (ascending) of blocks without blank lines."""
+    """Lines at `rows` (ascending) of blocks without blank lines."""
     out: list[bytes] = []
     first = 0
     for block in blocks:
@@ -297,9 +297,9 @@ def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
 
 
 def _explain(line: bytes, params: str | None, config: DecodeConfig) -> bytes | tuple[Reason, str]:
-    """Why a line was refused; or, if the model takes it, the record written out plainly.
+    """Reason for refusing a line; or, if the model accepts it, the record rewritten in plain form.
 
-    `params` are as DuckDB read them (None also where it did not read the line): they are not written anew.
+    `params`: as read by DuckDB (None also if it did not read the line); they are copied, not rewritten.
     """
     value = parse_json(line)
     if isinstance(value, Reject):
@@ -324,7 +324,7 @@ def _explain(line: bytes, params: str | None, config: DecodeConfig) -> bytes | t
 
 
 def _may_name_twice(line: bytes, value: object) -> bool:
-    """Whether a field of the table may be named twice; a letter of its name can be written as `\\u0061`."""
+    """True if a field of the table may occur twice; a letter of its name may be written as `\\u0061`."""
     if not isinstance(value, dict):
         return False
     quoted = [_QUOTED_FIELDS[name] for name in value if name in _QUOTED_FIELDS]
@@ -332,15 +332,15 @@ def _may_name_twice(line: bytes, value: object) -> bool:
 
 
 def _first_of_each(line: bytes) -> dict[str, object]:
-    """The record as DuckDB reads it: of two values under one name the first counts."""
+    """Record as DuckDB reads it: of two values under one name the first counts."""
     return dict(reversed(members(line)))
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
-    """Count the fields of the lines that are not in the table.
+    """Number of fields in the lines that are not in the table.
 
-    Every name is followed by `":`, so their number shows whether any name is left over; only then the lines
-    are parsed to count.
+    Every name is followed by `":`, so the count of these shows whether there is any unknown name; lines are
+    parsed only if so.
     """
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)

@@ -1,4 +1,4 @@
-"""Turn columns of native records, as DuckDB reads them, into events; tell which rows are no records."""
+"""Convert columns of native records, as read by DuckDB, to events, and find invalid rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Optional fields are read as text: under their own type DuckDB would make a wrong one a null, silently."""
+"""Column types. Optional fields are read as text: DuckDB would silently turn a value of another type into a
+null.
+"""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -36,9 +38,9 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """Event table with a row a line, and the rows that must not be used.
+    """(Event table with a row a line, [rows] True where the row must not be used).
 
-    `trusted`: the lines were written by us, so text that looks like an object or a boolean is text.
+    `trusted`: the lines were rewritten by us, so text that looks like an object or a boolean is text.
     """
     n = len(columns)
     of = {name: columns[name].combine_chunks() for name in DUCKDB_TYPES}
@@ -75,7 +77,9 @@ def events_of_columns(
 
 
 def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, str] | None:
-    """Refuse what the columns refuse beyond the model: time range, length, NUL in ids."""
+    """Reason to refuse a record that the model accepts but the columns do not: time range, length, NUL in
+    ids.
+    """
     if bad_times(np.array([record.ts]))[0] or record.ts == NO_TIME:
         return Reason.BAD_TIME, "ts lies outside 1990 to 2200 (ns since the epoch)"
     ids: dict[str, Sequence[str | None]] = {
@@ -98,7 +102,7 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark ids that are too long or hold NUL; required ones are checked for null elsewhere."""
+    """Mark ids that are too long or contain NUL; required ones are checked for null elsewhere."""
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
@@ -112,7 +116,7 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """The same for words, once per distinct one."""
+    """Mark invalid words in the same way, once per distinct word."""
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -125,7 +129,9 @@ def _check_words(
 
 
 def _looks_converted(column: pa.Array) -> pa.Array:
-    """Text that may be DuckDB's rendering of an object, array or boolean: the line is looked at again."""
+    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line is parsed
+    again.
+    """
     first = pc.binary_slice(pc.cast(column, pa.binary()), 0, 1)
     suspects = pc.is_in(first, pa.array([b"{", b"[", b"t", b"f"]))
     if not pc.any(suspects).as_py():
@@ -142,7 +148,7 @@ def _kinds(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
-    """Text as numbers; rows whose text is none are marked."""
+    """Numbers parsed from text; rows with invalid text are marked."""
     if column.null_count == len(column):
         return pa.nulls(len(column), type_)
     try:
@@ -152,7 +158,7 @@ def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
         if not pa.types.is_integer(type_):
             plain = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?([eE]-?[0-9]{1,2})?$"
         legal = mask(pc.match_substring_regex(column, plain))
-        # Others that begin as numbers do are tried one by one: what a record says does not depend on others.
+        # Other number-like texts are tried one by one: a record's value must not depend on other records.
         odd = np.flatnonzero(mask(pc.match_substring_regex(column, r"^[-+]?\.?[0-9]")) & ~legal)
         texts = column.take(pa.array(odd)).dictionary_encode()
         is_number = pa.array([_is_number(text, type_) for text in texts.dictionary], pa.bool_())
@@ -176,7 +182,7 @@ def _rates(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
-    """JSON arrays of strings (numbers as their text is not taken here: the model does that)."""
+    """Lists of strings from JSON arrays (arrays with numbers are left to the model)."""
     type_ = pa.list_(pa.string())
     there = np.flatnonzero(mask(pc.is_valid(column)))
     if len(there) == 0:
@@ -203,7 +209,7 @@ _NO_LIST = ["\0"]
 
 
 def _list_of(text: str) -> list[str]:
-    """Read one JSON array of strings, or `_NO_LIST` (which no record may hold)."""
+    """List of a JSON array of strings, or `_NO_LIST` (a value that no record may have)."""
     try:
         return msgspec.json.decode(text, type=list[str])
     except JSON_ERRORS:
@@ -222,4 +228,4 @@ def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
 
 
 _LOOSE_SCHEMA = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in EVENT_SCHEMA])
-"""Rows that are bad hold nulls where events may not; they are filtered out by the caller."""
+"""Event schema in which invalid rows may have nulls; the caller filters them out."""

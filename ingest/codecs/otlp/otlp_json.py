@@ -7,9 +7,11 @@ read again item by item, which is slower, more lenient about types, and names wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,6 +38,9 @@ from ingest.codecs.spans.spans_to_events import SpanResult, decoded_spans, event
 from ingest.codecs.values.json_fields import ItemError
 from schemas.config import DecodeConfig
 from schemas.rejects import Reject
+
+_ANSWER: Final = re.compile(rb'\s*\{\s*"result"\s*:')
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class OtlpJsonCodec:
@@ -83,7 +88,17 @@ def texts_of(payload: bytes) -> list[bytes]:
                 elements = _ELEMENTS.decode(text)
         parts = [bytes(element) for element in elements]
         texts += parts if any(part.startswith(b"{") for part in parts) else [text]
-    return texts
+    return [_unwrapped(text) for text in texts]
+
+
+def _unwrapped(text: bytes) -> bytes:
+    """The request in an answer of Jaeger's API, `{"result": …}`, one of a stream; else the text itself."""
+    if _ANSWER.match(text):
+        with suppress(*JSON_ERRORS):  # reported where it is read
+            members = _MEMBERS.decode(text)
+            if members.keys() == {"result"}:
+                return bytes(members["result"])
+    return text
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:

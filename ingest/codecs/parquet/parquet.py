@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.parquet.plain_columns import is_pairs, plain_columns
+from ingest.codecs.parquet.plain_columns import RepeatedTextError, is_pairs, plain_columns
 from ingest.codecs.payloads import json_bytes, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanBatch, log_bad_spans
@@ -38,6 +38,8 @@ _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
 """Bytes that are the digits of an id; eight of them are an id themselves."""
+INDEX_BYTES: Final = 4
+"""Of the number of a word, in Arrow."""
 _DIGITS: Final = 100
 """Of a decimal of 76 digits in ns."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
@@ -61,7 +63,10 @@ class ParquetCodec:
             try:
                 table = pa.ipc.open_stream(payloads[index]).read_all()
                 n_rows = max(table.num_rows, 1)
-                results.append(_read_rows(table.combine_chunks(), index, config, log))
+                most_bytes = most_plain_bytes(payloads[index], config)
+                results.append(_read_rows(table.combine_chunks(), index, most_bytes, config, log))
+            except RepeatedTextError as error:
+                reject = Reject(Reason.TOO_LARGE, str(error), payloads[index], index)
             except ColumnTypeError as error:
                 reject = Reject(Reason.BAD_TYPE, str(error), payloads[index], index)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -74,12 +79,26 @@ class ParquetCodec:
         return decoded_spans(results, log)
 
 
-def _read_rows(table: pa.Table, index: int, config: DecodeConfig, log: RejectLog) -> SpanResult:
-    """Log the rows that are no spans, and return the others. Raises ColumnTypeError, ArrowException."""
+def most_plain_bytes(payload: bytes, config: DecodeConfig) -> int:
+    """Bytes that the rows of a payload may take with every word where it stands.
+
+    A row says in INDEX_BYTES which word it has. More than that are words that many rows share and that are
+    longer, on average, than a text parameter may be (`max_text_bytes`).
+    """
+    return len(payload) * max(1, config.max_text_bytes // INDEX_BYTES)
+
+
+def _read_rows(
+    table: pa.Table, index: int, most_bytes: int, config: DecodeConfig, log: RejectLog
+) -> SpanResult:
+    """Log the rows that are no spans, and return the others.
+
+    Raises ColumnTypeError, RepeatedTextError, ArrowException.
+    """
     unit = NS_PER_UNIT.get((table.schema.metadata or {}).get(TIME_UNIT, b"").decode(errors="replace"))
     if unit is None or not {*_IDS} <= {*table.column_names} or not table.num_rows:
         raise ColumnTypeError("these are no columns of spans")
-    columns, not_utf8 = plain_columns(table, _IDS)
+    columns, not_utf8 = plain_columns(table, _IDS, most_bytes)
     unread = np.logical_or.reduce([np.zeros(table.num_rows, np.bool_), *not_utf8.values()])
     rows = np.flatnonzero(~unread)
     readable = columns

@@ -5,37 +5,58 @@ Arrow refuses a column for one text in it that is not UTF-8, so all text is byte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ingest.codecs.values.columns import list_column, owners, ragged
+from ingest.codecs.values.columns import list_column, mask, owners, ragged
 from schemas.arrays import B1
 
 _PAIR: Final = ("key", "value")
+_HARDLY_MORE: Final = 2
+"""Text that takes less than this many times its words and their numbers is as well without them."""
 
 
-def plain_columns(table: pa.Table, ids: tuple[str, ...]) -> tuple[dict[str, pa.Array], dict[str, B1]]:
+class RepeatedTextError(Exception):
+    """Texts that rows share would take far more memory than the table; the message is for a reject."""
+
+
+def plain_columns(
+    table: pa.Table, ids: tuple[str, ...], most_bytes: int
+) -> tuple[dict[str, pa.Array], dict[str, B1]]:
     """Columns by name, and of those with text that is not UTF-8 the rows; there such text has U+FFFD.
 
     Text is string; bytes are text, except in `ids`; maps and lists of two members each are
-    list<struct<key, value>>. Other types stay. Raises ArrowException where the table is damaged.
+    list<struct<key, value>>. Other types stay. Raises ArrowException where the table is damaged, and
+    RepeatedTextError where the columns would take more than `most_bytes`.
     """
+    shared = {
+        name: _valid(chunks.chunk(0) if chunks.num_chunks else pa.array([], chunks.type))
+        for name, chunks in zip(table.column_names, table.columns, strict=True)
+    }
+    if (size := sum(map(plain_bytes, shared.values()))) > most_bytes:
+        raise RepeatedTextError(f"texts that rows share would take {size:,} bytes in {table.num_rows:,} rows")
     columns: dict[str, pa.Array] = {}
     not_utf8: dict[str, B1] = {}
-    for name, chunks in zip(table.column_names, table.columns, strict=True):
-        column = chunks.chunk(0) if chunks.num_chunks else pa.array([], chunks.type)
-        if isinstance(column, pa.ExtensionArray):
-            column = column.storage
-        of_bytes = _with_bytes(column.type)
-        if of_bytes != column.type:
-            column = column.view(of_bytes)
-        column.validate(full=True)
+    for name, column in shared.items():
         columns[name], bad = _plain(column, bytes_stay=name in ids)
         if bad.any():
             not_utf8[name] = bad
     return columns, not_utf8
+
+
+def _valid(column: pa.Array) -> pa.Array:
+    """The column with bytes in place of text. Raises ArrowException where it is damaged."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    of_bytes = _with_bytes(column.type)
+    if of_bytes != column.type:
+        column = column.view(of_bytes)
+    column.validate(full=True)
+    return column
 
 
 def _with_bytes(type_: pa.DataType) -> pa.DataType:
@@ -73,6 +94,80 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
     if is_pairs(column.type):
         return _pairs(column)
     return column, _none(column)
+
+
+def plain_bytes(column: pa.Array) -> int:
+    """Bytes of a column without dictionaries, which hold a text once however often it comes. O(values)."""
+    if pa.types.is_map(column.type):
+        column = _listed(column)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return plain_bytes(column.flatten())
+    if pa.types.is_struct(column.type):
+        return sum(map(plain_bytes, column.flatten()))
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    if not is_text(column.type.value_type):
+        return plain_bytes(column.dictionary_decode())
+    lengths = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def without_dictionaries(column: pa.Array) -> pa.Array:
+    """The column with every word where it stands; maps become lists of their pairs."""
+    return _with_leaves(column, lambda leaf: leaf.dictionary_decode())
+
+
+def with_used_words(column: pa.Array) -> pa.Array:
+    """The column with dictionaries of the words it has, and without where text takes hardly more."""
+    return _with_leaves(column, _with_used_words)
+
+
+def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The column with each array of words in it made anew; maps are lists of their pairs."""
+    if pa.types.is_map(column.type):
+        column = _listed(column)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        lengths, values = ragged(column)
+        return list_column(lengths, _with_leaves(values, made), mask(column.is_null()))
+    if pa.types.is_struct(column.type):
+        members = [_with_leaves(member, made) for member in column.flatten()]
+        names = [field.name for field in column.type]
+        return pa.StructArray.from_arrays(members, names=names, mask=column.is_null())
+    return made(column) if pa.types.is_dictionary(column.type) else column
+
+
+def _with_used_words(column: pa.DictionaryArray) -> pa.Array:
+    """O(values and words)."""
+    words, indices = column.dictionary, column.indices
+    if not is_text(words.type) or not len(words):
+        return column.dictionary_decode()
+    used = np.zeros(len(words), np.bool_)
+    used[indices.drop_null().to_numpy()] = True
+    kept = words.filter(pa.array(used))
+    if plain_bytes(column) <= _HARDLY_MORE * (kept.nbytes + indices.nbytes):
+        return column.dictionary_decode()
+    if len(kept) == len(words):
+        return column
+    numbers = (np.cumsum(used) - 1)[pc.fill_null(indices, 0).to_numpy()]
+    places = pa.array(numbers.astype(np.int32), mask=mask(indices.is_null()))
+    return pa.DictionaryArray.from_arrays(places, kept)
+
+
+def longest_word(column: pa.Array) -> int:
+    """Bytes of the longest word of the dictionaries in a column, however deep in it."""
+    sizes: list[int] = []
+
+    def measure(leaf: pa.DictionaryArray) -> pa.Array:
+        sizes.append(pc.max(pc.binary_length(leaf.dictionary)).as_py() or 0)
+        return leaf
+
+    _with_leaves(column, measure)
+    return max(sizes, default=0)
+
+
+def _listed(column: pa.MapArray) -> pa.ListArray:
+    """A map as a list of structs of its keys and items."""
+    return column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -113,7 +208,7 @@ def _text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 def _pairs(column: pa.Array) -> tuple[pa.Array, B1]:
     if pa.types.is_map(column.type):
-        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+        column = _listed(column)
     elif pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_field))
     lengths, pairs = ragged(column)

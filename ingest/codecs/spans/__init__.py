@@ -1,1 +1,1 @@
-"""What all codecs of spans share: one batch of spans, and how it becomes events."""
+"""Columns of a batch of spans, shared by all span formats, and their conversion to events."""

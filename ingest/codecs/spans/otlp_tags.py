@@ -1,6 +1,6 @@
-"""Name the tags under which the Collector writes OTLP's fields, in Jaeger's and in Zipkin's spans.
+"""Tags under which the Collector writes OTLP's fields in Jaeger and Zipkin spans.
 
-They are taken off, so that a span reads the same in whichever encoding it came. The names are those of
+They are removed from the attributes, so that a span reads the same in any encoding. The names are those of
 OpenTelemetry's "mapping to non-OTLP formats".
 """
 
@@ -14,7 +14,7 @@ TRACE_STATE: Final = "w3c.tracestate"
 SCOPE_TAGS: Final = frozenset(
     {"otel.scope.name", "otel.scope.version", "otel.library.name", "otel.library.version"}
 )
-"""Of OTLP the scope is not kept either. `library` is its older name."""
+"""Tags of the instrumentation scope, which is dropped from OTLP, too. `library` is its older name."""
 FIELD_TAGS: Final = SCOPE_TAGS | {STATUS_CODE, STATUS_MESSAGE, TRACE_STATE}
 ERROR_CODES: Final = ("ERROR", "STATUS_CODE_ERROR")
-"""Of Jaeger, and of Zipkin."""
+"""Failing status codes as written for Jaeger and for Zipkin."""

@@ -1,4 +1,4 @@
-"""Hold the spans of one batch in columns, before they become events; every span format ends here."""
+"""Columns of a batch of spans before conversion to events; every span format produces them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from schemas.arrays import B1, I8, U1
 from schemas.rejects import Reason, Reject
 
 NO_TIME = np.iinfo(np.int64).min
-"""A time that the source does not give."""
+"""Placeholder of a missing time."""
 BAD_TIME = np.iinfo(np.int64).min + 1
-"""A time that the source gives, but which is none (out of int64)."""
+"""Placeholder of an invalid time (out of int64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Owned:
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
-    """No rows."""
+    """Table without rows."""
     return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
@@ -43,11 +43,11 @@ class SpanEvents:
     name: pa.Array
     """[n] string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
-    """Owned by the row of the event."""
+    """Attributes, owned by rows of this table."""
 
 
 def no_span_events() -> SpanEvents:
-    """No rows."""
+    """Table without rows."""
     none = np.empty(0, np.int64)
     return SpanEvents(none, none, pa.array([], pa.string()))
 
@@ -66,7 +66,7 @@ class SpanBatch:
     parent_id: pa.Array
     """[n] bytes; null: none given."""
     bad_id: B1
-    """[n] one of the three is there but no id."""
+    """[n] True if one of the three ids is given but invalid."""
     name: pa.Array
     kind: U1
     """[n] EventKind."""
@@ -74,20 +74,20 @@ class SpanBatch:
     end_ns: I8
     """[n] ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
-    """[n] the span failed; its class comes from `error.type`."""
+    """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
     """[n] row of the resource."""
     component: pa.Array
     host: pa.Array
-    """[resources] name and machine where the format says them beside the attributes; else null."""
+    """[resources] component and host, where the format has them outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service beside the attributes."""
+    """[n] name of the called service, where the format has it outside the attributes."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
-    """[n] becomes the parameter `status.message` where it says something."""
+    """[n] becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
     """`trace/span` of linked spans."""
@@ -157,12 +157,12 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
     (Reason.MISSING_FIELD, "no trace id"),
     (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
 )
-"""Why a span is refused; the last that applies is reported."""
+"""Reasons for refusing a span; the last that applies is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Spans of a batch that became no events, in its order; who has the payloads makes rejects of them."""
+    """Spans of a batch that were refused, in its order; the holder of the payloads makes rejects of them."""
 
     payload: I8
     item: I8
@@ -176,7 +176,9 @@ class BadSpans:
 def log_bad_spans(
     bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
 ) -> None:
-    """Log refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
+    """Log refused spans; `open_payload(payload)`, called once a payload, returns a function from item to
+    bytes.
+    """
     order = np.lexsort((bad.item, bad.payload))
     opened, raw_of = -1, None
     for done, at in enumerate(order.tolist()):

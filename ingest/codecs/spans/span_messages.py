@@ -17,7 +17,7 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 _MOST_SPANS: Final = 5_000
-"""Become events together: a call costs 2 ms whatever it reads, and their columns are large."""
+"""Spans converted to events at once: a call costs 2 ms whatever its size, and the columns are large."""
 _CROWDED: Final = f"the span has more than {MAX_FIELDS:,} fields"
 
 
@@ -44,7 +44,7 @@ def decode_messages(
     def take() -> None:
         result = events_of_spans(batch_of(rows), config)
         log_bad_spans(result.bad, lambda payload: bodies_of(payloads[payload]).__getitem__, log)
-        if len(result.payload):  # one without events would only keep what was refused
+        if len(result.payload):  # a result without events would only keep memory
             results.append(result)
 
     for payload in good:
@@ -64,7 +64,7 @@ def decode_messages(
                 refuse(Reason.BAD_PROTOBUF, detail, payload, item, body)
             n_bytes += len(body)
             if len(rows) >= _MOST_SPANS or n_bytes > PART_BYTES:
-                if len(rows) >= _MOST_SPANS or rows.size > MAX_FIELDS:  # what a span names may be many
+                if len(rows) >= _MOST_SPANS or rows.size > MAX_FIELDS:  # a span may have many attributes
                     take()
                     rows = SpanRows()
                 n_bytes = 0

@@ -1,4 +1,4 @@
-"""Build span columns item by item: of formats and broken payloads that are read span by span."""
+"""Build span columns item by item, for formats and broken payloads that are read span by span."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ Pairs = Iterable[tuple[str, object]]
 
 
 def ns(value: int) -> int:
-    """A time as a column holds it: BAD_TIME for what int64 cannot."""
+    """Time as stored in a column: BAD_TIME if int64 cannot hold it."""
     return value if 0 <= value <= INT64_MAX else BAD_TIME
 
 
 class SpanRows:
-    """Collects spans; `batch` makes the columns. Add a span, then its events, links and follows."""
+    """Collector of spans; `batch` makes the columns. Add a span, then its events, links and follows."""
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Any]] = {name: [] for name in _SPAN_COLUMNS}
-        """A list a column: a tuple a span took 100 MB more of half a million."""
+        """One list a column: one tuple a span took 100 MB more for half a million spans."""
         self._attributes = _PairRows()
         self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
         self._events: list[tuple[int, int, str]] = []
-        """Owner, time, name."""
+        """(Owner, time, name) of each event."""
         self._event_attributes = _PairRows()
         self._links: list[tuple[int, str, str]] = []
-        """Owner, trace, span."""
+        """(Owner, trace, span) of each link."""
         self._follows: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -50,13 +50,13 @@ class SpanRows:
 
     @property
     def size(self) -> int:
-        """Rows of all its tables: what bounds its memory."""
+        """Number of rows in all its tables: a measure of its memory."""
         tables = (self._attributes, self._resource_attributes, self._event_attributes)
         lists: tuple[list[Any], ...] = (self._spans["payload"], self._events, self._links, self._follows)
         return sum(map(len, tables)) + sum(map(len, lists))
 
     def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
-        """A new resource; its number for `add`."""
+        """Add a resource; returns its number for `add`."""
         self._resource_attributes.extend(len(self._resources), attributes)
         self._resources.append((component, host))
         return len(self._resources) - 1
@@ -85,20 +85,20 @@ class SpanRows:
             column.append(value)
 
     def add_event(self, name: str, ts_ns: int, attributes: Pairs) -> None:
-        """An event of the span added last."""
+        """Add an event of the last span."""
         self._event_attributes.extend(len(self._events), attributes)
         self._events.append((len(self) - 1, ts_ns, name))
 
     def add_link(self, trace: str, span: str) -> None:
-        """A link of the span added last. Ids that are none are left out."""
+        """Add a link of the last span. Links with invalid ids are dropped."""
         self._links.append((len(self) - 1, trace, span))
 
     def add_follows(self, span: str) -> None:
-        """A FOLLOWS_FROM parent of the span added last."""
+        """Add a FOLLOWS_FROM parent of the last span."""
         self._follows.append((len(self) - 1, span))
 
     def batch(self) -> SpanBatch:
-        """Everything added, in columns."""
+        """Columns of all added spans."""
         columns: dict[str, Any] = {
             name: np.array(values, type_) if isinstance(type_, type) else pa.array(values, type_)
             for (name, values), type_ in zip(self._spans.items(), _SPAN_COLUMNS.values(), strict=True)
@@ -146,11 +146,11 @@ _SPAN_COLUMNS: Final[dict[str, Any]] = {
     "peer": pa.string(),
     "shared": np.bool_,
 }
-"""Of a span in `SpanRows`, in the order of its parts."""
+"""Columns of a span in `SpanRows`, in the order of its values."""
 
 
 def _turned(rows: list[tuple[Any, ...]], n_columns: int) -> list[tuple[Any, ...]]:
-    """Columns of rows."""
+    """Transposed rows."""
     return list(zip(*rows, strict=True)) if rows else [()] * n_columns
 
 
@@ -188,7 +188,7 @@ def _linked(owner: tuple[int, ...], traces: tuple[str, ...], spans: tuple[str, .
 
 
 AddSpan = Callable[[SpanRows, int, int, object], None]
-"""(rows, payload, item, value): adds one span, or raises ItemError before adding anything."""
+"""(rows, payload, item, value): add one span, or raise ItemError before adding anything."""
 
 
 def decode_json_spans(
@@ -200,7 +200,7 @@ def decode_json_spans(
 ) -> Decoded:
     """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`).
 
-    batch_of: the columns of all spans; a format may know more of them than of each.
+    batch_of: makes the columns; a format may derive more from all spans than from each.
     """
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)

@@ -1,7 +1,7 @@
-"""Turn span columns into an event batch. The one place that says how a span reads, in any format.
+"""Convert span columns to an event batch: the one place that defines the meaning of a span, for all formats.
 
-Columnar; Python runs per distinct name, key or host only. What cannot be a span (no id, bad time) comes
-back as `BadSpans`.
+Columnar; Python runs per distinct name, key or host only. Invalid spans (no id, bad time) are returned as
+`BadSpans`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""1990-01-01 UTC. Earlier is a clock that was never set."""
+"""1990-01-01 UTC. Earlier times come from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""2200-01-01 UTC. Later is a wrong unit or garbage (int64 ends in 2262)."""
+"""2200-01-01 UTC. Later times have a wrong unit or are garbage (int64 ends in 2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
-"""Of the sampling threshold: 56 bits."""
+"""Number of sampling thresholds: they have 56 bits."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")
@@ -54,7 +54,7 @@ _CALLERS = (EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER)
 
 @dataclass(frozen=True, slots=True)
 class SpanResult:
-    """What became of a span batch."""
+    """Events and refused spans of a batch."""
 
     events: pa.Table
     """EVENT_SCHEMA, rows in the order of the batch."""
@@ -92,13 +92,13 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 
 def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
-    """Give what a codec gives: events in the order of the payloads, what was refused, what was odd."""
+    """Result of a codec: events in the order of the payloads, rejects, oddities."""
     oddities = sum((result.oddities for result in results), Counter[str]())
     return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def bad_times(ts_ns: I8) -> B1:
-    """Times that are given and lie outside 1990 to 2200."""
+    """True for given times outside 1990 to 2200."""
     bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
     return bad
 
@@ -164,7 +164,7 @@ def _nulls(column: pa.Array) -> B1:
 
 
 def _singles(column: pa.Array) -> Owned:
-    """Give each value of a column as a list of one."""
+    """Values of a column as lists of one."""
     at = np.flatnonzero(~_nulls(column))
     return Owned(at, column.drop_null())
 
@@ -177,7 +177,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """Component and host of every span; the resource attributes that are neither."""
+    """(Component of every span, host of every span, the other resource attributes)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))
@@ -205,7 +205,7 @@ def _resources(
 def _take_label(
     table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[AttributeTable, pa.DictionaryArray]:
-    """The attributes that are no label, and the label column (values in the order of `label_keys`)."""
+    """(Attributes without labels, label column with values in the order of `label_keys`)."""
     present = [k for k in config.label_keys if k in table.keys]
     if not present:
         return table, constant_words(None, n)
@@ -222,7 +222,7 @@ def _take_label(
 
 
 def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
-    """`span.name`: the name as recorded, where it is not the point (ids were replaced)."""
+    """`span.name`: recorded name, where the point differs from it (ids were replaced)."""
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
     at = np.flatnonzero(mask(changed))
@@ -236,7 +236,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
 
 
 def _status_messages(message: pa.Array | None) -> AttributeTable:
-    """`status.message` of the spans that have one."""
+    """`status.message` of the spans with one."""
     if message is None:
         return no_attributes()
     at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
@@ -245,8 +245,9 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Find the peer: what the format says, else `peer.service`, else (callers only) the address of the
-    server."""
+    """Peer of every span: as given by the format, else `peer.service`, else (callers only) the server's
+    address.
+    """
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer
@@ -266,7 +267,7 @@ def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.
 
 
 def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """`ok`, or for a failed span its `error.type`, or `error`."""
+    """`ok`; for a failed span its `error.type`, else `error`."""
     n = len(spans)
     if not spans.error.any():
         return constant_words("ok", n)
@@ -278,7 +279,8 @@ def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> p
 
 
 def probability_of_tracestate(state: str) -> float | None:
-    """p = 1 − T/2^56 of the threshold in `ot=…;th:T;…` (OpenTelemetry); None if there is none or it is wrong.
+    """Probability p = 1 − T/2^56 of the threshold in `ot=…;th:T;…` (OpenTelemetry); None if missing or
+    invalid.
 
     T is 1 to 14 hex digits, trailing zeros left out: `th:8` is one half, `th:0` is one.
     """
@@ -342,8 +344,8 @@ def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.A
 def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list[AttributeTable]:
     """Parameters `event.<name>` (ns after the span's start) and `event.<name>.<key>`.
 
-    Of an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
-    since the epoch, empty where it has none. Names are normalised as span names are. Marks give none.
+    For an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
+    since the epoch, empty without one. Names are normalised as span names are. Marks have no `event.<name>`.
     """
     if len(events.owner) == 0:
         return []
@@ -358,7 +360,7 @@ def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list
         keys = tuple(
             f"{prefixes[p // len(inner.keys)]}.{inner.keys[p % len(inner.keys)]}" for p in pair.tolist()
         )
-        # Also the attributes of marks: a mark is a name and a time only.
+        # Include the attributes of marks: a mark has only a name and a time.
         tables.append(replace(inner, owner=events.owner[inner.owner], code=inverse, keys=keys))
     return tables
 

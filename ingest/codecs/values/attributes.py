@@ -1,4 +1,4 @@
-"""Hold attributes as one long table (owner, key, value).
+"""Attributes as one long table (owner, key, value).
 
 Columnar: no Python per attribute, only per distinct key.
 """
@@ -41,14 +41,14 @@ class AttributeTable:
         return len(self.owner)
 
     def rows(self, chosen: B1) -> AttributeTable:
-        """The rows where `chosen` holds."""
+        """Rows where `chosen` is True."""
         if chosen.all():
             return self
         row = np.flatnonzero(chosen) if self.row is None else self.row[chosen]
         return replace(self, owner=self.owner[chosen], code=self.code[chosen], row=row)
 
     def spread(self, of_row: I8) -> AttributeTable:
-        """Owned by rows instead: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
+        """Table owned by other rows: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
         n_owners = int(max(of_row.max(initial=-1), self.owner.max(initial=-1))) + 1
         count = np.bincount(self.owner, minlength=n_owners)
         first = np.cumsum(count) - count
@@ -60,7 +60,7 @@ class AttributeTable:
         return replace(self, owner=owner, code=self.code[take], row=row)
 
     def first_text(self, key: str, n_rows: int) -> pa.Array:
-        """[n_rows] the first value under `key` of each owner as text (numbers printed), else null."""
+        """[n_rows] first value under `key` of each owner as text (numbers printed), else null."""
         out = pa.nulls(n_rows, pa.string())
         if key not in self.keys:
             return out
@@ -78,20 +78,20 @@ class AttributeTable:
 
 
 def no_attributes() -> AttributeTable:
-    """A table without rows."""
+    """Table without rows."""
     none = np.empty(0, np.int64)
     return AttributeTable(none, none, (), pa.array([], pa.float64()), pa.array([], pa.string()))
 
 
 def number_text(num: pa.Array) -> pa.Array:
-    """Numbers as text: whole ones without a point."""
+    """Numbers as text; integers without a decimal point."""
     whole = pc.and_(pc.equal(num, pc.floor(num)), pc.less(pc.abs(num), 2.0**53))
     as_int = pc.cast(pc.cast(pc.if_else(whole, num, None), pa.int64()), pa.string())
     return pc.coalesce(as_int, pc.cast(num, pa.string()))
 
 
 def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[object]) -> AttributeTable:
-    """Make a table from Python rows (formats read item by item). None values are left out.
+    """Table from Python rows (of formats read item by item). None values are left out.
 
     Numbers → num (not finite or out of range → text), text and booleans → text, lists and objects → JSON.
     """
@@ -138,9 +138,9 @@ def split_value(value: object) -> tuple[float | None, str | None]:
 
 
 def plain_value(value: object) -> object:
-    """Lists and objects as the JSON text that `split_value` would make of them; others as they are.
+    """JSON text of lists and objects, as in `split_value`; other values unchanged.
 
-    For readers that must know, item by item, that a value can be written. Raises RecursionError.
+    For readers that must know, item by item, whether a value can be written. Raises RecursionError.
     """
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 

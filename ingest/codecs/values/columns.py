@@ -1,4 +1,4 @@
-"""Take columns of lists and of truth values apart, and build them."""
+"""Decompose and build columns of lists and of booleans."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from schemas.events import EVENT_SCHEMA
 
 
 def mask(column: pa.Array) -> B1:
-    """Give a boolean column as numpy; null counts as False."""
+    """Boolean column as numpy; null counts as False."""
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def ragged(column: pa.Array) -> tuple[I8, pa.Array]:
-    """Give the lengths (null: 0) and the concatenated values of a list column."""
+    """(Lengths (null: 0), concatenated values) of a list column."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     return lengths, column.flatten()
 
 
 def owners(lengths: I8) -> I8:
-    """Give the row of each value of a list column."""
+    """Row of each value of a list column."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def list_column(lengths: I8, values: pa.Array, missing: B1 | None = None) -> pa.Array:
-    """Make a list column of lengths and concatenated values; null where `missing`, or else where empty."""
+    """List column from lengths and concatenated values; null where `missing`, by default where empty."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     missing = lengths == 0 if missing is None else missing
@@ -39,6 +39,6 @@ def list_column(lengths: I8, values: pa.Array, missing: B1 | None = None) -> pa.
 
 
 def event_table(columns: Mapping[str, pa.Array], n: int, schema: pa.Schema = EVENT_SCHEMA) -> pa.Table:
-    """Make a table of n events; columns that are not given are null."""
+    """Table of n events; columns not given are null."""
     given = [columns[f.name] if f.name in columns else pa.nulls(n, f.type) for f in schema]
     return pa.table(given, schema=schema)

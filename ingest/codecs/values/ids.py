@@ -1,9 +1,9 @@
 """Ids in columns: trace ids as lower-case hex of 16 or 32 digits, span ids as 8 or 16 bytes; every bit kept.
 
 All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id
-is absent (empty, null or all zero), `bad` marks ids that are there but are no ids.
+is absent (empty, null or all zero), `bad` marks invalid ids.
 
-Ids in base64, as protobuf's own JSON printers write them, are read beside hex, which is OTLP JSON's. The two
+Besides hex, as in OTLP JSON, ids are also read in base64, as protobuf's own JSON printers write them. The two
 are distinguished by the padding: `=` is no hex digit.
 """
 
@@ -24,7 +24,7 @@ from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
-"""[256] the two digits of a byte, side by side in memory (one gather a byte instead of two)."""
+"""[256] both hex digits of a byte as one 16-bit number (one gather a byte instead of two)."""
 _LOWER_HEX = np.zeros(256, np.uint8)
 _LOWER_HEX[_DIGITS] = _DIGITS
 _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)
@@ -52,7 +52,7 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
 
 
 def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
-    """Ids of a binary column, as they are; `width` is the legal length in bytes. O(bytes)."""
+    """Ids of a binary column, unchanged; `width` is the legal length in bytes. O(bytes)."""
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -72,7 +72,7 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex of one id of a message; one of a wrong length stays wrong (`!` is no digit)."""
+    """Hex of one id of a message; one of a wrong length becomes `!`, which is invalid."""
     return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
@@ -118,7 +118,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
-    """The length that all have; None where they differ, or there are none."""
+    """Common length; None where lengths differ, or there are none."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])
@@ -126,7 +126,7 @@ def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
-    """Rows (8, 16 or 32 bytes) with a byte that is not 0, eight bytes a step."""
+    """[rows] True where a byte is not 0; rows of 8, 16 or 32 bytes, eight bytes a step."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     out: B1 = halves[:, 0] != 0
     for column in range(1, halves.shape[1]):
@@ -159,14 +159,14 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""Bytes of an id, and how it is written; either alphabet."""
+"""(Bytes of an id, pattern of its text), either alphabet."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
-"""The standard alphabet, and padding as zeros: so a column is one text, cut behind each id's bytes."""
+"""Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""
 
 
 def hex_of_base64(column: pa.Array) -> pa.Array:
-    """A text column of ids with those in base64 as hex; all others as they are. O(bytes)."""
+    """Text column of ids with base64 ids converted to hex; others unchanged. O(bytes)."""
     if not pc.any(pc.ends_with(column, "=")).as_py():
         return column
     for n_bytes, form in _FORMS:
@@ -183,7 +183,7 @@ def hex_of_base64(column: pa.Array) -> pa.Array:
 
 
 def hex_of_base64_id(text: str | None) -> str | None:
-    """Convert one id: see `hex_of_base64`."""
+    """Id converted as in `hex_of_base64`."""
     if text is None or not text.endswith("=") or _ANY_FORM.fullmatch(text) is None:
         return text
     return base64.urlsafe_b64decode(text.translate({ord("+"): "-", ord("/"): "_"})).hex()

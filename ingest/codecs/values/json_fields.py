@@ -12,16 +12,16 @@ from schemas.rejects import Reason, Reject
 Object = dict[str, object]
 
 ItemsOf = Callable[[object], Iterable[object]]
-"""Document → its items. Raises ItemError if the document is not of the format."""
+"""Function from a document to its items. Raises ItemError if the document is not of the format."""
 AddItem = Callable[[int, int, object], None]
-"""(payload, item, value): adds one item, or raises ItemError before adding anything."""
+"""(payload, item, value): add one item, or raise ItemError before adding anything."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
-"""20 digits hold any 64-bit number."""
+"""Integer text; 20 digits suffice for any 64-bit number."""
 
 
 class ItemError(Exception):
-    """One item of a payload is not what the format says."""
+    """An item of a payload is not of the format."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -32,9 +32,9 @@ class ItemError(Exception):
 def read_items(
     payloads: Sequence[bytes], indexes: Sequence[int], items_of: ItemsOf, add: AddItem, log: RejectLog
 ) -> None:
-    """Add every item of the payloads `indexes`; what is refused goes to the log.
+    """Add every item of the payloads at `indexes`; refused items are logged.
 
-    Items are numbered through a payload, over all its documents; a document that is wrong counts as one.
+    Items are numbered through a payload, over all its documents; an invalid document counts as one item.
     """
     for payload in indexes:
         item = 0
@@ -59,7 +59,7 @@ def read_items(
 
 
 def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
-    """Log an item, written out again; one whose nesting exhausts the recursion limit is too deep."""
+    """Log an item as JSON; one whose nesting exhausts the recursion limit is too deep."""
     if isinstance(error, ItemError):
         reason, detail = error.reason, error.detail
     else:
@@ -71,20 +71,20 @@ def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, pay
 
 
 def as_object(value: object, what: str) -> Object:
-    """`value` if it is an object. Raises ItemError."""
+    """`value`, which must be an object. Raises ItemError."""
     if not isinstance(value, dict):
         raise ItemError(Reason.WRONG_SHAPE, f"{what} is not an object")
     return value
 
 
 def child(parent: Object, name: str) -> Object:
-    """The object under `name`; empty if absent. Raises ItemError."""
+    """Object under `name`; empty if absent. Raises ItemError."""
     value = parent.get(name)
     return {} if value is None else as_object(value, name)
 
 
 def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
-    """The array under `name`; empty if absent. Raises ItemError."""
+    """Array under `name`; empty if absent. Raises ItemError."""
     value = parent.get(name)
     if value is None and not required:
         return []
@@ -94,7 +94,7 @@ def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
 
 
 def text(parent: Object, name: str) -> str | None:
-    """The string under `name`, or None. Raises ItemError."""
+    """String under `name`, or None. Raises ItemError."""
     value = parent.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -102,7 +102,7 @@ def text(parent: Object, name: str) -> str | None:
 
 
 def integer(value: object, name: str) -> int:
-    """A whole number or its text. Raises ItemError."""
+    """Integer given as a number or as text. Raises ItemError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**64:

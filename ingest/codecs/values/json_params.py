@@ -27,10 +27,10 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """Tables over the rows of `objects` (string column: JSON objects in compact text, or null), and bad rows.
+    """(Tables over the rows of `objects`, a string column of compact JSON objects or null; bad rows).
 
-    Each row is in one of the tables only. Bad is a row whose text is no object, is nested too deep, or holds
-    a number out of the range of a double. O(bytes).
+    Each row is in one of the tables only. A row is bad if its text is no object, is nested too deep, or has a
+    number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
     bad = np.flatnonzero(mask(pc.invert(legal)))
@@ -44,7 +44,7 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
             table, infinite = flat.attributes(there)
             return [table], np.concatenate([bad, infinite])
     else:
-        # Nested rows show only once the rows with escapes are out of the way.
+        # Nested rows can be detected only once rows with escapes are excluded.
         plain = np.flatnonzero(~odd)
         nested = _flat(texts.take(pa.array(plain))).nested_rows(len(plain))
         if nested is not None:
@@ -56,7 +56,7 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
 
 
 def _rows_with_escapes(texts: pa.Array) -> B1 | None:
-    """Rows that hold a backslash; None: no row does."""
+    """Rows with a backslash; None if there are none."""
     offsets, data = _bytes_of(texts)
     if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
         return None
@@ -72,7 +72,7 @@ def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:
     for row, text in zip(owner.tolist(), texts.to_pylist(), strict=True):
         try:
             pairs = _plain(decode(text).items())
-            # More names than members: one is there twice, or text looks like a name.
+            # More names than members: one is duplicated, or text looks like a name.
             if _names(text) > len(pairs) + sum(_names(v) for _, v in pairs if isinstance(v, str)):
                 pairs = _plain(members(text))
         except JSON_ERRORS:
@@ -89,13 +89,15 @@ def _plain(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
 
 
 def _names(text: str) -> int:
-    """Names of members in compact JSON at most: each is followed by `":`, and so may be text in a string."""
+    """Upper bound of the number of members in compact JSON: each name is followed by `":`, as text may be,
+    too.
+    """
     return text.count('":')
 
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """Keys and values found in rows without escapes."""
+    """Positions of keys and values in rows without escapes."""
 
     texts: pa.Array
     row: I8
@@ -109,7 +111,9 @@ class _Flat:
     """[keys] first byte of the value."""
 
     def nested_rows(self, n: int) -> B1 | None:
-        """Rows with an object or array as a value: what was found in them means nothing."""
+        """Rows with an object or array as a value, whose other fields here are invalid; None if there are
+        none.
+        """
         nested = (self.first == _BRACE) | (self.first == _BRACKET)
         if not nested.any():
             return None
@@ -118,7 +122,7 @@ class _Flat:
         return rows
 
     def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
-        """The attributes, row r owned by `owner[r]`, and the owners with a number out of range of a double.
+        """(Attributes, row r owned by `owner[r]`; owners with a number out of the range of a double).
 
         Only for rows that are not nested. Nulls are left out.
         """
@@ -154,7 +158,7 @@ def _flat(texts: pa.Array) -> _Flat:
     key_open, key_close = opens[string], closes[string]
     per_row = np.diff(np.searchsorted(key_open, offsets))
     row = np.repeat(np.arange(len(texts)), per_row)
-    # A value that is no string ends before the comma of the next key, or before the closing brace.
+    # A value other than a string ends before the comma of the next key, or before the closing brace.
     end = np.empty(len(string), np.int64)
     end[:-1] = key_open[1:] - 1
     last = np.cumsum(per_row)[per_row > 0] - 1

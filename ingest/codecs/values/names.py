@@ -1,4 +1,4 @@
-"""Take ids out of names, and work on words as dictionary columns, once per distinct value."""
+"""Remove ids from names, and process dictionary columns once per distinct value."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def normalise_name(name: str) -> str:
 
 
 def normalise_label(label: str) -> str:
-    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and every digit go.
+    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and all digits are
+    replaced.
 
-    Log texts carry ids glued to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
+    Log texts have ids attached to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
     """
     label = _URL.sub("{url}", label)
     label = _UUID.sub("{uuid}", label)
@@ -77,7 +78,9 @@ def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
 
 
 def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:
-    """Apply `change` once per distinct word; words that become equal share one code. O(rows + distinct)."""
+    """Column with `change` applied once per distinct word; words that become equal share one code. O(rows +
+    distinct).
+    """
     before = column.dictionary.to_pylist()
     after = [change(w) for w in before]
     distinct = {w: i for i, w in enumerate(dict.fromkeys(after))}
@@ -90,7 +93,7 @@ def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.Di
 def clean_words(
     column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
 ) -> pa.DictionaryArray:
-    """Words made storable: NUL replaced, `change` applied, cut at `max_bytes`; counted per row."""
+    """Storable words: NUL replaced, `change` applied, cut at `max_bytes`; changes are counted per row."""
     texts = column.dictionary.to_pylist()
     _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
     long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]

@@ -1,8 +1,8 @@
 """Build the params column: attributes of spans, resources and events, sorted by key and bounded.
 
-Spans of one instrumentation carry the same keys in the same order, so what happens to a span's keys
-(sorting, dropping, cutting, duplicates) is worked out once per distinct key sequence and applied to all
-spans that have it. That is about twice as fast as sorting (owner, key) pairs, and never slower by much.
+Spans of one instrumentation have the same keys in the same order, so the treatment of a span's keys (sorting,
+dropping, cutting, duplicates) is computed once per distinct key sequence and applied to all spans with it.
+That is about twice as fast as sorting (owner, key) pairs, and never much slower.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _begin(lengths: I8) -> I8:
 
 
 def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence[I8]) -> tuple[I8, I8, I8]:
-    """Attributes of all tables laid out row by row: lengths [n_rows], key codes, place in the values."""
+    """Attributes of all tables laid out row by row: (lengths [n_rows], key codes, indices of the values)."""
     counts = [np.bincount(t.owner, minlength=n_rows) for t in tables]
     lengths = np.sum(counts, axis=0)
     total = int(lengths.sum())
@@ -100,9 +100,9 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """Distinct key sequences: number of each row's, and one row that has it.
+    """(Number of each row's key sequence, one row with each sequence).
 
-    Distinguished by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)
@@ -119,9 +119,9 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """Choose for each sequence (of row `rows[s]`) the places kept, in key order, concatenated; and how many.
+    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; their number).
 
-    `weight[s]` rows have it, for the counts. One sort over the distinct sequences.
+    `weight[s]` is the number of rows with the sequence, for the counts. One sort over the distinct sequences.
     """
     size = lengths[rows]
     sequence = np.repeat(np.arange(len(rows)), size)
@@ -144,7 +144,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """Make one sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
+    """(Sorted keys of all tables, each table's codes into them; -1: dropped)."""
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
@@ -160,14 +160,14 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Words, those that are nested values without what their names forbid. O(bytes of the nested)."""
+    """Words with secrets removed from those that are nested values. O(bytes of the nested)."""
     _, offsets, data = text.buffers()
     if data is None or len(data) == 0:
         return text
     bytes_ = np.frombuffer(data, np.uint8)
     begin = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
     first = bytes_[np.minimum(begin[:-1], len(bytes_) - 1)]
-    # An empty text shows the first byte of the one behind it; it parses as nothing, and stays.
+    # For an empty text this is the first byte of the next one; it does not parse, and stays.
     at = (first == _BRACE) | (first == _BRACKET)
     if not at.any():
         return text
@@ -180,7 +180,7 @@ def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
 def _hidden(
     num: pa.Array, text: pa.DictionaryArray, keep: npt.NDArray[np.uint8], privacy: Privacy
 ) -> tuple[pa.Array, pa.DictionaryArray]:
-    """Values with those to be redacted or hashed replaced by text."""
+    """Values with secret ones redacted or hashed, as text."""
     if not keep.any():
         return num, text
     hidden = keep != Keep.PLAIN
@@ -195,7 +195,7 @@ def _hidden(
 
 
 def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Text values without NUL and at most `max_text_bytes` long; both changes are counted, once a row.
+    """Text values without NUL, cut at `max_text_bytes`; both changes are counted, once a row.
 
     O(bytes of the words); Python per word only where some word changes.
     """
@@ -217,5 +217,5 @@ def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter
 
 
 def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
-    """Rows of the words that are others now."""
+    """Number of rows whose word changed."""
     return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

@@ -1,4 +1,4 @@
-"""Make message classes of protobuf without protoc, and read messages into nested Arrow columns.
+"""Define message classes of protobuf without protoc, and read messages into nested Arrow columns.
 
 Messages that are foreign or crowded are refused; ptars reads the others.
 """
@@ -19,13 +19,13 @@ from ingest.codecs.values.wire import BYTES, fields_of
 from schemas.rejects import Reason, Reject
 
 GROUP_BYTES: Final = 2**20
-"""Messages are given to ptars in groups of about this size: 80 MB of columns at most, then looked at."""
+"""Approximate bytes of messages given to ptars at once: at most 80 MB of columns, which are then checked."""
 PART_BYTES: Final = 2**17
-"""The same for messages whose columns are far larger than they: 11 MB, 35 MB when read as spans."""
+"""The same for messages whose columns are far larger than the messages: 11 MB, 35 MB when read as spans."""
 _DENSE = 4
-"""Columns of so many bytes a byte of message. Spans that say something have 2."""
+"""Bytes of columns per byte of message from which messages are crowded. Spans with content have 2."""
 _MUCH = 8 * 2**20
-"""Columns of fewer bytes do no harm."""
+"""Bytes of columns below which crowding is harmless."""
 
 
 def canonical(message: Any, payload: bytes) -> bytes | None:
@@ -46,10 +46,9 @@ def canonical(message: Any, payload: bytes) -> bytes | None:
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """(places, their messages) for those `canonical` messages that a ptars handler reads, in order.
+    """Yield (positions, their messages) of those `canonical` messages that a ptars handler reads, in order.
 
-    A group that is all items and no content is left out: with 2 bytes an item its columns take 80 times its
-    size.
+    A group of items without content is left out: at 2 bytes an item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)
@@ -68,16 +67,16 @@ _SCALARS = {
     "fixed64": _FIELD.TYPE_FIXED64,
     "double": _FIELD.TYPE_DOUBLE,
     "uint32": _FIELD.TYPE_UINT32,
-    # Enums, and other small numbers, are read as int32: the wire form is the same, and no value is unknown.
+    # Enums, and other small numbers, are read as int32: the wire form is equal, and no value is unknown.
     "enum": _FIELD.TYPE_INT32,
 }
 
 
 def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]:
-    """Classes of the messages, by name.
+    """Message classes by name.
 
-    `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table;
-    `*` before it: repeated. A map is written as what it is on the wire: repeated messages of key and value.
+    `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table,
+    with `*` before it if repeated. A map is written in its wire form: repeated messages of key and value.
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"flowdiff/{package}.proto", package=package)
     file.syntax = "proto3"
@@ -102,12 +101,15 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Of one span over `PART_BYTES`; what has more says nothing with them. SDKs stop at 128 attributes,
-events and links each."""
+"""Fields of one span over `PART_BYTES`, at most; more carry no information. SDKs stop at 128 attributes,
+events and links each.
+"""
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:
-    """Whether a message has more than MAX_FIELDS. O(MAX_FIELDS); what is malformed ends the count in it."""
+    """True if a message has more than MAX_FIELDS. O(MAX_FIELDS); counting of a malformed part ends at the
+    error.
+    """
     seen = 0
     waiting = [(memoryview(message), descriptor)]
     while waiting:
@@ -128,15 +130,16 @@ def _inner(descriptor: Any) -> dict[int, Any]:
 
 
 _FIRST_TAG = 0x0A
-"""Of a message in field 1."""
+"""Tag of a message in field 1."""
 _FirstField = message_classes("flowdiff.foreign", {"FirstField": "1 bodies *bytes"})["FirstField"]
 
 
 def refuse_foreign(payloads: Sequence[bytes], indexes: list[int], detail: str, log: RejectLog) -> list[int]:
-    """The payloads that hold field 1, in which all is that is read, or are malformed; the others are logged.
+    """Indexes of the payloads that have field 1 (which contains all data read) or are malformed; others are
+    logged.
 
-    To protobuf a message of which it knows no field is an empty one: what was sent to the wrong topic would
-    be no span, and no dead letter. What exporters write begins with the field itself.
+    Protobuf parses a message without known fields as an empty one, so a message on the wrong topic would give
+    neither a span nor a dead letter. Exporters write the field first.
     """
     foreign = [i for i in indexes if payloads[i][0] != _FIRST_TAG and _lacks_first_field(payloads[i])]
     for index in foreign:

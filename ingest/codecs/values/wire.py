@@ -1,4 +1,4 @@
-"""Walk the fields of a protobuf message by its wire form, without knowing what they mean."""
+"""Walk the fields of a protobuf message by its wire format, without its schema."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 BYTES: Final = 2
-"""Wire type of what is length-delimited."""
+"""Wire type of length-delimited fields."""
 MAX_VARINT: Final = 10
-"""Bytes of the longest."""
+"""Bytes of the longest varint."""
 
 
 def varint(view: memoryview, at: int) -> tuple[int, int] | None:
@@ -22,9 +22,9 @@ def varint(view: memoryview, at: int) -> tuple[int, int] | None:
 
 
 def fields_of(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(number, wire type, size, position after) of each field; stops at what is no field.
+    """(Number, wire type, size, position after) of each field; stops at an invalid one.
 
-    A field that runs past the end is given with its position after, which then is past the end.
+    A field that is cut off is yielded with a position after it that is beyond the end.
     """
     at = 0
     while at < len(body):

@@ -1,4 +1,4 @@
-"""Read text as the number that it is, of formats whose attributes are all text."""
+"""Recognise numbers in text, for formats whose attributes are all text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import binary_parts
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
-"""No plus, no zeros that say nothing, an exponent with its sign: `1.0`, `007` and `1e5` are text."""
+"""Canonical numbers only: no plus, no redundant zeros, a signed exponent. `1.0`, `007` and `1e5` stay
+text.
+"""
 _SURE_DIGITS: Final = 15
-"""Any decimal of so many digits comes back from a double as it was."""
+"""Decimals with up to so many digits are preserved by a double."""
 _MOST_DIGITS: Final = 25
-"""Of a double with sign, point and exponent; what is longer is text."""
+"""Length of a double's text with sign, point and exponent; longer text is no number."""
 
 
 def with_numbers(table: AttributeTable) -> AttributeTable:
-    """The same with text that is a number as `num`, where printing the number gives the text again.
+    """Table with text converted to `num` where printing the number gives the same text.
 
-    `table.row` is None. So no digit is lost: an id of 20 digits stays text. O(rows).
+    `table.row` must be None. No digit is lost: an id of 20 digits stays text. O(rows).
     """
     offsets, data = binary_parts(table.text)
     lengths = np.diff(offsets)
@@ -59,7 +61,7 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
 
 
 def prints_as(value: float, text: str) -> bool:
-    """Whether `text` is what the number is printed as: a whole number by its digits, others shortest."""
+    """True if the number prints as `text`: an integer by its digits, others in the shortest form."""
     if "e" in text:
         digits, _, exponent = text.partition("e")
         mine, _, my_exponent = repr(value).partition("e")

@@ -1,6 +1,7 @@
 """Decode X-Trace reports, `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`, into records.
 
-The metadata of a report names its task (the request) and its event; `Edge` names the events before it.
+The metadata of a report has the ids of its task (the request) and its event; `Edge` has those of preceding
+events.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from schemas.events import EventKind, empty_events
 from schemas.rejects import Reason
 
 TICK_NS = 1_000_000
-"""A stamp t means "in [t, t + 1 ms)"."""
+"""Resolution of timestamps: a stamp t means "in [t, t + 1 ms)"."""
 _TASK_BYTES = (4, 8, 12, 20)
 """Length of the task id, by the two low bits of the flags."""
 _LONG_EVENT = 0x08
@@ -35,7 +36,7 @@ _LONG_EVENT = 0x08
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
 _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
-"""Not repeated as parameters. Agent and Label are: as component and point they lose their ids."""
+"""Fields not repeated as parameters. Agent and Label are, as component and point lose their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class XTraceCodec:
 
 
 def _entries(document: object) -> Iterator[object]:
-    """Reports of all tasks. What is no task comes out as it is, to be refused as a report."""
+    """Reports of all tasks. Items that are no task are yielded unchanged, to be refused as reports."""
     for task in document if isinstance(document, list) else [document]:
         reports = task.get("reports") if isinstance(task, dict) else None
         if isinstance(reports, list):
@@ -162,7 +163,7 @@ def _timestamp(text: str | None) -> int:
 
 
 def _param(value: object) -> object:
-    """A list of one as its element; numbers written as text as numbers."""
+    """Element of a list of one; numbers written as text become numbers."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?", value):
@@ -213,13 +214,12 @@ def _events(
 
 
 def refine_times(ts_ns: I8, counter_ns: Sequence[int | None], process: Sequence[Hashable]) -> I8:
-    """`ts_ns` moved inside its millisecond to where the counter of its process puts it.
+    """`ts_ns` refined within its millisecond by the high-resolution counter of its process.
 
-    Within one process counter and clock differ by a constant c, and every report says
-    `ts ≤ counter + c < ts + 1 ms`. If one c satisfies all reports of the process, the smallest such is used;
-    if none does (the clock was set, or drifted by more than a millisecond), its times stay as they are. So
-    the stamp can always be had back by rounding down to the millisecond, and order across processes is as
-    sound as it was. O(n).
+    Within one process counter and clock differ by a constant c, and every report gives `ts ≤ counter + c < ts
+    + 1 ms`. If some c satisfies all reports of the process, the smallest one is used; if none does (the clock
+    was set, or drifted by more than a millisecond), its times are unchanged. So the original stamp is
+    recovered by rounding down to the millisecond, and order across processes is as reliable as before. O(n).
     """
     groups: dict[Hashable, list[int]] = {}
     for i, (key, counter) in enumerate(zip(process, counter_ns, strict=True)):

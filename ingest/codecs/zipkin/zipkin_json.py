@@ -34,7 +34,7 @@ class ZipkinCodec:
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
-    """Counts of what Zipkin allows and a tree of timed spans does not know."""
+    """Counts of features of Zipkin spans that a tree of timed spans does not have."""
     if events.num_rows == 0:
         return Counter()
     ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")
@@ -49,7 +49,7 @@ def zipkin_oddities(events: pa.Table) -> Counter[str]:
 
 
 def _spans(document: object) -> Iterator[object]:
-    """Spans of a list, of a list of traces, or the one span."""
+    """Spans of a list, of a list of traces, or of a single span."""
     for entry in document if isinstance(document, list) else [document]:
         if isinstance(entry, list):
             yield from entry
@@ -58,7 +58,7 @@ def _spans(document: object) -> Iterator[object]:
 
 
 def _fields_of(value: object) -> ZipkinFields:
-    """Read a span, whose fields may be written otherwise (numbers as text, tags that are no text)."""
+    """Fields of a span, in any accepted form (numbers as text, tags that are no text)."""
     span = as_object(value, "a span")
     kind = text(span, "kind")
     if kind not in KINDS:
@@ -94,7 +94,7 @@ def _us(parent: Object, name: str) -> int | None:
 
 
 def _tag_text(value: object) -> str:
-    """A tag as the model has it: text, which for a number is its digits."""
+    """Value of a tag as text; for a number its digits."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and not value.is_integer():

@@ -30,13 +30,13 @@ _CLASSES = message_classes(
         "ListOfSpans": "1 spans *Span",
     },
 )
-"""Of zipkin.proto; `Tag` is an entry of its map."""
+"""Message classes of zipkin.proto; `Tag` is an entry of its map."""
 ZipkinMessage = _CLASSES["Span"]
 """Message class `zipkin.proto3.Span`."""
 ListOfSpans = _CLASSES["ListOfSpans"]
 """Message class `zipkin.proto3.ListOfSpans`."""
 SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
-"""The same with its spans left as bytes."""
+"""Message class of a list whose spans are left as bytes."""
 
 _KINDS: Final = dict(enumerate(KINDS.values()))
 
@@ -59,12 +59,12 @@ class ZipkinProtoCodec:
 
 
 def _bodies(payload: bytes) -> list[bytes]:
-    """The spans of a list. Raises DecodeError."""
+    """Spans of a list. Raises DecodeError."""
     return list(SpanBodies.FromString(payload).spans)
 
 
 def _fields_of(span: Any) -> ZipkinFields:
-    """Read one message. Of a tag that comes twice the first counts, as everywhere."""
+    """Fields of one message. Of a duplicate tag the first counts, as in all formats."""
     return ZipkinFields(
         ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,
@@ -84,7 +84,7 @@ def _endpoint(endpoint: Any) -> tuple[str | None, str | None]:
 
 
 def _ip(raw: bytes) -> str | None:
-    """The address; None for bytes that are none."""
+    """Address as text; None for invalid bytes."""
     if not raw:
         return None
     try:

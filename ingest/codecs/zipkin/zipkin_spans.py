@@ -1,8 +1,8 @@
 """Read a Zipkin span, of JSON or protobuf, into the rows that all formats share.
 
-The one place that says how a Zipkin span reads. What the Collector writes as tags because Zipkin has no
-field for it (host, links, status, kind, attributes of events) is had back from them. Numbers
-are had back where the text of a tag is how a number is written.
+The one place that defines the meaning of a Zipkin span. Data that the Collector writes as tags because Zipkin
+has no field for it (host, links, status, kind, attributes of events) is restored from them. Numbers are
+restored where a tag's text is a canonical number.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from schemas.events import SPAN_KINDS, EventKind
 _NS_PER_US = 1000
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = re.compile(r"([0-9a-fA-F]{32})\|([0-9a-fA-F]{16})\|")
-"""trace|span|tracestate|{attributes}|number of those dropped."""
+"""Link: trace|span|tracestate|{attributes}|number of dropped attributes."""
 _DROPPED: Final = re.compile(r"[0-9]+")
-"""An annotation that is an event ends in how many attributes were dropped: name|{attributes}|number."""
+"""Number of dropped attributes, with which an annotation that is an event ends: name|{attributes}|number."""
 _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
     None: EventKind.SPAN_UNSPECIFIED,
     **{name: SPAN_KINDS[name] for name in ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")},
 }
-"""By their names in JSON, in the order of their numbers in protobuf."""
+"""Kinds by their names in JSON, in the order of their numbers in protobuf."""
 
 
 class ZipkinFields(NamedTuple):
-    """What a span of either form says. Times are in µs; 0 and None are the same to Zipkin."""
+    """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
     """Trace, span, parent."""
@@ -55,7 +55,7 @@ class ZipkinFields(NamedTuple):
     timestamp: int | None
     duration: int | None
     local: tuple[str | None, str | None]
-    """Name and address of the endpoint."""
+    """Name and address of the local endpoint."""
     remote: tuple[str | None, str | None]
     annotations: list[tuple[int | None, str]]
     tags: dict[str, str]
@@ -65,7 +65,7 @@ class ZipkinFields(NamedTuple):
 def add_zipkin_span(
     rows: SpanRows, payload: int, item: int, fields: ZipkinFields, config: DecodeConfig
 ) -> None:
-    """Add one span as a row. Its values become numbers in `batch_of`."""
+    """Add one span as a row. `batch_of` converts its values to numbers."""
     tags = dict(fields.tags)
     links = _take_links(tags)
     service, address = fields.local
@@ -76,7 +76,7 @@ def add_zipkin_span(
         kind = EventKind.SPAN_INTERNAL  # Zipkin has no word for it
         del tags["span.kind"]
     peer, peer_address = (part or None for part in fields.remote)
-    # What a tag says of the remote endpoint counts before the endpoint.
+    # Tags about the remote endpoint take precedence over the endpoint.
     endpoint = {"peer.ip": peer_address, "peer.service": peer}
     rows.add(
         payload,
@@ -88,7 +88,7 @@ def add_zipkin_span(
         rows.add_resource(
             service or None, host or None, ((k, v) for k, v in endpoint.items() if v and k not in fields.tags)
         ),
-        # The other fields of OTLP, and an error that says no more than the status does, are no attributes.
+        # Other OTLP fields, and an error that only repeats the status, are not attributes.
         (
             (key, text)
             for key, text in tags.items()
@@ -110,13 +110,15 @@ def add_zipkin_span(
 
 
 def batch_of(rows: SpanRows) -> SpanBatch:
-    """Everything added, in columns; tags that are how a number is written are numbers."""
+    """Columns of all added spans; tags that are canonical numbers become numbers."""
     batch = rows.batch()
     return replace(batch, attributes=with_numbers(batch.attributes))
 
 
 def _take_links(tags: dict[str, str]) -> list[tuple[str, str]]:
-    """Take the links that the Collector wrote as tags, in their order. An id of zeros names nothing."""
+    """Remove the links that the Collector wrote as tags, and return them in order. An id of zeros is no
+    link.
+    """
     named = [key for key in tags if key.startswith("otlp.link.")]
     numbered = sorted((int(found[1]), key) for key in named if (found := _LINK_KEY.fullmatch(key)))
     links = {key: found for _, key in numbered if (found := _LINK.match(tags[key]))}
@@ -130,10 +132,10 @@ def _ns(us: int | None) -> int:
 
 
 def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> tuple[int, int]:
-    """Start and end.
+    """(Start, end).
 
-    A span of the SDK's that has no duration took none: only ended spans leave it, and Zipkin's JSON and
-    protobuf leave out a zero.
+    A span of an SDK without a duration has duration 0: only ended spans are exported, and Zipkin's JSON and
+    protobuf omit zeros.
     """
     start = _ns(timestamp)
     if start in (NO_TIME, BAD_TIME) or not (duration or is_of_sdk):
@@ -143,7 +145,7 @@ def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> t
 
 
 def _event(text: str) -> tuple[str, Mapping[str, object]]:
-    """`name|{…}|0` in its parts; all of it is the name where the middle is no object."""
+    """(Name, attributes) of `name|{…}|0`; the whole text is the name where the middle is no object."""
     begin, end = text.find("|{"), text.rfind("}|")
     if 0 <= begin < end and _DROPPED.fullmatch(text, end + 2):
         try:

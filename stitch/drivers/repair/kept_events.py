@@ -21,7 +21,7 @@ from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.lake.chain import read_record, read_tail
 from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.staging import read_segment
-from stitch.lake.store import Store, abreast
+from stitch.lake.store import Store, map_concurrently
 
 
 def lane_settings(store: Store, lane: int) -> LiveSettings:
@@ -43,7 +43,7 @@ def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:
         standing = read_record(store, lane, item[1]).record.standing
         return [segment for segment in standing.segments if segment.name == item[0]]
 
-    return [segment for found in abreast(store, named, ours) for segment in found]
+    return [segment for found in map_concurrently(store, named, ours) for segment in found]
 
 
 def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:

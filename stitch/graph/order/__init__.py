@@ -1,1 +1,1 @@
-"""Order the nodes of request-flow graphs canonically, vectorised over a batch."""
+"""Canonical order of the nodes of request-flow graphs, vectorised over a batch."""

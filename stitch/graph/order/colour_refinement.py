@@ -1,7 +1,7 @@
 """Refine colours on contracted DAGs, in both directions, to a stable partition.
 
-Colours are hashes of what a segment sees: its labels, then whatever lies before it, then whatever lies behind
-it. A sweep visits segments in topological order and uses colours already renewed in this sweep, so one sweep
+The colour of a segment is a hash of its labels, then also of its ancestors, then also of its descendants. A
+sweep visits segments in topological order and uses colours already renewed in this sweep, so one sweep
 carries information along whole paths and two or three pairs of sweeps are enough in practice.
 """
 
@@ -21,7 +21,9 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, flow by flow, with numbers local to the flow: flows can be copied."""
+    """Contracted DAGs of a batch, concatenated by flow, with numbers local to the flow, so that flows can be
+    copied.
+    """
 
     first: I8
     """[flows + 1] offsets of the segments."""
@@ -53,7 +55,7 @@ class SegmentGraphs:
         return self.src + shift, self.dst + shift
 
     def take(self, flows: I8) -> tuple[SegmentGraphs, I8]:
-        """Copies of `flows` (repeats allowed), and the segment each new segment copies."""
+        """`(copies of flows, repeats allowed; [new segments] the copied segment)`."""
         n_segments = np.diff(self.first)[flows]
         n_edges = np.diff(self.first_edge)[flows]
         segments = ranges(self.first[flows], n_segments)
@@ -71,7 +73,7 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One round of a sweep: `seen[i]` are colours looked at, summed from `first[k]` for segment `into[k]`."""
+    """Round of a sweep: the colours `seen` are summed from `first[k]` on for segment `into[k]`."""
 
     seen: I8
     first: I8
@@ -133,12 +135,15 @@ class _Cells:
 
 
 def refine(graphs: SegmentGraphs, colour: U8) -> U8:
-    """[segments] stable colours: equal colour implies equal colours before and behind, with multiplicity.
+    """[segments] stable colours: segments of equal colour have equal multisets of colours before and behind
+    them.
 
-    Segments with a colour of their own stay as they are. The others form clusters, of colours connected by
-    edges; a cluster is done at the first pair of sweeps that splits none of its colours. So what a flow gets
-    depends on itself alone, never on its neighbours in the batch, and a long refinement in one place does not
-    sweep the rest. O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
+    Segments with a unique colour stay as they are. The others form clusters, of colours connected by edges; a
+    cluster is finished at the first pair of sweeps that splits none of its colours. So a flow's colours
+    depend on
+    the flow alone, never on others in the batch, and a long refinement of one cluster does not sweep the
+    rest.
+    O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
     """
     n = len(colour)
     src, dst = graphs.edge_ends()
@@ -165,7 +170,7 @@ def refine(graphs: SegmentGraphs, colour: U8) -> U8:
         colour = _sweep(colour, _steps(src[down], dst[down], stage, n_stages), _DOWN)
         colour = _sweep(colour, _steps(dst[up], src[up], n_stages - 1 - stage, n_stages), _UP)
         split = _Cells.count(cluster, colour[members], n_clusters).per_cluster > count
-        # What has just become single must still be seen once by its neighbours.
+        # A colour that has just become unique must still reach its neighbours once.
         unfinished = members[split[cluster]]
         settled[unfinished] = colour[unfinished]
         sources = np.zeros(n, dtype=np.bool_)

@@ -30,7 +30,7 @@ class Dags:
     first_node: I8
     """[dags + 1] offsets into the nodes."""
     label: U8
-    """[nodes] hash of what distinguishes nodes."""
+    """[nodes] hash of the label."""
     src: I8
     """[edges] node of the batch."""
     dst: I8
@@ -44,7 +44,7 @@ class Dags:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalOrder:
-    """Order of the nodes of each member, and the edges all members of a DAG share."""
+    """Order of the nodes of each member, and the edges common to all members of a DAG."""
 
     order: I8
     """[member nodes] member by member: the member's node (counted from its first) at each position."""
@@ -117,7 +117,7 @@ def _of_heads(tie: Callable[[I8], U8], heads: I8) -> Callable[[I8], U8]:
 
 
 def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
-    """Segments of the transitive reductions, their graphs, and [edges] which edges stay."""
+    """(Segments of the transitive reductions, their graphs, [edges] True for edges that stay)."""
     n = len(dags.label)
     node_dag = dags.node_dag
     keep = np.ones(len(dags.src), dtype=np.bool_)
@@ -128,7 +128,7 @@ def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
         raise CyclicGraphError(f"DAG {dag} of the batch has a cycle")
     redundant = redundant_edges(node_dag[segments.head], rounds, segments.src, segments.dst)
     if redundant.any():
-        # Longest paths are those of the reduction, too; only the chains have become longer.
+        # The reduction has the same longest paths; only its chains are longer.
         node_level = np.empty(n, dtype=np.int64)
         node_level[segments.nodes] = ranges(level, segments.length)
         keep[np.flatnonzero(~segments.inner)[redundant]] = False

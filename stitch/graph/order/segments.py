@@ -1,8 +1,8 @@
 """Contract chains of a DAG to segments, and find the longest paths over them.
 
 A chain is a maximal path whose inner edges are the only way out of their source and the only way into their
-destination. A strand between two splits or joins is one; contracting it makes everything after a few times
-smaller and keeps its nodes together in canonical order.
+destination. A strand between two splits or joins is one; contracting it makes later steps a few times smaller
+and keeps its nodes together in canonical order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RANK = np.uint64(0x9E6C63D0876A9A47)
 
 
 class CyclicGraphError(ValueError):
-    """A graph that must be acyclic is not: callers cut cycles first."""
+    """A graph that must be acyclic has a cycle: callers must cut cycles first."""
 
 
 @dataclass(frozen=True, slots=True)

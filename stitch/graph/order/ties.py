@@ -66,7 +66,7 @@ class TiedCells:
     """[cells] number of segments."""
 
     def tied_flows(self, graphs: SegmentGraphs) -> B1:
-        """[flows] which have a cell of two or more segments."""
+        """[flows] True for flows with a cell of two or more segments."""
         tied = np.zeros(graphs.n_flows, dtype=np.bool_)
         tied[graphs.flow[self.size[self.cell] > 1]] = True
         return tied
@@ -83,7 +83,9 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch; a decision bears the number of the segment it places. Local to each flow."""
+    """Decisions of a batch; a decision has the number of the segment it places. Numbers are local to each
+    flow.
+    """
 
     path: I8
     """[segments] tied segments: the decision they lie under (maybe their own), counted from the flow's first
@@ -175,11 +177,11 @@ class _Planner:
         size = np.bincount(group)[group]
         leader = here[new_group][group]
         cell_leader = here[new_cell][np.cumsum(new_cell) - 1]
-        # All of a cell must look alike: as many a group, under decisions of one colour; or none at all.
+        # All groups of a cell must be alike: of one size, under decisions of one colour or under none.
         lead_size[here] = size
         lead = base[cell_leader]
-        # Odd are: groups of unequal size, decided and undecided ones in one cell, decisions of two colours,
-        # groups with several sets of predecessors, single segments under no decision.
+        # Not explained (odd): groups of unequal size, decided and undecided groups in one cell, decisions of
+        # two colours, groups with several sets of predecessors, single segments under no decision.
         odd = (size != lead_size[cell_leader]) | ((under < 0) != (lead < 0))
         odd |= (under >= 0) & (lead >= 0) & (self.cell[under] != self.cell[lead])
         odd |= (size > 1) & (self.before[here] != self.before[leader])

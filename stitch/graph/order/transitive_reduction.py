@@ -8,11 +8,11 @@ from schemas.arrays import B1, I8
 from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs, run_starts
 
 _MASK_WORDS = 8 * 2**20
-"""Reach masks of at most 64 MiB (8 Mi words of 8 bytes) are held at a time, but for a single larger flow."""
+"""Words of reach masks in memory at a time, at most (64 MiB), except for a single larger flow."""
 
 
 def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
-    """[edges] which edges go in the transitive reduction; edges are distinct and acyclic.
+    """[edges] True where the transitive reduction drops the edge; edges are distinct and acyclic.
 
     flow: [vertices] ascending flow codes. rounds: [vertices] any numbering that grows along every edge.
     Only an edge with `out(src) ≥ 2` and `in(dst) ≥ 2` can be redundant, so only such sources are tracked:

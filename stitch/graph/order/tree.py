@@ -32,7 +32,7 @@ class CanonicalTree:
     n_sync: I8
     """Number of its synchronous children."""
     deferred: B1
-    """It or an ancestor is asynchronous."""
+    """True if the span or an ancestor is asynchronous."""
 
 
 def levels_of(parent: I8) -> tuple[I8, I8]:

@@ -1,6 +1,6 @@
-"""Find where a bucket is and who asks: `s3://bucket/prefix`, the environment, the files of AWS's tools.
+"""Settings of a bucket: `s3://bucket/prefix`, the environment, the configuration files of AWS's tools.
 
-What is looked at, the first that says counts:
+Sources, the first with a value counts:
 
 * keys: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` (`AWS_SESSION_TOKEN`); the profile `AWS_PROFILE` of
   `~/.aws/credentials` and `~/.aws/config`; a role of the machine (web identity, container, instance), which
@@ -28,18 +28,18 @@ from schemas.errors import ConfigError
 SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
-"""A file of 100 MB at 4 MB/s takes 25 s."""
+"""Seconds a request may take: a file of 100 MB at 4 MB/s takes 25 s."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
 """Characters that every store takes in a key, and every shell in a word, as they are."""
 _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
-"""What a profile may hold instead of keys, and we do not follow."""
+"""Keys of a profile that replace credentials, and are not supported here."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketKeys:
-    """Who asks."""
+    """Credentials."""
 
     access_key_id: str
     secret: SecretStr
@@ -48,13 +48,13 @@ class BucketKeys:
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """One lake's place and how to get there. Hashable: the same settings mean the same lake."""
+    """Address of one lake and access to it. Hashable: equal settings mean the same lake."""
 
     bucket: str
     prefix: str
-    """Without a slash at either end; may be empty."""
+    """Path in the bucket, without a slash at either end; may be empty."""
     endpoint: str | None = None
-    """None: the region's own."""
+    """None: the region's default."""
     region: str = DEFAULT_REGION
     virtual_hosted: bool = False
     anonymous: bool = False
@@ -70,12 +70,12 @@ class BucketSettings:
 
     @property
     def short_name(self) -> str:
-        """What a folder of the lake would be called."""
+        """Last part of the prefix, else the bucket: the name of the lake as a folder."""
         return self.prefix.rpartition("/")[2] or self.bucket
 
 
 def is_bucket(name: str) -> bool:
-    """Whether a lake's name is that of a bucket. Raises ConfigError for another store's (`gs://…`)."""
+    """True if a lake's name is that of a bucket. Raises ConfigError for another store's (`gs://…`)."""
     scheme = _SCHEME.match(name)
     if scheme is not None and scheme[0] != SCHEME:
         raise ConfigError(
@@ -88,7 +88,7 @@ def is_bucket(name: str) -> bool:
 def bucket_settings(name: str, environ: Mapping[str, str]) -> BucketSettings:
     """Settings of the lake `s3://bucket/prefix`.
 
-    Raises ConfigError for a name that is none, and where there are no keys and no hope of a role.
+    Raises ConfigError for an invalid name, and if there are neither keys nor a role.
     """
     bucket, _, prefix = name.removeprefix(SCHEME).partition("/")
     prefix = prefix.strip("/")
@@ -143,7 +143,7 @@ def _keys(environ: Mapping[str, str], profile: Mapping[str, str]) -> BucketKeys 
 
 
 def _has_role(environ: Mapping[str, str]) -> bool:
-    """Whether the environment says where to ask for one."""
+    """True if the environment names a source of a role."""
     return (
         _first(
             environ,
@@ -160,7 +160,7 @@ def _profile_name(environ: Mapping[str, str]) -> str:
 
 
 def _profile(environ: Mapping[str, str]) -> dict[str, str]:
-    """The profile's lines of both files; those of `credentials` count. Raises ConfigError."""
+    """Settings of the profile in both files; `credentials` overrides `config`. Raises ConfigError."""
     name = _profile_name(environ)
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     found: dict[str, str] = {}
@@ -181,7 +181,7 @@ def _profile(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _section(path: Path, section: str) -> dict[str, str]:
-    """Lines of one section; none where the file or the section is missing. Raises ConfigError."""
+    """Settings in one section; none where the file or the section is missing. Raises ConfigError."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -197,7 +197,7 @@ def _section(path: Path, section: str) -> dict[str, str]:
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str | None:
-    """The first that is set to something."""
+    """First non-empty variable; None without one."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 

@@ -1,13 +1,13 @@
 """Keep a lake in a bucket: the store port over S3's requests.
 
-A put with `If-None-Match: *` decides who commits. The client says "exists" also for 409 (two puts met, and
-perhaps none was stored) and cannot say whether a request that lost its answer was carried out, so it retries
-no such put; this module does, and looks at what is there before it says anything
-(docs/reliability.md, 20). Secrets go into the client and come out nowhere.
+A put with `If-None-Match: *` decides who commits. The client reports "exists" also for 409 (two puts met, and
+perhaps none was stored) and cannot know whether a request without an answer was carried out, so it does not
+retry conditional puts. This module retries them, and reads the stored object before it reports an outcome
+(docs/reliability.md, 20). Secrets go into the client only.
 
-What the client raises becomes the OSError it is: one line that says what to do, and its errno. Its own texts
-are many lines with a debug print, and name no cause of a lost connection. What they do hold, a status, S3's
-code, the kind of a transport failure, is distinguished here; nothing else is passed on.
+Errors of the client become OSErrors with the matching errno and one line with a remedy. The client's texts
+are many lines with a debug print, and give no cause of a lost connection. The parts used here are the status,
+S3's error code, and the kind of a transport failure; nothing else is passed on.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _OF_A_ROLE: Final = (
     "//169.254.170.2",
     "AssumeRoleWithWebIdentity",
 )
-"""The client was asking the machine who it is."""
+"""Addresses in errors of requests for a role."""
 _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
-"""The last is versitygw's word for a key that nobody has, and comes with 404."""
+"""Error codes of denied access. The last is versitygw's code for an unknown key, and comes with 404."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class Failure:
     """One failed request."""
 
     error: OSError
-    """What to raise."""
+    """Exception to raise."""
     certain: bool
-    """Whether a put that failed so has stored nothing."""
+    """True if a put that failed like this has certainly stored nothing."""
     passing: bool
-    """Whether the same request may work in a moment."""
+    """True if repeating the request may succeed."""
 
 
 def failure_of(error: BaseException, url: str) -> Failure:
-    """Say what a failed request on `url` means."""
+    """Interpret a failed request on `url`."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else ""
@@ -83,7 +83,7 @@ def failure_of(error: BaseException, url: str) -> Failure:
     if status == 404 and code in ("", "NoSuchKey"):
         return Failure(FileNotFoundError(errno.ENOENT, "it is not there", url), certain=True, passing=False)
     if status is not None:
-        # A server, or what stands before it, may fail after it stored.
+        # A server, or a proxy in front of it, may fail after it stored the object.
         server = status >= 500 or status in (408, 409, 429)
         why = f"the store answered {answer}" + ("; try again later" if server else "")
         number = errno.EAGAIN if server else errno.EIO
@@ -106,15 +106,15 @@ def _of_connection(text: str, url: str) -> Failure:
 
 R = TypeVar("R")
 _AT_ONCE: Final = 32
-"""Requests under way. At 20 ms each, 1,000 small files take 0.6 s."""
+"""Concurrent requests. At 20 ms each, 1,000 small files take 0.6 s."""
 PUT_ATTEMPTS: Final = 5
-"""Of one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
+"""Attempts at one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Names that are asked for one by one; more are found in listings of 1,000 names."""
+"""Names that are looked up one by one, at most; more are found in listings of 1,000 names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
-"""Of puts that nobody waits for: twelve times what a line of 100 MB/s takes in 100 ms."""
+"""Bytes of unfinished puts, at most: twelve times what a line of 100 MB/s takes in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
@@ -124,30 +124,31 @@ class Listed(NamedTuple):
     name: str
     size: int
     tag: str
-    """Of its content (ETag); empty where the store has none."""
+    """ETag of the content; empty where the store has none."""
 
 
 class BucketStore:
-    """See `stitch.lake.store.Store`. What `put` writes is under way until `persist` or `remove`.
+    """Implementation of `stitch.lake.store.Store`. A `put` runs in the background until `persist` or
+    `remove`.
 
-    Errors are OSErrors whose text says what to do. Threads may share it.
+    Errors are OSErrors whose text has a remedy. Threads may share it.
     """
 
     concurrency: Final = _AT_ONCE
 
     def __init__(self, settings: BucketSettings) -> None:
-        """Ask nothing of the bucket yet: `check` does."""
+        """Send no request yet; `check` does."""
         self.url = settings.url
         self._client = _client_of(settings, retries=READ_RETRIES)
         self._once = _client_of(settings, retries=0)
-        """For what must not be repeated unseen."""
+        """Client without retries, for requests that must not be repeated blindly."""
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bucket")
         self._room = Room(_BYTES_UNDER_WAY)
         self._under_way: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raises LakeError, saying what to do, where the bucket cannot be reached or may not be listed."""
+        """Raises LakeError, with a remedy, where the bucket cannot be reached or listed."""
         try:
             self.names("")
         except OSError as error:
@@ -211,7 +212,7 @@ class BucketStore:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def written(self, folder: str) -> dict[str, int]:
-        """See Store. To the second, as S3 says it."""
+        """See Store. Resolution of a second, as S3 reports it."""
         listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
@@ -219,12 +220,12 @@ class BucketStore:
         }
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """See Store. The bucket itself knows what is a file."""
+        """See Store. `is_folder` is not needed: only files are listed."""
         del is_folder
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
     def listed(self, folder: str) -> list[Listed]:
-        """Return every file below a folder, with its size and tag, by name."""
+        """Every file below a folder, with its size and tag, by name."""
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
@@ -237,7 +238,7 @@ class BucketStore:
     # -- writing ------------------------------------------------------------------------------------
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Store. Waits only for room; what goes wrong is raised by `persist`."""
+        """See Store. Waits only for room; `persist` raises errors of the upload."""
         n_bytes = len(data) if isinstance(data, bytes) else data.size
         self._room.take(n_bytes)
         future = self._pool.submit(self._create, name, data)
@@ -255,7 +256,7 @@ class BucketStore:
                 raise FileNotFoundError(errno.ENOENT, "it was removed by another writer", name)
 
     def settle(self, folder: str) -> None:
-        """See Store: what can be seen is durable."""
+        """See Store. Nothing to do: visible objects are durable."""
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
         """See Store. No draft is needed: `stage` stays empty."""
@@ -263,9 +264,11 @@ class BucketStore:
         self._create(name, data)
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """See Store: every file is copied and seen there, then those on the stage are deleted.
+        """See Store: all files are copied and seen under their final names before the staged ones are
+        deleted.
 
-        A store may answer 200 to a copy that failed: the stage is not given up for such an answer.
+        A store may answer 200 to a copy that failed, so an answer alone is no reason to delete the staged
+        file.
         """
         deque(self._pool.map(self._copy, moves), maxlen=0)
         finals = [move.final for move in moves]
@@ -275,18 +278,18 @@ class BucketStore:
         self._delete([move.stage for move in moves])
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
-        """See Store. A put of the whole is one step."""
+        """See Store. Putting a whole object is one step."""
         del stage
         self._asked(name, lambda: obstore.put(self._client, name, data, use_multipart=False))
 
     def remove(self, name: str) -> None:
-        """See Store. What is still on its way there is waited for."""
+        """See Store. Waits for unfinished puts below the name."""
         for future in self._settled(lambda other: other == name or other.startswith(f"{name}/")):
             future.exception()
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Puts of some names, no longer remembered."""
+        """Take the unfinished puts of some names out of the list."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 
@@ -322,7 +325,9 @@ class BucketStore:
         raise failure.error
 
     def _content(self, name: str) -> pa.Buffer | None:
-        """Return what is there; None where nothing is. Raises UncertainError where that cannot be seen."""
+        """Content of a file; None where it is missing. Raises UncertainError where that cannot be
+        determined.
+        """
         try:
             return self.read(name)
         except FileNotFoundError:
@@ -332,7 +337,9 @@ class BucketStore:
             raise UncertainError(error.errno, message, self._url(name)) from error
 
     def _copy(self, move: Move) -> None:
-        """Unless it has its name already. The same bytes again do no harm, so nobody is asked before."""
+        """Copy a file unless it already has its final name. Copying again is harmless, so this is not checked
+        first.
+        """
         try:
             self._asked(move.stage, lambda: obstore.copy(self._client, move.stage, move.final))
         except FileNotFoundError as error:
@@ -345,7 +352,7 @@ class BucketStore:
             self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
 
     def _asked(self, name: str, ask: Callable[[], R]) -> R:
-        """The answer to a request; what goes wrong is an OSError about `name`."""
+        """Answer to a request; errors become OSErrors about `name`."""
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -357,7 +364,7 @@ class BucketStore:
 
 
 def _client_of(settings: BucketSettings, retries: int) -> S3Store:
-    """A client of the bucket, relative to the lake's prefix. Raises ConfigError, LakeError."""
+    """Client of the bucket, relative to the lake's prefix. Raises ConfigError, LakeError."""
     options: ClientConfig = {
         "timeout": timedelta(seconds=settings.timeout_s),
         "connect_timeout": timedelta(seconds=min(5.0, settings.timeout_s)),
@@ -398,7 +405,7 @@ def _certificates(path: str) -> bytes:
 
 
 class Room:
-    """So many bytes may be under way; one thing that is larger goes alone. Threads share it."""
+    """Bound on bytes in use; a single larger item goes alone. Threads share it."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -406,13 +413,13 @@ class Room:
         self._changed = threading.Condition()
 
     def take(self, n_bytes: int) -> None:
-        """Waits until there is room."""
+        """Wait until there is room, and reserve it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + n_bytes <= self._limit)
             self._used += n_bytes
 
     def give_back(self, n_bytes: int) -> None:
-        """Give back what was sent, or given up."""
+        """Release bytes of a finished or failed item."""
         with self._changed:
             self._used -= n_bytes
             self._changed.notify_all()

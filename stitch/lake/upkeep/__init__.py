@@ -1,1 +1,1 @@
-"""Take out of a lake what is past its age, and write windows anew."""
+"""Retire old windows of a lake, and rewrite windows."""

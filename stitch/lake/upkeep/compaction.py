@@ -1,4 +1,4 @@
-"""Write windows anew as a new generation: many files become one a table, rows are taken out or put in."""
+"""Rewrite windows as a new generation with one file a table, optionally removing or adding flows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from stitch.lake.windowing import flow_names, merged_flows, merged_params, merge
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What changes in a window."""
+    """Changes to a window."""
 
     gone: pa.Table
-    """`request_id`, `kind`, `lane` of the flows that leave it."""
+    """`request_id`, `kind`, `lane` of the flows to remove."""
     flows: pa.Table
-    """FLOWS_SCHEMA: that come."""
+    """Flows to add (FLOWS_SCHEMA)."""
     structures: pa.Table
-    """STRUCTURES_SCHEMA: of these at least, each category once."""
+    """Structures (STRUCTURES_SCHEMA) of at least these flows, each category once."""
     params: pa.Table
-    """PARAMS_SCHEMA: of these."""
+    """Parameters of these flows (PARAMS_SCHEMA)."""
 
 
 _NO_EDIT = Edit(
@@ -48,18 +48,18 @@ _NO_EDIT = Edit(
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of a window."""
+    """Size of a rewritten window."""
 
     flows: int
     """Rows it has now."""
     flows_more: int
-    """More than before; less than zero: fewer."""
+    """Difference to the rows before; may be negative."""
     params_more: int
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
-    """Starts of windows with files of a commit behind one that cannot be seen yet: no generation may say
-    that it replaces them.
+    """Starts of windows with files of a commit that follows an unpublished one: no generation can replace
+    them yet.
     """
     listing = manifest.listing
     heads = dict(manifest.heads)
@@ -68,9 +68,9 @@ def behind_pending(manifest: Manifest) -> set[int | None]:
 
 
 def settle_published(store: Store) -> None:
-    """Make durable what can be seen of every lane's last commit; all before it is.
+    """Make the visible files of every lane's last commit durable; all earlier ones are.
 
-    A reader sees a file that was renamed before the rename is durable; what replaces it must not outlive it.
+    A renamed file is visible before the rename is durable; a generation that replaces it must not outlive it.
     """
     folders: set[str] = set()
     for lane in lanes(store):
@@ -89,10 +89,10 @@ def rewrite(
     files: Sequence[LakeFile],
     edit: Edit = _NO_EDIT,
 ) -> Rewritten:
-    """Stage the window's rows as one file a table; nothing is staged of a window that is left empty.
+    """Stage the window's rows as one file a table; nothing is staged for a window that becomes empty.
 
-    What was written is read back and compared with what it was made of. Memory: the files of the window.
-    Raises LakeError where a file cannot be read, or a flow that should go is not there once; OSError.
+    The files are read back and compared with their source. Memory: the files of the window. Raises LakeError
+    where a file cannot be read, or a flow to remove does not occur exactly once; OSError.
     """
     before = {
         table: [manifest.decoded(file) for file in files if file.table == table] for table in WINDOW_TABLES
@@ -136,7 +136,9 @@ def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str,
 def _without(
     before: Mapping[WindowTable, list[pa.Table]], gone: pa.Table, window: Window
 ) -> Mapping[WindowTable, list[pa.Table]]:
-    """Rows of all flows but some. Parameters go with the flow of their name, of whatever lane."""
+    """Rows of all flows except some. Parameters are removed with the flow of their name, whatever its
+    lane.
+    """
     if not gone.num_rows:
         return before
     names = flow_names(gone, with_lane=True)
@@ -155,29 +157,31 @@ def _without(
 
 
 WINDOWS_A_COMMIT: Final = 128
-"""Written anew: bounds the record, about 1 KB a window, and what is lost by an interruption."""
+"""Rewritten windows in a commit, at most: bounds the record (about 1 KB a window) and the loss by an
+interruption.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a run of compaction did, or would do."""
+    """Result of a run of compaction, or of a dry run."""
 
     windows: int
     files_before: int
     files_after: int
-    """Not known to a dry run: 0."""
+    """0 in a dry run, which cannot know it."""
     bytes_before: int
     bytes_after: int
     removed: int
-    """Files removed from the store: replaced for longer than the grace."""
+    """Files deleted from the store: replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
-    """Write sealed windows anew that have `least_files` files of flows or more, and sweep what went before.
+    """Rewrite sealed windows with `least_files` files of flows or more, and delete files replaced before.
 
-    What was written is read back and compared with what it replaces before the commit. Memory: the files of
-    one window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError: windows of
-    commits made before stay compacted.
+    The new files are read back and compared with the old ones before the commit. Memory: the files of one
+    window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError: windows of commits
+    made before stay compacted.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
@@ -205,7 +209,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
 
 
 def _candidates(manifest: Manifest, least_files: int) -> list[Window]:
-    """Sealed windows with so many files of flows, all of commits that a generation can replace."""
+    """Sealed windows with enough files of flows, all of which a generation can replace."""
     flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)

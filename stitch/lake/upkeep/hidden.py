@@ -1,7 +1,7 @@
-"""Hide what upkeep took out of a lake: retired windows, replaced files, late events that were settled.
+"""Files hidden by upkeep: of retired windows, replaced files, handled late events.
 
-Upkeep has a lane of its own, so that it never disturbs another: what it says of files of other lanes, readers
-and writers of those lanes look up here. A file that is hidden is swept later (`upkeep_lane`).
+Upkeep has a lane of its own, so that it never disturbs another: readers and writers of other lanes look up
+here which of their files it hides. A hidden file is deleted later (`upkeep_lane`).
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from stitch.lake.store import Store
 UPKEEP_LANE: Final = 2**31 - 1
 """Above the lane of every partition."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
-"""Before every window."""
+"""Time before every window."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """Which files are no longer part of a lake."""
+    """Files that are no longer part of a lake."""
 
     retired_to_ns: int | None
-    """Windows that end there or before."""
+    """Windows that end at or before this are retired; None: none."""
     length_ns: int
     starts_ns: I8
-    """[windows] ascending starts of the windows that were written anew."""
+    """[windows] ascending starts of the rewritten windows."""
     through: I8
-    """[windows × lanes] last commit of the lane that the window's generation replaces; 0: none."""
+    """[windows × lanes] last commit of the lane that the window's current generation replaces; 0: none."""
     lanes: I8
     """[lanes] ascending."""
     seqs: I8
-    """[windows] commit of the window's generation."""
+    """[windows] commit of the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
-    """Table that lies in no window to the last commit of each lane whose files of it are gone."""
+    """Table outside windows -> lane -> last commit whose files are hidden."""
 
     @property
     def live_seqs(self) -> I8:
-        """Commits of generations that hold a window of the lake."""
+        """Commits of generations with a window that is not retired."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )
         return np.unique(self.seqs[inside])
 
     def mask(self, window_ns: I8, lane: I8, seq: I8) -> B1:
-        """[files] hidden, by start of the window, lane and commit. O(files log windows)."""
+        """[files] True where hidden, by start of the window, lane and commit. O(files log windows)."""
         found = np.zeros(len(window_ns), dtype=np.bool_)
         if self.retired_to_ns is not None:
             found |= window_ns + self.length_ns <= self.retired_to_ns
@@ -66,11 +66,11 @@ class Hidden:
         return found
 
     def is_gone(self, table: str, lane: int, seq: int) -> bool:
-        """Whether a file that lies in no window is hidden."""
+        """True if a file outside windows is hidden."""
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows (of `Listing.table`) that are not hidden."""
+        """Rows (of `Listing.table`) of files that are not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
@@ -84,8 +84,8 @@ class Hidden:
                 hidden |= own & (lane == number) & (seq <= last)
         return listing.filter(pa.array(~hidden))
 
-    def lets_go(self, item: Publish) -> bool:
-        """Whether a committed file may be missing."""
+    def hides(self, item: Publish) -> bool:
+        """True if a committed file may be missing because it is hidden."""
         parts = origin(item.final.rpartition("/")[2])
         if parts is None:
             return False
@@ -96,7 +96,7 @@ class Hidden:
 
 
 def upkeep_of(standing: Standing) -> Upkeep:
-    """Return what a commit of the lane says."""
+    """State of upkeep in a commit of its lane."""
     return standing.upkeep or Upkeep()
 
 
@@ -108,9 +108,9 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """Return what is hidden. `listing` (of `Listing.table`): files of the upkeep lane.
+    """Files hidden by the state of upkeep. `listing` (of `Listing.table`): files of the upkeep lane.
 
-    until_ns: only what was said at this time or before. without: commits of the lane that do not count.
+    until_ns: only what was hidden at or before this time. without: commits of the lane to ignore.
     """
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
     generations = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
@@ -152,7 +152,7 @@ def hidden_by(
 
 
 def commits_of(items: Iterable[Publish]) -> set[int]:
-    """Numbers of the commits that brought some files of one lane."""
+    """Numbers of the commits that published some files of one lane."""
     origins = [origin(item.final.rpartition("/")[2]) for item in items]
     return {seq for _, seq, _ in (found for found in origins if found is not None)}
 
@@ -160,9 +160,9 @@ def commits_of(items: Iterable[Publish]) -> set[int]:
 def read_hidden(
     store: Store, length_ns: int, *, durable: bool = False, until_ns: int | None = None
 ) -> Hidden:
-    """Read what the upkeep lane's commits hide. Raises LakeError.
+    """Files hidden by the upkeep lane's commits. Raises LakeError.
 
-    durable: only commits whose files are surely published, whatever happens to the machine. until_ns: as
+    durable: only commits whose files are certainly published, whatever happens to the machine. until_ns: as
     `hidden_by`.
     """
     tail = read_tail(store, UPKEEP_LANE)

@@ -1,9 +1,10 @@
-"""Retire windows past their age: they leave the lake at once for readers, and the disk after a grace.
+"""Retire windows past their age: readers stop seeing them at once, and the files are deleted after a grace
+period.
 
-So do late events and dead letters, which lie in no window. Commits have no time of their own, and dead
-letters none at all, so the store says when a file was written. An event was recorded before it was written:
-events of a file that is so old belong to windows that are older. Reports go at once, where that is asked for:
-no reader holds one open.
+The same goes for late events and dead letters, which are in no window. Commits have no time, and dead letters
+none at all, so the store's time of writing counts. An event was recorded before it was written, so events of
+such a file belong to windows that are even older. Reports, if asked for, are deleted at once: no reader holds
+one open.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun, swept
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What a run of retention did, or would do."""
+    """Result of a run of retention, or of a dry run."""
 
     to_ns: int | None
-    """Windows that end there or before leave the lake; None: this run retires none."""
+    """Windows that end at or before this are retired; None: this run retires none."""
     windows: tuple[WindowEntry, ...]
-    """Retired by this run, in order of time."""
+    """Windows retired by this run, in order of time."""
     removed: int
-    """Files and folders removed from the store: hidden for longer than the grace."""
+    """Files and folders deleted from the store: hidden longer than the grace period."""
     held_back: int
-    """Windows past their age that stay, as they are not sealed."""
+    """Windows past their age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
-    """Late events, those of repairs, dead letters: taken out by this run."""
+    """Late events, repaired events and dead letters hidden by this run."""
     reports: tuple[str, ...] = ()
-    """Folders of reports removed by this run."""
+    """Folders of reports deleted by this run."""
 
 
 def retire(
@@ -46,13 +47,12 @@ def retire(
     keep_reports_ns: int | None = None,
     dry_run: bool = False,
 ) -> Retired:
-    """Retire windows that ended `keep_ns` ago or earlier, and sweep what went before.
+    """Retire windows that ended `keep_ns` ago or earlier, and delete files whose grace period is over.
 
-    Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: late events,
-    those of repairs and dead letters, by when they were written; None: as windows. Of late events that a
-    repair wrote anew, as they waited, nobody knows any more when they came: the next repair lets those go
-    whose own time is past the age. keep_reports_ns: None
-    keeps all. Drafts that writers left who died go past the grace.
+    Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: age of late
+    events, repaired events and dead letters, by their time of writing; None: as windows. A repair that
+    rewrites waiting late events loses their times of arrival: the next repair drops those whose own time is
+    past the age. keep_reports_ns: None keeps all. Drafts of dead writers are deleted after the grace period.
 
     Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
     """
@@ -93,19 +93,19 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class AgedSide:
-    """Files of one table."""
+    """Old files of one table outside windows."""
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: files of the lane up to that commit are past their age."""
+    """(lane, commit), ascending: the lane's files up to that commit are past their age."""
     files: int
     rows: int
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
-    """Tables with files that were written at `limit_ns` or before, and all those of their lane before them.
+    """Tables with files written at or before `limit_ns`, together with all earlier files of their lanes.
 
-    Only of commits that count with all before them. O(files of the tables).
+    Only commits without an unpublished one before them. O(files of the tables).
     """
     heads = dict(manifest.heads)
     found = []
@@ -130,12 +130,12 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """Whether there are late events that a repair wrote anew."""
+    """True if there are late events that a repair rewrote."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 
 def _aged_reports(store: Store, limit_ns: int) -> list[str]:
-    """Folders of reports of which every file was written at `limit_ns` or before."""
+    """Folders of reports whose files were all written at or before `limit_ns`."""
     found = []
     for report in report_folders(store.names(REPORTS)):
         written = store.written(f"{REPORTS}/{report}")

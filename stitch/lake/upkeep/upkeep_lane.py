@@ -1,7 +1,7 @@
-"""Open the lane of upkeep for writing: say what leaves the lake, then sweep it once no reader is at it.
+"""Lane of upkeep, for writing: hide files by a commit, then delete them once no reader can use them.
 
-Whatever is touched is hidden by commits of the upkeep lane, whose files are published: so a sweep may stop at
-any instant, and is done again, in any order.
+Only files hidden by published commits of this lane are touched, so a sweep may stop at any instant and be
+repeated in any order.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class UpkeepRun:
 
     store: Store
     lake: str
-    """What messages call the lake."""
+    """Name of the lake in messages."""
     now_ns: int
     grace_ns: int
-    """How long what leaves the lake stays for readers that had begun before."""
+    """Time for which hidden files stay for readers that had already begun."""
     owner: str
     created_by: str
 
     @property
     def sweep_ns(self) -> int:
-        """What was hidden then, or before, is removed now."""
+        """Files hidden at or before this time are deleted now."""
         return self.now_ns - self.grace_ns
 
 
 class UpkeepLane:
-    """See the module. Opening finishes what was committed before. Raises as Lane does."""
+    """The upkeep lane of one lake. Opening finishes its last commit. Raises as Lane does."""
 
     def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
         self._store = run.store
@@ -63,7 +63,7 @@ class UpkeepLane:
 
     @property
     def seq(self) -> int:
-        """Number of the coming commit."""
+        """Number of the next commit."""
         return self._lane.seq
 
     @contextmanager
@@ -73,7 +73,7 @@ class UpkeepLane:
             yield staging
 
     def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
-        """(lane, commit), ascending: all that a snapshot shows, and what this lane committed."""
+        """(lane, commit), ascending: the heads of a snapshot, and this lane's last commit."""
         return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
 
     def commit(
@@ -87,11 +87,11 @@ class UpkeepLane:
         retirement: Retirement | None = None,
         late_to_ns: int | None = None,
     ) -> CommitRecord:
-        """Make the staged files a new generation of their windows, and say what leaves the lake: files of
-        tables without windows (replaced), windows (retirement), late events of a time or before, with the
-        next repair that cannot fold them in.
+        """Commit the staged files as a new generation of their windows, and hide files.
 
-        What was said longer than the grace ago is summed up, as every sweep takes it together.
+        replaced: files of tables outside windows; retirement: windows; late_to_ns: late events up to a time,
+        from the next repair on that cannot fold them in. Entries older than the grace period are merged, as
+        every sweep handles them together.
         """
         upkeep = upkeep_of(self._lane.standing)
         if generation is not None:
@@ -114,14 +114,14 @@ class UpkeepLane:
         return before.model_copy(update={"generations": (*kept, generation)})
 
     def set_aside(self, files: Iterable[LakeFile]) -> None:
-        """Files that the last commit replaced, or settled. Raises OSError: the rest is for the next time."""
+        """Rename files that the last commit hid. Raises OSError: the rest is done next time."""
         _set_aside(self._store, (file.name for file in files))
 
     def sweep(self, until_ns: int) -> int:
-        """Remove files that were hidden at this time or before, and set aside what an interrupted run left in
-        its place; returns how many names went.
+        """Delete files hidden at or before `until_ns`, and rename those an interrupted run left; returns the
+        number deleted.
 
-        Raises OSError: the rest is for the next time.
+        Raises OSError: the rest is done next time.
         """
         left = swept(self._store, replace(read_hidden(self._store, self._length_ns), retired_to_ns=None))
         _set_aside(self._store, (name for name in left if name.endswith(DATA)))
@@ -141,8 +141,7 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
 
 
 def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
-    """Add to what was replaced; what was said of the table longer than the grace ago is summed up: the last
-    says it all."""
+    """Add replaced files of a table; its entries older than the grace period are merged into the last one."""
     own = [at for at in before.replaced if at.table == latest.table]
     past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
@@ -154,10 +153,10 @@ def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
 
 
 def swept(store: Store, hidden: Hidden) -> list[str]:
-    """Names of files and folders of windows that are hidden, as they are there now. Removes nothing.
+    """Names of existing files and folders that are hidden; nothing is deleted.
 
-    A folder is named where all of it goes, a file under the name that it has. O(windows + files of windows
-    that were written anew).
+    A folder is named where it goes whole, a file by its current name. O(windows + files of rewritten
+    windows).
     """
     found: list[str] = []
     anew = frozenset(hidden.starts_ns.tolist())
@@ -180,10 +179,9 @@ def swept(store: Store, hidden: Hidden) -> list[str]:
 
 
 def _set_aside(store: Store, names: Iterable[str]) -> None:
-    """Give data files that a generation replaces another name: a plain glob counts their rows no more, and
-    readers that had begun find them (`Manifest.read`, `reading.still_at`). Those that are gone are passed by.
-
-    Raises OSError: the rest is for the next time.
+    """Rename replaced data files: a plain glob no longer counts their rows, and readers that had begun find
+    them (`Manifest.read`, `encoding.still_at`). Missing ones are skipped. Raises OSError: the rest is done
+    next time.
     """
     there = [name for name in names if store.size(name) is not None]
     store.publish([Move(name, f"{name}{ASIDE}") for name in there])
@@ -206,7 +204,7 @@ def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[
 
 
 def _start_ns(folder: str, length_ns: int) -> int | None:
-    """Start of the window, or of the day, of a folder (last part of its name); None for a name not ours."""
+    """Start of the window in a folder's name (last part); None for a foreign name."""
     span, _, name = folder.partition("=")
     if span not in SPANS:
         return None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evaluation.recordings.labelled import Recording
-from evaluation.recordings.moved import moved
+from evaluation.recordings.moved import moved, moved_roots
 from evaluation.recordings.naming import CRASH_CODE, CRASHED, Told, told_by
 from evaluation.recordings.regroup import regroup
 
@@ -69,7 +69,7 @@ class Compared:
     requests: tuple[int, int]
     mean_ms: tuple[float | None, float | None]
     moved: tuple[str, ...]
-    """Measures that plain tests say changed."""
+    """Measures, and root types, that plain tests say changed."""
     load_s: float
     analyse_s: float
 
@@ -89,7 +89,7 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     began = time.perf_counter()
     population, history = loaded(asked)
     load_s = time.perf_counter() - began
-    plain = moved(population)
+    plain = (*moved(population), *moved_roots(population))
     summaries = samples_of(population).summaries()
     sizes = [summary.requests for summary in summaries]
     means = [None if summary.mean_us is None else summary.mean_us / 1e3 for summary in summaries]

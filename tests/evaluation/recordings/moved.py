@@ -1,6 +1,7 @@
 """Whether response times or errors of a pair differ by plain tests: what a gate must not pass unseen.
 
-These are not the analyzer's tests: one request one value, no noise between blocks, one look each.
+These are not the analyzer's tests: one request one value, no noise between blocks, one look each. What moves
+in a root type is larger than what minutes do by themselves, so that no pair may pass with it, quiet or not.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ ALPHA = 1e-4
 LEAST_RATIO = 1.2
 """A mean that moved by less is not called changed."""
 LEAST_POINTS = 0.02
+OF_ROOT = " of "
+"""In what moved of a root type."""
+LEAST_OF_ROOT = 0.1
+"""Points of a root type's failing requests."""
+TIMES_OF_ROOT = 2.0
+"""Factor of a root type's median."""
 TAIL = 0.95
 """Quantile of the reference over which a request is slow."""
 
@@ -45,7 +52,26 @@ def moved(population: Population) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _share_moved(k0: int, n0: int, k1: int, n1: int) -> bool:
-    if abs(k1 / n1 - k0 / n0) < LEAST_POINTS:
+def moved_roots(population: Population) -> tuple[str, ...]:
+    """Name root types whose requests fail more, or less, often, or take another time, by plain tests."""
+    found = []
+    for root in sorted({category.graph.root for category in population.categories}):
+        mine = [category for category in population.categories if category.graph.root == root]
+        rows = [[(c, c.rows(sample)) for c in mine] for sample in (0, 1)]
+        times = [np.concatenate([c.response_ns[at] for c, at in part]) for part in rows]
+        failing = [sum(int(np.isin(at, c.failures.row).sum()) for c, at in part) for part in rows]
+        n0, n1 = map(len, times)
+        if min(n0, n1) < 2:
+            continue
+        if _share_moved(failing[0], n0, failing[1], n1, LEAST_OF_ROOT):
+            found.append(f"errors{OF_ROOT}{root}")
+        middle = [max(float(np.median(one)), 1.0) for one in times]
+        if max(middle) / min(middle) >= TIMES_OF_ROOT and stats.mannwhitneyu(*times).pvalue < ALPHA:
+            found.append(f"times{OF_ROOT}{root}")
+    return tuple(found)
+
+
+def _share_moved(k0: int, n0: int, k1: int, n1: int, least: float = LEAST_POINTS) -> bool:
+    if abs(k1 / n1 - k0 / n0) < least:
         return False
     return bool(stats.fisher_exact([[k0, n0 - k0], [k1, n1 - k1]]).pvalue < ALPHA)

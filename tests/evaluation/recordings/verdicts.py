@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.recordings.comparing import Asked, Compared
 from evaluation.recordings.labelled import Fault
+from evaluation.recordings.moved import OF_ROOT
 from evaluation.recordings.naming import CRASHED, Named
 
 from analyze.report.gate import GateCode
@@ -69,11 +70,12 @@ def quiet_row(asked: Asked, found: Compared) -> Row:
 
 
 def passed_unseen(row: Row) -> bool:
-    """The gate let something pass that moved: by the report's own account, or by plain tests at a fault that
-    can be seen (between quiet minutes plain tests see the noise between minutes)."""
+    """The gate let something pass that moved: by the report's own account; by plain tests of a root type; or
+    by those of the whole at a fault that can be seen (between quiet minutes they see these)."""
     if row["exit_code"] != GateCode.PASSED:
         return False
-    return bool(row["tested"]) or (row.get("visible") == "visible" and bool(row["moved"]))
+    roots = any(OF_ROOT in word for word in row["moved"])
+    return bool(row["tested"]) or roots or (row.get("visible") == "visible" and bool(row["moved"]))
 
 
 def crashed(row: Row) -> bool:

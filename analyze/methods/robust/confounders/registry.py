@@ -30,6 +30,9 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
     Load(),
 )
 
+_REAL: Final = (AbnormalReference.name, Load.name)
+"""Confounders whose changes happened to the service."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confounded:
@@ -83,6 +86,15 @@ def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
             gone = {id(change) for change in found.changes}
             left = [change for change in left if id(change) not in gone]
     return Confounded(tuple(left), explained)
+
+
+def recorded_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
+    """Give the changes that the recording did not make: load, and what was there before, are no excuse for a
+    gate to pass."""
+    found = confounded(changes, comparison)
+    kept = [*found.kept, *(change for name in _REAL for change in found.changes(name))]
+    wanted = {id(change) for change in kept}
+    return [change for change in changes if id(change) in wanted]
 
 
 def _used(comparison: Comparison) -> list[Confounder]:

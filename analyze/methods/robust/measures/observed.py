@@ -32,6 +32,11 @@ class Observed:
     """Call pattern that the row is about."""
     reference: Estimate | None = None
     """The same against the reference alone, where a history makes ordinary times more than that."""
+    plain: Estimate | None = None
+    """Against the reference alone by limits that are its own; None: `reference`, or without a history the
+    estimate."""
+    plain_matters: B1 | None = None
+    """What `matters` is of `plain`; None: the same."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
@@ -39,3 +44,10 @@ class Observed:
     of_calls: B1 | None = None
     """Whether a share is of the calls that a request makes here, because some make several; None: of
     requests."""
+
+    @property
+    def against_reference(self) -> Estimate:
+        """The change as reference and problem show it, whatever a history holds."""
+        if self.plain is not None:
+            return self.plain
+        return self.estimate if self.reference is None else self.reference

@@ -21,13 +21,15 @@ import numpy as np
 from analyze.methods.robust.measures.far_calls import far_calls
 from analyze.methods.robust.measures.instances import failing_instance, slower_instance
 from analyze.methods.robust.measures.observed import Observed
-from analyze.methods.robust.view import View, by_site, is_known
+from analyze.methods.robust.view import View, VisitSums, by_site, is_known
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import BINS_PER_OCTAVE, Histograms, value_of
 from analyze.stats.noise import LogMedians
+from analyze.stats.proportions import fisher
 from analyze.stats.sums import numbered, totals
+from analyze.stats.time_blocks import level_estimate
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
@@ -76,14 +78,23 @@ def own_time(view: View) -> Observed:
     of 20 ms (NSDI 8.6).
     """
     settings, (found, alone) = view.settings, view.own_time_change
+    floor = np.log1p(settings.time_floor)
+    seen = _at_sites(view, found, floor, _felt(view, found, view.before), view.slower_ns)
+    if alone is None:
+        return seen
+    return replace(seen, reference=alone, plain_matters=_felt(view, alone, view.reference))
+
+
+def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
+    """Tell at which sites responses waited for a change of own times since `before`."""
+    settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
         plain &= np.abs(found.change) - found.se > np.log1p(settings.plain_time)
         moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.after.calls_a_visit
         least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.after.mean_response_ns
-        matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
-    seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
-    return replace(seen, reference=alone)
+        waited_ns = view.slower_a_visit_ns(before) * np.sign(found.change)
+        return np.asarray((moved_ns > least) & (waited_ns > least / 2))
 
 
 def slow_calls(view: View) -> Observed:
@@ -116,13 +127,45 @@ def slow_calls(view: View) -> Observed:
     found = replace(found, margin=np.where(much, 0.0, settings.share_margin))
     least = settings.time_share * view.after.mean_response_ns
     matters = (
-        (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
+        (x[:, AFTER] >= settings.least_affected)
+        & (excess_ns > least)
+        & (view.slower_a_visit_ns(view.before) > least / 2)
     )
     if roles.noise_assumed:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
     seen = _at_sites(view, found, floor, matters, view.slower_ns)
-    return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
+    plain, plain_matters = _slow_against_reference(view) if len(roles.history) else (None, None)
+    return replace(
+        seen,
+        reference=alone,
+        plain=plain,
+        plain_matters=plain_matters,
+        threshold_us=value_of(limit + 1.0) / 1e3,
+    )
+
+
+def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
+    """Estimate the share of calls that are very slow for the reference: a history with an incident calls
+    nothing slow."""
+    settings, values = view.settings, view.own_by_period
+    times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
+    limit = np.full(view.n_sites, np.iinfo(np.int64).max // 2)
+    reference = values.pooled(np.array([0, -1, -1]))
+    there, (high, middle) = reference.holding(view.n_sites, (settings.slow_level, 0.5))
+    limit[there] = np.maximum(high, middle + times)
+    both = values.where(values.column < 2)
+    n = totals(both.place * 2 + both.column, both.n, view.n_sites * 2).reshape(-1, 2)
+    slow = both.where(both.bin > limit[both.place])
+    x = totals(slow.place * 2 + slow.column, slow.n, view.n_sites * 2).reshape(-1, 2)
+    late = slow.where(slow.column == 1)
+    late_ns = value_of(late.bin + 0.5) - value_of(limit[late.place] + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess_ns = totals(late.place, late.n * late_ns, view.n_sites) / n[:, 1] * view.after.calls_a_visit
+    least = settings.time_share * view.after.mean_response_ns
+    felt = view.slower_a_visit_ns(view.reference) > least / 2
+    matters = (x[:, 1] >= settings.least_affected) & (excess_ns > least) & felt
+    return view.plain_shares(x, n), np.asarray(matters)
 
 
 def _slow_from(view: View) -> tuple[I8, B1]:
@@ -172,7 +215,9 @@ def far_slower_calls(view: View) -> Observed:
     found = replace(
         found, p=far.p, chance_p=None, sampling=sampling, between=np.zeros(view.n_sites), margin=0.0
     )
-    matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.after.calls_a_visit / 2)
+    matters = far.passes & (
+        view.slower_a_visit_ns(view.before) > far.excess_ns * view.after.calls_a_visit / 2
+    )
     seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
     return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)
 
@@ -196,11 +241,18 @@ def overlap(view: View) -> Observed | None:
     if not len(values.bin):
         return None
     found, alone = view.level(view.given_pattern(values))
-    together, _ = view.level(view.given_pattern(view.values(STRETCH)))
-    with np.errstate(invalid="ignore"):
-        matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
-    seen = _at_sites(view, found, np.log1p(view.settings.count_floor), matters, np.zeros(view.n_sites))
-    return replace(seen, reference=alone)
+    together, together_alone = view.level(view.given_pattern(view.values(STRETCH)))
+
+    def longer(found: Estimate, together: Estimate) -> B1:
+        with np.errstate(invalid="ignore"):
+            moved = -np.sign(found.change) * together.change
+            return np.asarray(moved > np.log1p(view.settings.time_floor))
+
+    floor = np.log1p(view.settings.count_floor)
+    seen = _at_sites(view, found, floor, longer(found, together), np.zeros(view.n_sites))
+    if alone is None or together_alone is None:
+        return seen
+    return replace(seen, reference=alone, plain_matters=longer(alone, together_alone))
 
 
 # ---------------------------------------------------------------- numbers of calls
@@ -339,6 +391,48 @@ def failing_requests(view: View) -> Observed:
     )
 
 
+def new_failing(view: View) -> Observed | None:
+    """Observe root types that ordinary times never had, and that fail: what is new has no value before that
+    could have changed.
+
+    p is of as many requests never having been there by chance; the share is that of its own requests which
+    fail, and as unsure as a count of so many is.
+    """
+    settings, names = view.settings, view.names
+    roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)
+    n, failing = view.visits("n"), view.visits("failing_n")
+    seen = n[:, BEFORE] + n[:, FIRST_BLOCK:].sum(axis=1)
+    at = np.flatnonzero(roots & (seen == 0) & (failing[:, AFTER] >= settings.least_affected))
+    if not len(at):
+        return None
+    sides = (view.roles.ordinary, view.roles.problem)
+    before, after = (round(view.profile.responded("n", slots)) for slots in sides)
+    count = np.rint(np.minimum(failing[at, AFTER], n[at, AFTER])).astype(np.int64)
+    none = np.zeros_like(count)
+    p = fisher(none, np.full_like(count, before), count, np.full_like(count, max(after, 1))).p
+    share = view.failing_change[0].after[at]
+    found = level_estimate(
+        np.zeros(len(at)),
+        share,
+        share**2 / (count + 1),
+        between=np.zeros(len(at)),
+        freedom=np.full(len(at), np.inf),
+        inner_freedom=np.full(len(at), np.inf),
+        p=p,
+        n=(np.zeros(len(at)), n[at, AFTER]),
+    )
+    return Observed(
+        at,
+        replace(found, unit="share", new=np.ones(len(at), dtype=np.bool_)),
+        np.ones(len(at), dtype=np.bool_),
+        settings.new_floor,
+        share > settings.new_floor,
+        np.zeros(len(at)),
+        view.after.w[at] / max(view.after.requests, 1e-300),
+        np.full(len(at), np.inf),
+    )
+
+
 def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
     """Observe changes of weighted shares of the requests that touch sites; rows of several may be of one
     site.
@@ -448,6 +542,16 @@ MEASURES: Final = (
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
         unless="failing-calls",
+    ),
+    Measure(
+        "new-failing",
+        "Requests of a kind that was never there fail.",
+        "tests/unit/test_new_kinds.py: a new kind that always fails",
+        new_failing,
+        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        "share",
+        by_p_alone=True,
+        apart="new kinds",
     ),
     Measure(
         "slower-instance",

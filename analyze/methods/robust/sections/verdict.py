@@ -13,6 +13,7 @@ import numpy as np
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.sections.finding_rows import site_of
+from analyze.methods.robust.testing import HiddenChange as Hidden
 from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
@@ -23,7 +24,7 @@ from analyze.report import measures, wording
 from analyze.report.section_view import SectionView
 from analyze.report.wording import count, counted, percent
 from schemas.periods import Period
-from schemas.report.accounts import Account, HeldBack, VerdictSection
+from schemas.report.accounts import Account, HiddenChange, LikeWindow, VerdictSection
 from schemas.report.findings import Finding
 
 
@@ -41,6 +42,7 @@ def verdict_section(
             (-np.inf if low is None else low, np.inf if high is None else high),
             mean.changed,
         )
+    hidden = _hidden(run)
     lost = (run.confounded.text(name) for name in ("lost-instrumentation", "lost-records"))
     basis = replace(
         judged.basis,
@@ -48,6 +50,7 @@ def verdict_section(
         explained=explained,
         by_load=run.confounded.text("load"),
         incomplete=" ".join(filter(None, lost)),
+        hidden=hidden_sentence(hidden, len(run.tested.hidden)),
     )
     found = reached(basis, run.settings)
     section = VerdictSection(
@@ -63,7 +66,7 @@ def verdict_section(
         visible=judged.visible,
         untested_requests=_untested(run),
         missing_requests=found.missing_requests,
-        held_back=_held_back(run),
+        hidden=hidden,
         equivalent_share=judged.whole.equivalent_share,
         calibration="",
     )
@@ -104,30 +107,40 @@ def largest_rest(explained: ExplainedShare, mean: Account, least: float) -> Iter
         yield f"Largest other parts, without a finding: {', '.join(named)}."
 
 
-def _held_back(run: RobustRun) -> HeldBack | None:
-    """Give what ordinary times keep from being found: how much, and the largest with the window that had
-    most."""
-    found = run.tested.held_back
-    if not found:
-        return None
-    largest, names = found[0].change, run.profile.names
-    slots = [
-        slot
-        for slot, block in zip(run.profile.slots, run.roles.noise.tolist(), strict=True)
-        if block == found[0].block
-    ]
-    return HeldBack(
-        places=len(found),
-        title=title(largest, [largest], names),
-        kind=largest.kind,
-        site=site_of(largest.site, names),
-        unit=largest.unit,
-        before=largest.before,
-        after=largest.after,
-        usual=found[0].value,
-        start_ns=min(slot.start_ns for slot in slots),
-        end_ns=max(slot.end_ns for slot in slots),
-        in_history=all(slot.sample > PROBLEM for slot in slots),
+def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
+    """Give the largest changes that ordinary times hide, with the windows that held such values."""
+    return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
+
+
+def _hidden_row(found: Hidden, run: RobustRun) -> HiddenChange:
+    change, names = found.change, run.profile.names
+    slots = run.profile.slots
+    noise = run.roles.noise.tolist()
+    windows = []
+    for block, value in found.alike:
+        mine = [slot for slot, of in zip(slots, noise, strict=True) if of == block]
+        windows.append(
+            LikeWindow(
+                start_ns=min(slot.start_ns for slot in mine),
+                end_ns=max(slot.end_ns for slot in mine),
+                value=value,
+                in_history=all(slot.sample > PROBLEM for slot in mine),
+            )
+        )
+    return HiddenChange(
+        title=title(change, [change], names),
+        kind=change.kind,
+        site=site_of(change.site, names),
+        unit=change.unit,
+        before=change.before,
+        after=change.after,
+        requests0=change.n0,
+        requests1=change.n1,
+        p=change.p,
+        p_usual=found.p_usual,
+        assumed=run.roles.noise_assumed,
+        windows=tuple(sorted(windows, key=lambda window: window.start_ns)),
+        windows_of=found.blocks,
     )
 
 
@@ -159,6 +172,10 @@ _MEANS: Final = {
     "cannot-tell": "Too little was recorded to decide.",
 }
 _MOST_NAMED: Final = 2
+MOST_HIDDEN: Final = 5
+"""Changes that ordinary times hide, in a report."""
+_MOST_WINDOWS: Final = 4
+_UNSHOWN: Final = "Nothing shows how far ordinary periods differ"
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
 UNSEEN: Final = "changed unseen"
@@ -173,6 +190,14 @@ _QUALITY: Final = (
         "What the data are like",
         value=lambda row: (b.tag("severe", "worse"), " ", row.text) if row.severe else row.text,
     ),
+)
+_HIDDEN: Final = (
+    b.Column("title", "What"),
+    b.Column("", "Before → after", "figure", lambda row: _moved(row)),
+    b.Column("requests{}", "Requests", "count"),
+    b.Column("p", "p, reference alone", "p"),
+    b.Column("p_usual", "p, ordinary windows", "p"),
+    b.Column("", "Windows like it", "figure", lambda row: f"{len(row.windows)} of {row.windows_of}"),
 )
 _VISIBLE: Final = (
     b.Column("root", "Root type", "name"),
@@ -205,6 +230,9 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
                     "How sure: the data, and the smallest change that would have been seen",
                     (
                         b.Grid("Data quality", _QUALITY, section.quality),
+                        b.Grid(
+                            "Significant against the reference alone, and no finding", _HIDDEN, section.hidden
+                        ),
                         b.Grid("Smallest visible change", _VISIBLE, section.visible),
                         b.Text(section.calibration, "dim"),
                     ),
@@ -236,8 +264,7 @@ def meaning(section: VerdictSection) -> str:
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
     """Say what a reader must know before the headline."""
-    severe = tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
-    return (*severe, held_back(section)) if _matters(section) else severe
+    return tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
@@ -253,31 +280,43 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
             f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
             f"of {whose} kind."
         )
-    if section.held_back is not None and not _matters(section):
-        sentences.append(held_back(section))
     return tuple(sentences)
 
 
-def _matters(section: VerdictSection) -> bool:
-    """Tell whether what the baseline keeps from being found may be what is looked for."""
-    return section.held_back is not None and section.outcome not in ("unchanged", "changed")
-
-
-def held_back(section: VerdictSection) -> str:
-    """Say what changed significantly and is no finding, and which window held such a value; empty for
-    nothing."""
-    held = section.held_back
-    if held is None:
+def hidden_sentence(hidden: Sequence[HiddenChange], total: int) -> str:
+    """Say what is significant against the reference alone, why it is no finding, and which windows held such
+    values; empty for nothing."""
+    if not hidden:
         return ""
-    where = "history" if held.in_history else "reference"
-    one = held.places == 1
-    usual = measures.value(held.unit, held.usual)
-    window = Period(None, held.start_ns, held.end_ns).text
-    return (
-        f"At {counted(held.places, 'call site')} a significant change is no finding, as the baseline held "
-        f"such values{':' if one else '. The largest:'} {held.title} (in the {where} {usual}, {window}). "
-        f"Leave incidents out of the {where} to see {'it' if one else 'them'}."
-    )
+    first = hidden[0]
+    said = f"Against the reference alone significant ({_p(first.p)}), and no finding: {first.title}"
+    if first.assumed:
+        said += f". {_UNSHOWN} ({_p(first.p_usual)} by what is assumed of them)"
+    elif not first.windows:
+        said += f". Ordinary windows differ by nearly as much ({_p(first.p_usual)})"
+    else:
+        when = [Period(None, w.start_ns, w.end_ns).text for w in first.windows[:_MOST_WINDOWS]]
+        rest = len(first.windows) - len(when)
+        said += (
+            f". {len(first.windows)} of {counted(first.windows_of, 'ordinary window')} "
+            f"{'is' if len(first.windows) == 1 else 'are'} like it ({_p(first.p_usual)}): "
+            f"{', '.join(when)}{f' and {rest} more' if rest else ''}"
+        )
+        where = "history" if any(w.in_history for w in first.windows) else "reference"
+        if 2 * len(first.windows) > first.windows_of:
+            said += ". Most are: so it may be the reference that is odd"
+        else:
+            said += f". Were these incidents, leave them out of the {where}"
+    others = f"; the same of {counted(total - 1, 'other place')}" if total > 1 else ""
+    return f"{said}{others}."
+
+
+def _moved(row: HiddenChange) -> str:
+    return f"{measures.value(row.unit, row.before)} → {measures.value(row.unit, row.after)}"
+
+
+def _p(p: float) -> str:
+    return f"p {wording.p_value(p)}"
 
 
 def equivalent(section: VerdictSection) -> str:

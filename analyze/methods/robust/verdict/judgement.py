@@ -93,7 +93,9 @@ def judge(run: RobustRun) -> Judgement:
         _lengths(ordinary, before, after),
         assumed=roles.noise_assumed,
     )
-    whole = whole_change(before, after, blocks, noise, verdict)
+    whole = whole_change(
+        before, after, blocks, noise, verdict, least=(settings.plain_time, settings.matters_share)
+    )
     if run.timeless:
         whole = replace(whole, measures=tuple(m for m in whole.measures if m.name not in ("mean", "tail")))
     mix = mix_change(before, after, verdict)
@@ -155,7 +157,7 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
         verdict,
         gaps_us=(before, after),
         clients=clients,
-        largest_rise=np.inf if mean is None else mean.interval(verdict.level)[1] / max(mean.before, 1e-300),
+        largest_rise=np.inf if mean is None else mean.largest_rise(verdict.level),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.sizes import LargestChange
 from analyze.methods.robust.verdict.whole import PeriodMeasure
-from analyze.report.wording import change, counted, duration, moves, percent
+from analyze.report.wording import change, counted, duration, moves, p_value, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
 
@@ -29,6 +29,8 @@ NAMES: Final = {
 
 _OPEN: Final = ("unchanged", "cannot-tell")
 _UNKNOWN: Final = "nothing shows how far ordinary periods differ"
+
+_ASK_AGAIN: Final = "Compare with a reference from before it: against this one nothing changed."
 
 _TIMELESS: Final = "how times changed cannot be told"
 
@@ -120,6 +122,8 @@ class VerdictBasis:
     """What is missing of a period's events."""
     there_before: str = ""
     """That reference and problem differ from the history, not from each other."""
+    hidden: str = ""
+    """What is significant against the reference alone, and no finding by what ordinary times do."""
     silent: str = ""
     """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
@@ -134,9 +138,10 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     if found.outcome == "cannot-tell" and not basis.timeless:
         more = "" if basis.has_noise else ", and ordinary times as --history"
         helps = f"What helps: longer periods{more}."
-    nothing = not basis.findings and not any(test.changed for test in basis.measures)
+    nothing = not (basis.findings or basis.hidden or any(t.changed or t.hidden for t in basis.measures))
     size = basis.largest().text() if nothing and (found.outcome in _OPEN or basis.silent) else ""
-    reasons = (first, *found.reasons, *_insignificant(basis.measures, settings), size, helps, last)
+    hidden = "" if basis.hidden in found.reasons else basis.hidden
+    reasons = (first, *found.reasons, *_insignificant(basis.measures, settings), hidden, size, helps, last)
     return replace(found, reasons=tuple(filter(None, reasons)))
 
 
@@ -164,10 +169,15 @@ def _decided(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
         return VerdictReached("not-explained", (*changed, "No finding accounts for it."))
     if not basis.measures:
         return VerdictReached("cannot-tell", ("A period has no request that tests may use.",))
+    hidden = [*_once((test.name, _hidden(test)) for test in basis.measures if test.hidden), basis.hidden]
+    if any(hidden):
+        return VerdictReached("cannot-tell", (basis.silent, *hidden, basis.incomplete))
     if not basis.largest().within(settings):
         missing = basis.missing()
         reasons = (basis.silent, basis.incomplete, _open(basis, missing, settings))
         return VerdictReached("cannot-tell", reasons, missing_requests=missing)
+    if basis.there_before:
+        return VerdictReached("cannot-tell", (basis.silent, _ASK_AGAIN))
     why = (
         f"Nothing was found, and no change that matters ({_longer(settings.matters_time)}, "
         f"{100 * settings.matters_share:g} points of requests) is possible."
@@ -230,9 +240,21 @@ def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) ->
         few = "Too few requests to tell a change from chance"
         short = "Periods as short cannot tell, however many requests they have"
         return f"{short if missing is None else few}: {may}{more}."
-    if any(test.noise_assumed and test.plain for test in basis.measures):
-        return f"The periods differ by more than chance inside of them makes, and {_UNKNOWN}{more}."
-    return f"The periods differ by more than ordinary ones do, and by less than is significant{more}."
+    if any(test.plain for test in basis.measures):
+        unknown = any(test.noise_assumed for test in basis.measures)
+        why = _UNKNOWN if unknown else "ordinary periods differ nearly as much"
+        return f"The periods differ by more than chance inside of them makes, and {why}{more}."
+    return (
+        f"The periods differ by more than is assumed of ordinary ones, and by less than is significant{more}."
+    )
+
+
+def _hidden(test: PeriodMeasure) -> str:
+    why = _UNKNOWN if test.noise_assumed else f"ordinary periods differ as much (p {p_value(test.p_usual)})"
+    return (
+        f"Against the reference alone the {NAMES[test.name]} changed (p {p_value(test.p)}): "
+        f"{_value(test, test.before)} → {_value(test, test.after)}; {why}."
+    )
 
 
 def _longer(part: float) -> str:

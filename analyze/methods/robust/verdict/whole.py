@@ -95,6 +95,8 @@ class PeriodMeasure:
     """Smallest change that counts, in the estimate's unit."""
     margin: float
     """Change that two ordinary periods may have."""
+    least: float = 0.0
+    """Change, beyond a standard error, for which ordinary times are no excuse, in the estimate's unit."""
     noise_assumed: bool = False
     """Nothing shows how far ordinary periods differ."""
 
@@ -122,6 +124,11 @@ class PeriodMeasure:
         return float(self.estimate.p[0])
 
     @property
+    def p_usual(self) -> float:
+        """Of no change beyond what ordinary periods do."""
+        return float(self.estimate.p_with_noise[0])
+
+    @property
     def changed(self) -> bool:
         """Tell whether the change is significant, the noise between windows included, and passes the
         floor."""
@@ -133,25 +140,40 @@ class PeriodMeasure:
 
     @property
     def usual(self) -> bool:
-        """Tell whether what was measured is no more than two ordinary periods differ by, as far as any show
-        it; else no more than chance makes of it."""
+        """Tell whether what was measured is no more than chance inside of the periods makes, or than two
+        ordinary periods differ by, as far as any show it."""
         within = bool(abs(self.estimate.change[0]) <= self.margin)
-        return within and not self.changed and not (self.noise_assumed and self.plain)
+        if self.noise_assumed:
+            return within and not self.changed and not self.plain
+        return not self.changed and (within or not self.plain)
 
     @property
     def plain(self) -> bool:
         """Tell whether the change is over the floor, and more than chance inside of the periods makes."""
         return self.p < self.alpha and self.shown_by(self.estimate.within())
 
+    @property
+    def hidden(self) -> bool:
+        """Tell whether only ordinary times keep a change from being significant for which they are no
+        excuse."""
+        return self.plain and not self.changed and bool(self.estimate.stands_alone(self.least)[0])
+
     def interval(self, level: float) -> tuple[float, float]:
-        """Give the interval of after less before, µs or a share; infinite where nothing is known.
+        """Give the interval of after less before, µs or a share; infinite where nothing is known, or the
+        interval is of another order than the values.
 
         A share after is between none and all, whatever the error of the one before.
         """
-        low, high = (float(end[0]) for end in self.estimate.interval(level))
+        low, high = (float(end[0]) for end in self.estimate.bounded_interval(level))
         if self.estimate.unit == "share":
             return max(low, 0.0 - self.before), min(high, 1.0 - self.before)
-        return self.before * float(np.expm1(low)), self.before * float(np.expm1(min(high, 700.0)))
+        if not np.isfinite(high):
+            return -np.inf, np.inf
+        return self.before * float(np.expm1(low)), self.before * float(np.expm1(high))
+
+    def largest_rise(self, level: float) -> float:
+        """Give the largest relative rise that is possible, the noise between periods included."""
+        return float(np.expm1(min(float(self.estimate.interval(level)[1][0]), 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
         """Give the largest change that is possible: relative, or a share."""
@@ -192,8 +214,11 @@ def whole_change(
     windows: PeriodBlocks | None,
     noise: Noise,
     settings: VerdictSettings,
+    *,
+    least: tuple[float, float] = (0.0, 0.0),
 ) -> Whole:
-    """Estimate everything of two periods. All blocks have the same roots and thresholds."""
+    """Estimate everything of two periods. All blocks have the same roots and thresholds; least: relative
+    change of the mean, and of the share of slow requests, for which ordinary times are no excuse."""
     band = noise.band(settings)
     responses = mean_change(
         before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom
@@ -209,9 +234,10 @@ def whole_change(
                 settings.alpha,
                 floor,
                 margin,
+                least=float(np.log1p(least[0])),
                 noise_assumed=noise.assumed,
             ),
-            *_shares(before, after, windows, noise, settings),
+            *_shares(before, after, windows, noise, settings, least[1]),
         ]
     return Whole(tuple(measures), responses, noise, band, time.mean(axis=0))
 
@@ -222,6 +248,7 @@ def _shares(
     windows: PeriodBlocks | None,
     noise: Noise,
     settings: VerdictSettings,
+    least_slow: float,
 ) -> list[PeriodMeasure]:
     """Estimate slow requests at each threshold, failed ones, and those with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
@@ -243,6 +270,7 @@ def _shares(
             # A share that doubles counts, and one that is halved: the same, the other way round.
             float(np.clip(min(found.before[at], found.after[at]), *floors)),
             floors[1],
+            least=least_slow if name == "tail" else 0.0,
         )
         for at, (name, alpha, floors) in enumerate(rows)
     ]

@@ -290,8 +290,17 @@ def parameter_columns(
         error,
         counts,
     )
-    kept = key[:n_parameters], text[:n_parameters], num[:n_parameters]
-    return ParameterColumns(offsets, *kept, peer, label, error, *counts.tolist())
+    return ParameterColumns(
+        offsets=offsets,
+        key=key[:n_parameters],
+        text=text[:n_parameters],
+        num=num[:n_parameters],
+        peer=peer,
+        label=label,
+        error=error,
+        duplicates=int(counts[0]),
+        dropped=int(counts[1]),
+    )
 
 
 class IdColumns(NamedTuple):

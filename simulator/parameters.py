@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ingest.simulate.streams import Law, StreamSpec
+from simulator.streams import Law, StreamSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ingest.simulate import points as p
-from ingest.simulate.engine import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
 from schemas.arrays import F8, I8
+from simulator import points as p
+from simulator.engine import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
 
 STRAND_BREAK = -1
 """In a raw structure: the next strand's steps follow."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ingest.codecs.otlp.encode_otlp import threshold
-from ingest.simulate.points import Point, Span
-from ingest.simulate.recording import ID, ID_BEGIN, Filled, Recording, recorded_point, request_lines
-from ingest.simulate.trace import Structure, Trace
-from ingest.simulate.workloads import BLOCK_BYTES
+from simulator.points import Point, Span
+from simulator.recording import ID, ID_BEGIN, Filled, Recording, recorded_point, request_lines
+from simulator.trace import Structure, Trace
+from simulator.workloads import BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

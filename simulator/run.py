@@ -14,14 +14,15 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ingest.simulate.engine import Loop, Process, SimulatedFlow, Strand
-from ingest.simulate.faults import TRACING_ONLY, FaultCause, FaultMechanism, Injection, Injections, injected
-from ingest.simulate.metadata import MetadataServer
-from ingest.simulate.nfs import BLOCK_BITS, NfsServer
-from ingest.simulate.parameters import STATIONS, Parameters, broad, stream_specs
-from ingest.simulate.points import DATA_HOST, DATA_NODE, META_HOST, META_NODE
-from ingest.simulate.storage import StorageNode
-from ingest.simulate.streams import (
+from schemas.errors import ConfigError
+from simulator.engine import Loop, Process, SimulatedFlow, Strand
+from simulator.faults import TRACING_ONLY, FaultCause, FaultMechanism, Injection, Injections, injected
+from simulator.metadata import MetadataServer
+from simulator.nfs import BLOCK_BITS, NfsServer
+from simulator.parameters import STATIONS, Parameters, broad, stream_specs
+from simulator.points import DATA_HOST, DATA_NODE, META_HOST, META_NODE
+from simulator.storage import StorageNode
+from simulator.streams import (
     WORKLOAD,
     Weather,
     build_streams,
@@ -30,8 +31,8 @@ from ingest.simulate.streams import (
     request_keys,
     unit_interval,
 )
-from ingest.simulate.trace import STRAND_BREAK, RawStructure, Touches, Trace
-from ingest.simulate.workloads import (
+from simulator.trace import STRAND_BREAK, RawStructure, Touches, Trace
+from simulator.workloads import (
     BLOCK_BYTES,
     OP,
     REVALIDATION,
@@ -40,7 +41,6 @@ from ingest.simulate.workloads import (
     WORKLOADS,
     OfferedLoad,
 )
-from schemas.errors import ConfigError
 
 MINUTE_NS = 60e9
 PAUSE_EVERY_NS = 0.5e9

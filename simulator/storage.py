@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ingest.simulate.engine import Lru, Process, Server, Strand
-from ingest.simulate.faults import FaultMechanism, Injections, injected
-from ingest.simulate.points import DATA_HOST, CallerPoints, NodePoints
-from ingest.simulate.streams import Stream
+from simulator.engine import Lru, Process, Server, Strand
+from simulator.faults import FaultMechanism, Injections, injected
+from simulator.points import DATA_HOST, CallerPoints, NodePoints
+from simulator.streams import Stream
 
 MAX_RETRIES = 3
 """Failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ingest.simulate import points as p
-from ingest.simulate.engine import Gather, Loop, Lru, Process, SimulatedFlow, Strand
-from ingest.simulate.faults import FaultMechanism, Injections, injected
-from ingest.simulate.metadata import MetadataServer
-from ingest.simulate.parameters import Parameters
-from ingest.simulate.storage import StorageNode
-from ingest.simulate.streams import Stream
-from ingest.simulate.workloads import BLOCK_BYTES, IssuedRequests
+from simulator import points as p
+from simulator.engine import Gather, Loop, Lru, Process, SimulatedFlow, Strand
+from simulator.faults import FaultMechanism, Injections, injected
+from simulator.metadata import MetadataServer
+from simulator.parameters import Parameters
+from simulator.storage import StorageNode
+from simulator.streams import Stream
+from simulator.workloads import BLOCK_BYTES, IssuedRequests
 
 BLOCK_BITS = 20
 """A data block is `file << 20 | index`."""

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.streams import MASK, Stream, mix_one
+from simulator.streams import MASK, Stream, mix_one
 
 CHILD_SHIFT, COUNT_SHIFT = 20, 12
 CODE_MASK = (1 << COUNT_SHIFT) - 1

@@ -11,11 +11,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import BinaryIO, cast
 
-from ingest.simulate.emit_otlp import otlp_lines
-from ingest.simulate.recording import ID, Filled, Recording, recorded_point, request_lines
-from ingest.simulate.run import Progress, RunPlan, simulate
-from ingest.simulate.trace import Structure, Trace
-from ingest.simulate.workloads import BLOCK_BYTES
+from simulator.emit_otlp import otlp_lines
+from simulator.recording import ID, Filled, Recording, recorded_point, request_lines
+from simulator.run import Progress, RunPlan, simulate
+from simulator.trace import Structure, Trace
+from simulator.workloads import BLOCK_BYTES
 
 
 def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:

@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from ingest.simulate.parameters import Parameters
-from ingest.simulate.points import OPERATIONS
 from schemas.arrays import B1, F8, I8
+from simulator.parameters import Parameters
+from simulator.points import OPERATIONS
 
 BLOCK_BYTES = 16 * 1024
 """The NFS server's preferred I/O size, and its cache's block."""

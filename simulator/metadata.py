@@ -8,12 +8,12 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate import points as p
-from ingest.simulate.engine import Lock, Loop, Lru, Process, Server, Strand, newest_first
-from ingest.simulate.faults import FaultMechanism, Injections, injected
-from ingest.simulate.parameters import Parameters
-from ingest.simulate.storage import StorageNode
-from ingest.simulate.streams import Stream, mix_one
+from simulator import points as p
+from simulator.engine import Lock, Loop, Lru, Process, Server, Strand, newest_first
+from simulator.faults import FaultMechanism, Injections, injected
+from simulator.parameters import Parameters
+from simulator.storage import StorageNode
+from simulator.streams import Stream, mix_one
 
 META_BLOCK = 1 << 50
 """Metadata blocks have numbers from here on, so that they never meet data blocks in a cache."""

@@ -12,12 +12,12 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.faults import FaultMechanism, injected
-from ingest.simulate.points import HOSTS, MDS_HOST, POINTS, Point
-from ingest.simulate.run import SAMPLING, RunPlan
-from ingest.simulate.streams import mix, request_keys, unit_interval
-from ingest.simulate.trace import Structure, Trace, decode
 from schemas.arrays import B1, I8
+from simulator.faults import FaultMechanism, injected
+from simulator.points import HOSTS, MDS_HOST, POINTS, Point
+from simulator.run import SAMPLING, RunPlan
+from simulator.streams import mix, request_keys, unit_interval
+from simulator.trace import Structure, Trace, decode
 
 RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
 """N6: new names of the metadata server's trace points."""

@@ -1,0 +1,100 @@
+"""Show root types and operations that are new, or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.methods.robust.robust_run import RobustRun
+from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.report import blocks as b
+from analyze.report.section_view import SectionView
+from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8
+from schemas.report.columns import arrow_table, columns_of
+from schemas.report.kinds import KINDS, KindRow, KindsSection
+from schemas.windows import NS_PER_US
+from stitch.graph.placed import NO_COMPONENT
+
+SHOWN: Final = 20
+"""Rows in a report."""
+_RULE_OF_THREE: Final = 3.0
+
+
+def kinds_section(run: RobustRun) -> tuple[KindsSection, pa.Table]:
+    """Fill the section, and make the table of all rows."""
+    rows = sorted(
+        _rows(run), key=lambda row: (row.state != "new", -row.failing * row.requests, -row.requests, row.name)
+    )
+    return KindsSection(kinds=tuple(rows[:SHOWN]), kinds_total=len(rows)), arrow_table(KINDS, rows)
+
+
+def _rows(run: RobustRun) -> Iterator[KindRow]:
+    """Give a row for each root type and operation of one side only; of operations those whose caller both
+    have."""
+    names, profile, roles = run.profile.names, run.profile, run.roles
+    calls = np.array([site.kind is SiteKind.CALL for site in names.sites], dtype=np.bool_)
+    root = calls & np.array([site.caller == NO_CALLER for site in names.sites], dtype=np.bool_)
+    operation = np.array([site.operation for site in names.sites], dtype=np.int64)
+
+    def visits(column: str, slots: B1, sites: B1) -> F8:
+        value = profile.at_sites("visits", column, slots)
+        return totals(operation[sites], value[sites], len(names.operations))
+
+    for what, sites in (("root", root), ("operation", calls)):
+        n = [visits("n", slots, sites) for slots in (roles.ordinary, roles.problem)]
+        requests = [profile.responded("n", slots) for slots in (roles.ordinary, roles.problem)]
+        alone = [(n[side] >= run.settings.least_affected) & (n[1 - side] == 0) for side in (0, 1)]
+        for side in (1, 0):
+            slots = roles.problem if side else roles.ordinary
+            failing, weight, response = (
+                visits(column, slots, sites) for column in ("failing_n", "w", "response_ns")
+            )
+            for at in np.flatnonzero(alone[side] & (_by_chance(n, requests) <= run.settings.q)).tolist():
+                callers = {s.caller for s in names.sites if s.operation == at} - {NO_CALLER, at}
+                inside = any(alone[side][caller] for caller in callers)
+                if what == "operation" and (inside or not callers):
+                    continue
+                name = names.operations[at]
+                if name.component == NO_COMPONENT:  # stands for spans that were lost
+                    continue
+                yield KindRow(
+                    state="new" if side else "gone",
+                    what="root" if what == "root" else "operation",
+                    name=f"{name.component}/{name.point}{f' -> {name.callee}' if name.callee else ''}",
+                    requests=round(min(n[side][at], requests[side])),
+                    failing=float(min(failing[at] / n[side][at], 1.0)),
+                    mean_us=float(response[at] / weight[at]) / NS_PER_US if weight[at] else None,
+                    most_share=float(min(_RULE_OF_THREE / max(requests[1 - side], 1.0), 1.0)),
+                )
+
+
+def _by_chance(n: Sequence[F8], requests: Sequence[float]) -> F8:
+    """Give p of as many requests falling to one side only, [operations]."""
+    counts = [np.rint(np.minimum(mine, of)).astype(np.int64) for mine, of in zip(n, requests, strict=True)]
+    of = [np.full_like(mine, round(total)) for mine, total in zip(counts, requests, strict=True)]
+    return fisher(counts[0], of[0], counts[1], of[1]).p
+
+
+_COLUMNS: Final = (*columns_of(KindRow, "state", "name", "requests", "failing", "mean_us", "most_share"),)
+
+
+def kinds_blocks(section: KindsSection) -> b.Blocks:
+    """Show the rows, or nothing."""
+    if not section.kinds:
+        return ()
+    return (
+        b.Part(
+            "New and gone",
+            (b.Grid("Kinds", _COLUMNS, section.kinds, total=section.kinds_total, stored="kinds"),),
+            note="root types and operations that one period alone has; no test of a change reaches them",
+            anchor="kinds",
+        ),
+    )
+
+
+KINDS_VIEW: Final = SectionView(KindsSection, kinds_blocks)

@@ -1,0 +1,63 @@
+"""Rank places by what they may have done, where nothing that was found says where a change came from.
+
+What changed by a standard error or more is resolved as significant changes are, so that a callee comes before
+callers whose change it carries. Effects are shrunk towards 0 by their own noise, Δ · Δ² / (Δ² + noise²): what
+is large and unsure does not lead what is nearly as large and sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyze.methods.robust.causes.context import context_of, failures_begun
+from analyze.methods.robust.causes.resolve import causes_of, is_better
+from analyze.methods.robust.causes.symptoms import Cause
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.registry import recorded_changes
+from analyze.methods.robust.robust_run import RobustRun
+from analyze.methods.robust.testing import NearChange, nearly
+from schemas.report.findings import TIME_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """A cause that nothing proves."""
+
+    cause: Cause
+    near: NearChange
+    """Its leading change."""
+    score: float
+    part_ns: float
+    """Part of the change of the mean, ns a request of the period, shrunk."""
+
+
+def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
+    """Give the foremost suspects of a run without findings. O(symptoms²) of the largest changes."""
+    settings = run.settings
+    found = nearly(run.tested.seen, run.tested, settings, noise_assumed=run.roles.noise_assumed)
+    near = {id(one.change): one for one in found if not (run.timeless and one.change.kind in TIME_KINDS)}
+
+    def score(change: Change) -> float:
+        size = max(
+            abs(change.contribution_ns) / run.context.mean_ns, settings.causes.path_weight * change.weight
+        )
+        return shrinkage(change.z) * size
+
+    largest = sorted((one.change for one in near.values()), key=score, reverse=True)
+    kept = recorded_changes(largest[: settings.suspects_resolved], run)
+    begun = failures_begun(run.profile, run.roles)
+    context = context_of(kept, (), run.profiled, run.population, run.roles, begun, settings.causes)
+    suspected = []
+    for cause in causes_of(context, run.tested.sites, settings.without):
+        follows = {id(change) for change in cause.follows}
+        most = max(score(change) for change in cause.changes if id(change) not in follows)
+        part_ns = shrinkage(cause.lead.z) * cause.lead.contribution_ns
+        suspected.append(Suspected(cause, near[id(cause.lead)], most, part_ns))
+    # What got better needs no look first, as among findings.
+    suspected.sort(key=lambda one: (is_better(one.cause, one.part_ns, context.names), -one.score))
+    return tuple(suspected[: settings.suspects])
+
+
+def shrinkage(z: float) -> float:
+    """Give the part of an effect that its own noise leaves of it."""
+    return z * z / (z * z + 1)

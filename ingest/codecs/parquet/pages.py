@@ -1,0 +1,184 @@
+"""Measure the pages of a Parquet file before Arrow reads them: a page is unpacked whole.
+
+The sizes of a row group in the file's footer are sums over pages, and a good file has many. The size of each
+page is in the header before it, in Thrift's compact protocol, of which what a header needs is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+_HEADS: Final = (256, 2**14, 2**20, 2**24)
+"""Bytes read for a header: nearly all take less than a hundred, but statistics hold values of any size."""
+_KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
+"""Paths of fields of a PageHeader: of the page, and of a data page of version 1 and of 2."""
+_DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
+"""Kind of a page; encodings of a data page that has the numbers of words only."""
+_TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
+_DEEPEST: Final = 8
+
+
+class PageError(Exception):
+    """What should be the header of a page is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as its header describes it."""
+
+    unpacked_bytes: int
+    values: int
+    """Of a data page, nulls and empty lists among them."""
+    is_dictionary: bool
+    has_words: bool
+    """A data page whose values are numbers of words of the dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The pages of one leaf column in one row group."""
+
+    path: str
+    is_text: bool
+    largest_bytes: int
+    """Memory of its largest page: unpacked, or of its values at VALUE_BYTES each."""
+    words_bytes: int
+    """Its dictionary, unpacked; 0: it has none."""
+    held_bytes: int
+    """Distinct words that Arrow holds where it reads words: the dictionary, and all text in other pages."""
+
+
+def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
+    """Yield the pages of a column chunk of `size` bytes. Raises PageError, OSError. O(pages)."""
+    at, end = begin, begin + size
+    while at < end:
+        fields, length = _header(file, at)
+        packed, unpacked = (fields.get(path, -1) for path in (_PACKED, _UNPACKED))
+        if packed < 0 or unpacked < 0:
+            raise PageError("a page without a size")
+        yield Page(
+            unpacked,
+            max(fields.get(path, 0) for path in _VALUES),
+            fields.get(_KIND) == _DICTIONARY_PAGE,
+            any(fields.get(path) in _WORDS_ENCODED for path in _ENCODINGS),
+        )
+        at += length + packed
+
+
+def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
+    """Integers of the header at a place, by the path of their field, and the header's length."""
+    for most in _HEADS:
+        file.seek(at)
+        reader = _Reader(file.read(most))
+        try:
+            reader.struct(())
+        except IndexError:
+            continue
+        return reader.numbers, reader.at
+    raise PageError("the header of a page has no end")
+
+
+class _Reader:
+    """A struct of Thrift's compact protocol, its integers kept. Raises IndexError where it is cut off."""
+
+    def __init__(self, data: bytes) -> None:
+        self.numbers: dict[tuple[int, ...], int] = {}
+        self.at = 0
+        self._data = data
+
+    def struct(self, path: tuple[int, ...]) -> None:
+        """Read a struct to its end."""
+        if len(path) > _DEEPEST:
+            raise PageError("the header of a page is nested too deep")
+        field = 0
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._number()
+            self._value(head & 15, (*path, field), in_list=False)
+
+    def _value(self, kind: int, path: tuple[int, ...], *, in_list: bool) -> None:
+        if kind in (_TRUE, _FALSE):
+            self.at += in_list
+        elif kind == _BYTE:
+            self.at += 1
+        elif kind <= _I64:
+            self.numbers[path] = self._number()
+        elif kind == _DOUBLE:
+            self.at += 8
+        elif kind == _BINARY:
+            size = self._unsigned()
+            self.at += size
+        elif kind in (_LIST, _SET):
+            head = self._byte()
+            for _ in range(self._bounded(self._unsigned() if head >> 4 == 15 else head >> 4)):
+                self._value(head & 15, path, in_list=True)
+        elif kind == _MAP:
+            size = self._bounded(self._unsigned())
+            kinds = self._byte() if size else 0
+            for _ in range(size):
+                self._value(kinds >> 4, path, in_list=True)
+                self._value(kinds & 15, path, in_list=True)
+        elif kind == _STRUCT:
+            self.struct(path)
+        else:
+            raise PageError("the header of a page has a field of no type")
+
+    def _bounded(self, size: int) -> int:
+        if size > len(self._data):
+            raise IndexError(size)
+        return size
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 63:
+                raise PageError("a number of a page's header has no end")
+
+    def _number(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
+
+
+VALUE_BYTES: Final = 8
+"""A value in memory at the least: a number, or the number of a word and its place in a list."""
+
+
+def chunks_of(
+    file: BinaryIO, group: pa.lib.RowGroupMetaData, texts: set[str], columns: set[str]
+) -> list[Chunk]:
+    """Chunks of a row group that belong to some columns (by first name); `texts`: paths of leaves with text.
+
+    Raises PageError, OSError. O(pages).
+    """
+    found = []
+    for index in range(group.num_columns):
+        chunk = group.column(index)
+        path = chunk.path_in_schema
+        if any(path == column or path.startswith(f"{column}.") for column in columns):
+            offsets = [chunk.data_page_offset, chunk.dictionary_page_offset or 0]
+            begin = min((offset for offset in offsets if offset > 0), default=0)
+            found.append(_chunk(path, path in texts, pages(file, begin, chunk.total_compressed_size)))
+    return found
+
+
+def _chunk(path: str, is_text: bool, of: Iterator[Page]) -> Chunk:
+    largest = words = plain = 0
+    for page in of:
+        largest = max(largest, page.unpacked_bytes, page.values * VALUE_BYTES)
+        if page.is_dictionary:
+            words += page.unpacked_bytes
+        elif not page.has_words:
+            plain += page.unpacked_bytes
+    return Chunk(path, is_text, largest, words, words + plain)
