@@ -40,7 +40,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -132,6 +132,8 @@ def run(
 
 def fork(asked: Asked, descriptors: list[int]) -> int:
     """Start a program with descriptors of this process: the number of a new child of this process."""
+    if asked.folder is None:  # that of whoever asks, now: the server's may be one of a test that is over
+        asked = replace(asked, folder=os.getcwd())  # noqa: PTH109 - as `subprocess` has it
     if not _FORKED:
         return _server().fork(asked, descriptors)
     number = os.fork()
