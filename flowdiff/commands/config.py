@@ -15,7 +15,6 @@ from flowdiff.cli.terminal import echo_lines
 from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import DEFAULT, KEYS, Effective, effective
 from flowdiff.settings.keys import Key, KeyKind
-from ingest.codecs.otlp.wire.library import native_library
 from schemas.visible import visible
 
 
@@ -35,6 +34,8 @@ def command(
     if defaults:
         echo_lines(default_toml())
         return
+    from ingest.codecs.otlp.wire.library import native_library
+
     echo_lines(f"# OTLP protobuf: {native_library().reader}\n")
     echo_lines(effective_toml(effective(flags, os.environ, config)))
 
