@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analyze.population import Population
+from analyze.population import Category, Population
 
 ALPHA = 1e-4
 """A pair has three looks, an evaluation hundreds of pairs; noise between minutes is not in these tests."""
@@ -59,7 +59,7 @@ def moved_roots(population: Population) -> tuple[str, ...]:
         mine = [category for category in population.categories if category.graph.root == root]
         rows = [[(c, c.rows(sample)) for c in mine] for sample in (0, 1)]
         times = [np.concatenate([c.response_ns[at] for c, at in part]) for part in rows]
-        failing = [sum(int(np.isin(at, c.failures.row).sum()) for c, at in part) for part in rows]
+        failing = [sum(_failing(c, at) for c, at in part) for part in rows]
         n0, n1 = map(len, times)
         if min(n0, n1) < 2:
             continue
@@ -69,6 +69,13 @@ def moved_roots(population: Population) -> tuple[str, ...]:
         if max(middle) / min(middle) >= TIMES_OF_ROOT and stats.mannwhitneyu(*times).pvalue < ALPHA:
             found.append(f"times{OF_ROOT}{root}")
     return tuple(found)
+
+
+def _failing(category: Category, rows: slice) -> int:
+    """Number of a category's requests of a sample with a failing call."""
+    first, last, _ = rows.indices(category.n_requests)
+    failing = np.unique(category.failures.row)
+    return int(((failing >= first) & (failing < last)).sum())
 
 
 def _share_moved(k0: int, n0: int, k1: int, n1: int, least: float = LEAST_POINTS) -> bool:
