@@ -189,7 +189,7 @@ def test_requests_over_what_is_told_are_those_that_were_counted(
     profile = profile_of(rows_of(sites), w, 1e9 * w)
     seen = slow_calls(View(profile, ROLES, RobustSettings()))
     tail = next(m for m in MEASURES if m.name == "slow-calls")
-    change = _change(_Row(tail, seen, seen.estimate.p, seen.tested, *[~seen.tested] * 4), 0)
+    change = _change(_Row(tail, seen, seen.estimate.p, seen.tested, *[~seen.tested] * 5), 0)
     counted = (round(change.before * change.n0), round(change.after * change.n1))
     assert affected_by_statistics(profile, ROLES, [change]) == counted
 
@@ -223,7 +223,9 @@ def test_pieces_of_the_reference_are_no_blocks_of_a_history(own: int, history: i
     w = np.full((len(number), 1), 3.0)
     view = View(profile_of(values, w, 1e9 * w), roles, RobustSettings(enough_blocks=12))
     estimates = view.level(view.own_times)
-    assert [one is not None and one.noise is not None and one.noise.told.tolist() for one in estimates] == [
+    assert [
+        one is not None and one.noise is not None and one.noise.tau_estimated.tolist() for one in estimates
+    ] == [
         [told],
         [told],
     ]
