@@ -47,6 +47,13 @@ class BlockSums:
         variance = np.where((blocks > 1) | (n > 1 + 1e-9), variance, np.nan)
         return mean, variance, np.where(blocks > 1, blocks - 1.0, n - 1), np.nan_to_num(n)
 
+    def log_means(self) -> tuple[F8, F8]:
+        """Give ([places, blocks] logarithm of each block's mean, its variance for independent requests)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, n = self.total / self.weight, self.weight**2 / self.weight2
+            spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding where all are equal
+            return np.log(mean), spread / np.maximum(n - 1, 1)
+
 
 def mean_change(
     before: BlockSums,

@@ -34,6 +34,9 @@ DEADLINE_S: Final = 10.0
 """Time limit from connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
 MAX_REQUEST: Final = 16 * 1024
 """Bytes of a request line and its headers, at most."""
+REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+"""Statuses of refused requests, counted from 0."""
+
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -63,6 +66,8 @@ class StatusServer:
             ["status"],
             registry=registry,
         )
+        for refusal in REFUSALS:
+            self._refused.labels(str(refusal.value))  # so that a rate of it is 0, not missing
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Open connections, the oldest first."""

@@ -209,12 +209,14 @@ def iceberg_schema(name: str) -> Schema:
 
 
 def _without_dictionaries(field: pa.Field) -> pa.Field:
-    """Field with text in place of dictionaries, which are an encoding, not a type."""
+    """Field with text in place of dictionaries, nested ones too: they are an encoding, not a type."""
     type_ = field.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     elif pa.types.is_list(type_):
         type_ = pa.list_(_without_dictionaries(type_.value_field))
+    elif pa.types.is_struct(type_):
+        type_ = pa.struct([_without_dictionaries(part) for part in type_])
     return field.with_type(type_)
 
 

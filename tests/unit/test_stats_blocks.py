@@ -7,6 +7,7 @@ import pytest
 from scipy.signal import lfilter
 
 from analyze.stats.time_blocks import (
+    BlockSums,
     autocorrelation_time,
     block_of,
     blocks_for,
@@ -44,3 +45,13 @@ def test_autocorrelation_time_of_a_known_series(rho: float) -> None:
 def test_number_of_blocks() -> None:
     assert blocks_for(10_000, 4.0) == 20
     assert blocks_for(100, 4.0) == 8
+
+
+def test_blocks_of_equal_times_have_no_variance_by_chance_and_never_a_negative_one() -> None:
+    weight = np.full((1, 7), 13.0)
+    time = 123456.789 * np.array([[1.0, 3.0, 7.0, 0.1, 1e3, 1e6, 1 / 3]])
+    blocks = BlockSums(time * weight, time**2 * weight, weight, weight)
+    value, variance = blocks.log_means()
+    assert value == pytest.approx(np.log(time))
+    assert (variance >= 0).all()
+    assert variance == pytest.approx(0.0, abs=1e-15)

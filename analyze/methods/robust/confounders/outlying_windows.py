@@ -113,11 +113,10 @@ def _levels(blocks: PeriodBlocks, time_tau: float, share_tau: float) -> Iterator
 
     Times as logarithms of means, shares as angles (arcsine of the root), whose variance is 1 / 4n.
     """
-    times = blocks.response_times()
+    value, variance = blocks.response_times().log_means()
+    yield value[0], variance[0], time_tau
     with np.errstate(divide="ignore", invalid="ignore"):
         n = blocks.effective
-        mean = times.total[0] / times.weight[0]
-        yield np.log(mean), (times.square[0] / times.weight[0] / mean**2 - 1) / np.maximum(n - 1, 1), time_tau
         for failed in (blocks.failed, blocks.failing):
             share = failed.sum(axis=1) / blocks.weight.sum(axis=1)
             yield np.arcsin(np.sqrt(np.clip(share, 0.0, 1.0))), 1 / (4 * n), share_tau

@@ -62,12 +62,8 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
     """
     if windows is None:
         return settings.assumed_tau, np.inf
-    sums = windows.response_times()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = sums.total[:1] / sums.weight[:1]
-        n = sums.weight[:1] ** 2 / sums.weight2[:1]
-        chance = (sums.square[:1] / sums.weight[:1] / mean**2 - 1) / np.maximum(n - 1, 1)
-        medians = LogMedians(np.log(mean), chance)
+    value, chance = windows.response_times().log_means()
+    medians = LogMedians(value[:1], chance[:1])
     noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.assumed_tau**2]))
     known = float(noise.windows[0])
     return math.sqrt(noise.tau2[0]), SHRINKAGE_WEIGHT + known - 1 if known > 2 else np.inf
