@@ -54,11 +54,11 @@ _STYLE: Final = {
 }
 
 
-def print_report(report: Report, views: Views, console: Console, *, whole: bool = True) -> None:
+def print_report(report: Report, views: Views, console: Console, *, whole: bool = True) -> bool:
     """Print warnings, the first screen, data-quality notes; if `whole` the verdict and the sections, too.
 
-    A report without a first screen begins with headline and samples, and is always printed whole. Raises
-    KeyError for a section without a view.
+    A report without a first screen begins with headline and samples, and is always printed whole. False if
+    anything was left out. Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
         _put(_text(f"! {warning}", "bold yellow"), console)
@@ -75,7 +75,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
     for note in report.notes:
         _put(_text(f"! {note}", "yellow"), console)
     if screen is not None and not whole:
-        return
+        return False
     if screen is not None:
         console.print()
     titles = {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
@@ -96,6 +96,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
         if section.method in titles and _says(blocks):
             _put(_text(f"\n{titles.pop(section.method)}", "bold underline"), console)
         print_blocks(blocks, console)
+    return True
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:

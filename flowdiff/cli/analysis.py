@@ -233,7 +233,7 @@ def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: st
     # The exit code depends on the findings, even if the reader leaves before the end of the text.
     with reported_afterwards(done):
         console = Terminal()
-        print_report(outcome.report, outcome.views, console, whole=whole)
+        whole = print_report(outcome.report, outcome.views, console, whole=whole)
         more = "" if whole else "   more: -v (breakdown, tests)"
         if at is not None:
             line = f"\nReport: {at}" if whole else f"page {at}{more}"

@@ -4,7 +4,8 @@ lines."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Final
@@ -15,11 +16,12 @@ from analyze.report import blocks as b
 from analyze.report import wording
 from analyze.report.section_view import FirstScreen
 from analyze.report.wording import NBSP, clip, count, counted, percent, significant
-from schemas.report.accounts import Account, AccountSection, VerdictSection
+from schemas.report.accounts import Account, AccountedMeasure, AccountSection, VerdictSection
 from schemas.report.explanations import ChangedIdentifier, Explanation, Rule
 from schemas.report.findings import ChangeKind, Example, Finding, FindingsSection
 from schemas.report.report import Report, SampleSummary
 from schemas.report.suspects import SuspectsSection
+from schemas.request_ids import beginning
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
@@ -48,7 +50,9 @@ _WORD: Final = {
     ChangeKind.LOST_PATH: "OTHER PATHS",
 }
 """Verdict word of a report that a finding of this kind leads."""
-_MARK: Final = {"unchanged": "✓", "cannot-tell": "?"}
+Accounts = Mapping[AccountedMeasure, Account]
+
+_MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
 
 
 def first_screen(report: Report) -> FirstScreen:
@@ -72,9 +76,7 @@ def first_screen(report: Report) -> FirstScreen:
     )
 
 
-def direction(
-    verdict: VerdictSection, accounts: dict[str, Account], findings: Sequence[Finding]
-) -> tuple[str, str]:
+def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Finding]) -> tuple[str, b.Tone]:
     """Choose the verdict word and its tone: more failures, then the mean, then slow requests, else the first
     finding."""
     if verdict.outcome == "unchanged":
@@ -100,19 +102,28 @@ def direction(
 
 
 def _headline(
-    report: Report, verdict: VerdictSection, word: tuple[str, str], lead: Finding | None
+    report: Report, verdict: VerdictSection, word: tuple[str, b.Tone], lead: Finding | None
 ) -> b.Words:
     text, tone = word
     mark = b.Styled(f"{_MARK.get(verdict.outcome, '✗' if tone != 'better' else '✓')} {text}", tone)
     if lead is not None:
         since = since_words(lead, report.samples[1])
         return (mark, f" {since}: " if since else ": ", lead.title)
-    why = verdict.reasons[:1] if verdict.outcome in ("cannot-tell", "not-explained") else ()
-    return (mark, ": ", (why or (meaning(verdict),))[0])
+    return (mark, ": ", _without_finding(report, verdict))
+
+
+def _without_finding(report: Report, verdict: VerdictSection) -> str:
+    """Say in the headline why no finding is shown."""
+    if report.section(FindingsSection).findings:
+        return "all findings are for the better, and not shown, as asked"
+    if verdict.outcome == "cannot-tell" and verdict.reasons:
+        return verdict.reasons[0]
+    text = meaning(verdict)
+    return text[:1].lower() + text[1:]
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """Say since when, UTC: `since 20:38:02`, `from the start until 20:40:10`; empty where that is unknown."""
+    """Say since when: `since 20:38:02Z`, `from the start until 20:40:10Z`; empty where that is unknown."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
     if when is None:
@@ -131,10 +142,10 @@ def _instant(ns: int) -> datetime:
 
 def _clock(ns: int, day: str) -> str:
     at = _instant(ns)
-    return f"{at:%H:%M:%S}" if f"{at:%Y-%m-%d}" == day else f"{at:%Y-%m-%d %H:%M:%S}"
+    return f"{at:%H:%M:%S}Z" if f"{at:%Y-%m-%d}" == day else f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
-def _numbers(report: Report, accounts: dict[str, Account]) -> b.Words:
+def _numbers(report: Report, accounts: Accounts) -> b.Words:
     """Word mean, 99th percentile, failing requests and load, before and after."""
     before, after = report.samples
     mean, errors = accounts["mean"], accounts["errors"]
@@ -191,18 +202,15 @@ def _facts(
         if verdict.outcome == "partly-explained" and mean.changed and unexplained > _LEAST_REST:
             yield b.Fact("open", f"{percent(unexplained)} of the change of the mean has no finding")
         return
-    said = verdict.outcome in ("cannot-tell", "not-explained")
-    for reason in verdict.reasons[1 if said else 0 :][:_MOST_REASONS]:
+    suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]
+    reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
+    for reason in reasons[-1:] if suspects else reasons[:_MOST_REASONS]:
         yield b.Fact("why", reason)
     if verdict.missing_requests is not None:
         yield b.Fact("settles it", f"about {counted(verdict.missing_requests, 'more request')}")
-    for section in report.sections:
-        if isinstance(section, SuspectsSection):
-            for one in section.suspects:
-                far = (
-                    f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
-                )
-                yield b.Fact("suspect", (one.title, b.dim(far)))
+    for one in suspects:
+        far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
+        yield b.Fact("suspect", (one.title, b.dim(far)))
 
 
 def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
@@ -273,7 +281,9 @@ def _see(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _request(example: Example) -> b.Words:
-    return b.request_link(example.request_id)
+    """Show the beginning of an id, which is enough to find it, linked."""
+    link = b.request_link(example.request_id)
+    return replace(link, text=beginning(link.text))
 
 
 def _periods(samples: Sequence[SampleSummary]) -> b.Words:
@@ -281,4 +291,4 @@ def _periods(samples: Sequence[SampleSummary]) -> b.Words:
     for name, sample in zip(("before", "after"), samples, strict=True):
         where = f" where {sample.where}" if sample.where else ""
         parts.append(f"{name} {sample.text}{where}, {counted(sample.requests, 'request')}")
-    return f"{'; '.join(parts)}; times are UTC"
+    return "; ".join(parts)
