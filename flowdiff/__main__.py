@@ -109,8 +109,9 @@ class _Commands(typer.core.TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Subcommand at the start of the arguments, imported on demand."""
         name, listed, rest = super().resolve_command(ctx, args)
-        is_whole = listed is None or isinstance(listed, typer.core.TyperGroup)
-        return name, listed if is_whole else _load(str(listed.name)), rest
+        if listed is None or isinstance(listed, typer.core.TyperGroup):
+            return name, listed, rest
+        return name, _load(str(listed.name)), rest
 
 
 def _load(name: str) -> Any:

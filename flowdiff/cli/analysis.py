@@ -144,7 +144,7 @@ def publish(
 
     `lake`: where it is stored. If storing fails, that is reported on standard error, and the report stands:
     it has been printed. `done` begins the line that reports a failure to print; `whole` as in `print_report`;
-    `last` is printed below. Raises InputError for a file
+    `last` is printed below the report. Raises InputError for a file
     that cannot be written, after all else is written and printed; ConfigError where a page in a bucket should
     be opened.
     """
@@ -234,14 +234,13 @@ def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: st
     with reported_afterwards(done):
         console = Terminal()
         whole = print_report(outcome.report, outcome.views, console, whole=whole)
-        more = "" if whole else "   more: -v (breakdown, tests)"
-        if at is not None:
-            line = f"\nReport: {at}" if whole else f"page {at}{more}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        elif more:
-            console.print(more.strip(), markup=False, highlight=False)
         if last:
             console.print(last, markup=False, highlight=False)
+        if not whole:
+            console.print("more: -v (grounds, breakdown, tests)", markup=False, highlight=False)
+        if at is not None:
+            blank = "\n" if whole and not last else ""
+            console.print(f"{blank}Report: {at}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
