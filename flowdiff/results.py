@@ -174,7 +174,7 @@ class Flow:
         return drawn(lambda console: print_flow(console, self._stored), width)
 
     def __repr__(self) -> str:
-        return self.text(whole=False)
+        return self.text()
 
     def _repr_html_(self) -> str:
         return f'<pre style="line-height:1.1">{escape(self.text())}</pre>'
