@@ -189,8 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(given: list[str]) -> int | None:
-    """Run a subcommand and return its exit code, if it has one. Without one print the help, as a usage error.
-    """
+    """Run a subcommand and return its exit code, if it has one; without one, or below a group, print help."""
     for argument in given:
         _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])

@@ -28,6 +28,8 @@ from schemas.report.parts import Section
 from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
 
+INDEX_LINK: Final = "../index.html"
+"""Address of the list of reports, from a page that a lake keeps beside it."""
 STYLE: Final = "analyze.report:templates/report.css"
 
 
@@ -101,8 +103,10 @@ def _visible(value: object) -> object:
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def render_html(report: Report, views: Views) -> str:
+def render_html(report: Report, views: Views, *, index: str = "") -> str:
     """Render the page of a report whose sections all have a view; deterministic.
+
+    index: address of the list of reports that it is kept beside; empty for none.
 
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
@@ -125,6 +129,7 @@ def render_html(report: Report, views: Views) -> str:
         script_hash=csp_hash(script),
         json=_inert_json(report),
         screen=screen,
+        index=index,
         first=None if screen is None else blocks_html(screen.blocks, "-first", 2, url),
         warnings=warnings(report, views),
         titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},

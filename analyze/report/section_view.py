@@ -21,8 +21,6 @@ class FirstScreen:
     """Verdict word, since when, and the cause, in one line."""
     blocks: Blocks
     """Numbers, who is affected, the first finding, the periods: some ten lines."""
-    is_settled: bool
-    """True if the findings explain it, or nothing changed: the grounds of the verdict are folded."""
 
 
 @dataclass(frozen=True, slots=True)

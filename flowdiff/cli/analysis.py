@@ -157,13 +157,12 @@ def publish(
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):
-        page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
-        kept = _kept(outcome, lake, page) if to.save else None
+        kept = _kept(outcome, lake) if to.save else None
         at = kept if isinstance(kept, str) else None
         at = at if to.html_file is None or is_stdout(to.html_file) else str(to.html_file)
         forms = {
             "--json": lambda: to_json(outcome.report),
-            "--html": lambda: page,
+            "--html": lambda: render_html(outcome.report, outcome.views),
             "--markdown": lambda: render_markdown(outcome.report, outcome.views, at or ""),
         }
         made = [(file, forms[form]().encode()) for form, file in to.files.items()]
@@ -198,15 +197,16 @@ def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
     return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
 
 
-def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
+def _kept(outcome: Outcome, lake: str) -> str | LakeError:
     """Path of the page in the lake, or the error that prevented storing it."""
     from analyze.report.index import kept_reports
+    from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
     from stitch.lake.place import open_place
 
     place = open_place(lake)
     try:
-        at = keep_report(place, outcome, page)
+        at = keep_report(place, outcome, render_html(outcome.report, outcome.views, index=INDEX_LINK))
     except LakeError as error:
         return error
     with suppress(OSError):  # the next reader repairs the list

@@ -80,3 +80,17 @@ def test_every_command_is_listed_once_and_accepted_at_the_top(capsys: pytest.Cap
         assert run(names[0], "--help") == 0
         at_the_top = capsys.readouterr().out
         assert below.replace(f"flowdiff {group} ", "flowdiff ").split() == at_the_top.split()
+
+
+def test_a_kept_page_links_the_list_of_reports_and_no_other_does(
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, page = tmp_path / "lake", tmp_path / "page.html"
+    assert run("import", *recorded, "--lake", lake) == 0
+    periods = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
+    assert run("compare", "--lake", lake, *periods, "--html", page) == 1
+    capsys.readouterr()
+    (kept,) = (lake / "reports").glob("*/report.html")
+    assert '<a class="index" href="../index.html">' in kept.read_text()
+    assert (kept.parent / "../index.html").is_file()
+    assert "../index.html" not in page.read_text()

@@ -72,7 +72,6 @@ def first_screen(report: Report) -> FirstScreen:
             b.Facts([*_facts(report, verdict, shown, total, accounts["mean"])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
-        is_settled=verdict.outcome in ("unchanged", "changed") or bool(shown),
     )
 
 
@@ -206,8 +205,9 @@ def _facts(
     reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
     for reason in reasons[-1:] if suspects else reasons[:_MOST_REASONS]:
         yield b.Fact("why", reason)
-    if verdict.missing_requests is not None:
-        yield b.Fact("settles it", f"about {counted(verdict.missing_requests, 'more request')}")
+    missing = verdict.missing_requests
+    if missing is not None and not any(count(missing) in reason for reason in verdict.reasons):
+        yield b.Fact("settles it", f"about {counted(missing, 'more request')}")
     for one in suspects:
         far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
         yield b.Fact("suspect", (one.title, b.dim(far)))
