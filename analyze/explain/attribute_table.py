@@ -11,7 +11,7 @@ from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.columns import MISSING, AttributeColumn
 from analyze.stats.ks import p_two_sided
 from analyze.stats.multiple import q_values
-from schemas.arrays import B1, F8
+from schemas.arrays import B1, F4, F8
 from schemas.report.explanations import AttributeRow, LevelShare
 
 _LEVELS_SHOWN = 3
@@ -32,12 +32,14 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
     Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
     the difference of that share.
     """
+    if not coded.columns:
+        return ()
+    sides = np.stack([affected, ~affected], axis=1).astype(np.float32)
+    (counts,) = coded.counts(np.arange(coded.n_requests), sides)
     found = [
-        _numbers(column, affected) if column.numeric else _words(coded, number, affected)
+        _numbers(column, affected) if column.numeric else _words(coded, number, counts[number])
         for number, column in enumerate(coded.columns)
     ]
-    if not found:
-        return ()
     q = q_values(np.clip([one.p for one in found], 0.0, 1.0))
     rows = [
         AttributeRow(
@@ -56,11 +58,9 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
     return tuple(sorted(rows, key=lambda row: (-row.distance, row.p, row.where, row.key)))
 
 
-def _words(coded: CodedColumns, number: int, affected: B1) -> _Distance:
-    codes = coded.codes[number]
-    counts = np.array(
-        [np.bincount(codes[side], minlength=coded.width) for side in (affected, ~affected)], dtype=np.float64
-    )
+def _words(coded: CodedColumns, number: int, of_codes: F4) -> _Distance:
+    """Distance of a text column; `of_codes`: [codes, 2] affected and other requests."""
+    counts = np.ascontiguousarray(of_codes.T, np.float64)
     distance, p = _js_distance(counts), _g_test(counts)
     return _Distance(distance, p, _levels(coded, number, counts), (None, None))
 

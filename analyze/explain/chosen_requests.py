@@ -64,6 +64,17 @@ class ChosenRequests:
         """Requests at some places, in that order."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
+    def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
+        """(distinct requests of all choices, of one group; places there of each choice's requests)."""
+        parts = (self, *others)
+        n_rows = 1 + max((int(part.row.max(initial=0)) for part in parts), default=0)
+        keys = np.concatenate([part.category.astype(np.int64) * n_rows + part.row for part in parts])
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        columns = {name: np.concatenate([getattr(part, name) for part in parts])[first] for name in _COLUMNS}
+        columns["group"] = np.zeros(len(first), np.int32)
+        ends = np.cumsum([len(part) for part in parts])
+        return ChosenRequests(**columns, available=(len(first),)), np.split(place, ends[:-1])
+
 
 _COLUMNS: Final = ("group", "category", "row", "sample", "start_ns", "weight")
 

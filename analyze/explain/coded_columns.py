@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from analyze.explain.columns import MISSING, OTHER, AttributeColumn
-from schemas.arrays import B1, F8, I2, I4, I8
+from schemas.arrays import B1, F4, F8, I2, I4, I8
 
 _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
@@ -46,7 +46,17 @@ class CodedColumns:
         """Word of a code of a text column, as shown."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
-    def incidence(self, rows: I8) -> sparse.csr_array:
+    def counts(self, rows: I8, *classes: F4) -> list[F4]:
+        """Counts of requests by (attribute, value, class): [columns, width, labellings] for each class.
+
+        classes: [rows, labellings] multiplicity of each request in a class under every labelling. Exact below
+        2**24. O(columns · rows · labellings).
+        """
+        incidence = self._incidence(rows)
+        shape = len(self.columns), self.width
+        return [np.asarray(incidence @ one).reshape(*shape, one.shape[1]) for one in classes]
+
+    def _incidence(self, rows: I8) -> sparse.csr_array:
         """[columns * width, rows] 1 where the request has the code."""
         n_columns, n = len(self.columns), len(rows)
         place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width

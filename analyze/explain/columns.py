@@ -123,6 +123,7 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
             for node in population.categories[int(index)].graph.nodes
         }
     )
+    place_of = {component: place for place, component in enumerate(components)}
     n = len(chosen)
     entry = np.full(n, -1, np.int32)
     first = np.full((len(components), n), -1, np.int32)
@@ -132,18 +133,25 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
         category = population.categories[int(index)]
         mine = np.flatnonzero(chosen.category == index)
         assert category.host is not None
+        of_node = np.array([place_of[node.component] for node in category.graph.nodes])
+        order = np.argsort(of_node, kind="stable")
+        begin = np.flatnonzero(np.diff(of_node[order], prepend=-1))
+        here = of_node[order[begin]]
         host: I4 = category.host[:, chosen.row[mine]]
         entry[mine] = host[0]
-        of_node = np.searchsorted(components, [node.component for node in category.graph.nodes])
-        for component in np.unique(of_node):
-            of = host[of_node == component]
-            known = of >= 0
-            front = np.take_along_axis(of, known.argmax(axis=0)[None], axis=0)[0]
-            first[component, mine] = front
-            passes[component, mine] = True
-            if (known & (of != front)).any():
-                pairs = mine[None, :] * len(population.hosts) + of
-                reached[component].append(np.unique(pairs[known]))
+        host = host[order]
+        known = host >= 0
+        # The first node with a host, by component: the least place of one, or else the component's first.
+        place = np.where(known, np.arange(len(order))[:, None], len(order))
+        least = np.minimum.reduceat(place, begin, axis=0)
+        front = np.take_along_axis(host, np.where(least < len(order), least, begin[:, None]), axis=0)
+        first[here[:, None], mine] = front
+        passes[here[:, None], mine] = True
+        others = known & (host != np.repeat(front, np.diff(begin, append=len(order)), axis=0))
+        for several in np.flatnonzero(np.logical_or.reduceat(others, begin, axis=0).any(axis=1)):
+            nodes = slice(begin[several], begin[several + 1] if several + 1 < len(begin) else None)
+            pairs = mine[None, :] * len(population.hosts) + host[nodes]
+            reached[here[several]].append(np.unique(pairs[known[nodes]]))
     yield text_column(REQUEST, "entry host", entry, population.hosts)
     for number, component in enumerate(components):
         column = text_column(component, _HOST, first[number], population.hosts)

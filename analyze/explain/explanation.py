@@ -5,19 +5,19 @@ A finding is explained inside the problem period where possible, else against th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from analyze.explain.attribute_table import attribute_rows
-from analyze.explain.chosen_requests import Selection
+from analyze.explain.chosen_requests import ChosenRequests, Selection
 from analyze.explain.coded_columns import CodedColumns, code_columns
 from analyze.explain.columns import REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import SETTINGS
-from analyze.explain.table import FeatureTable, observe
+from analyze.explain.table import FeatureTable, Observations, observe, sampled
 from analyze.explain.tree import (
     Question,
     Split,
@@ -257,7 +257,24 @@ def _at(where: str) -> str:
     return "" if where == REQUEST else f" at {where}"
 
 
-def explain_finding(
+_OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)
+"""Groups of a `Difference`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Sampled groups of requests whose difference is to be explained. Get one from `difference`."""
+
+    chosen: ChosenRequests
+    n_unaffected: int
+    """Requests of the problem that are not affected, before sampling."""
+    has_usual: bool
+    words: tuple[str, str, str]
+    """Descriptions of the affected, of the others of the problem, and of the reference's."""
+    exclude: Sequence[str]
+
+
+def difference(
     population: Population,
     affected: Selection,
     unaffected: Selection | None,
@@ -270,34 +287,46 @@ def explain_finding(
         "requests of the reference",
     ),
     exclude: Sequence[str] = (),
-) -> Explanation:
-    """Explain the difference between `affected` (problem) and `unaffected` (problem) or `reference` requests.
+) -> Difference:
+    """Sample `affected` (problem), `unaffected` (problem) and `reference` requests.
 
-    Both contrasts share one reading of parameters. The one inside the problem (M2, M4) is shown where it is
-    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are reported in
-    either. Selections should be of requests that reach the changed site: passing a node at all is a
-    difference of structure, not of a parameter.
+    Selections should be of requests that reach the changed site: passing a node at all is a difference of
+    structure, not of a parameter.
 
     usual: requests of the reference with the same symptom (as slow, the same path). An explanation that
     separates them from the rest of the reference is no news (large reads are slow on every day) and is left
-    out inside the problem. words: descriptions of the three groups. exclude: attributes not to be used.
+    out inside the problem. exclude: attributes not to be used.
     """
     none = Selection({})
     as_usual = none if usual is None else usual
     inside = none if unaffected is None else unaffected
-    of_affected, of_reference, of_usual, of_problem = range(4)
     groups = (affected, reference.without(as_usual), as_usual, inside)
-    observed = observe(population, groups)
-    control = None
-    if usual is not None:
-        control = (of_affected, of_problem), (of_reference, of_usual), of_usual
-    contrasts: list[tuple[tuple[int, ...], str]] = [((of_reference, of_usual), words[2])]
-    if inside.n_requests >= SETTINGS.least_requests:
-        contrasts.append(((of_problem,), words[1]))
+    return Difference(sampled(population, groups), inside.n_requests, usual is not None, words, exclude)
+
+
+def explain_differences(population: Population, asked: Sequence[Difference]) -> Iterator[Explanation]:
+    """Explain each difference, in their order. The parameters of all are read together."""
+    observed = observe(population, [one.chosen for one in asked])
+    for one, found in zip(asked, observed, strict=True):
+        yield _explained(one, found)
+
+
+def _explained(asked: Difference, observed: Observations) -> Explanation:
+    """Explain the difference between affected requests and the others of the problem, or the reference's.
+
+    The contrast inside the problem (M2, M4) is shown where it is reliable and about as good as the other (M1,
+    M3). Identifiers that changed with the period are reported in either.
+    """
+    words, control = asked.words, None
+    if asked.has_usual:
+        control = (_OF_AFFECTED, _OF_PROBLEM), (_OF_REFERENCE, _OF_USUAL), _OF_USUAL
+    contrasts: list[tuple[tuple[int, ...], str]] = [((_OF_REFERENCE, _OF_USUAL), words[2])]
+    if asked.n_unaffected >= SETTINGS.least_requests:
+        contrasts.append(((_OF_PROBLEM,), words[1]))
     shown: Explanation | None = None
     for others, said in contrasts:
-        table = observed.contrast(of_affected, others, (words[0], said), control=control)
-        found = explain(table, exclude=exclude)
+        table = observed.contrast(_OF_AFFECTED, others, (words[0], said), control=control)
+        found = explain(table, exclude=asked.exclude)
         as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - SETTINGS.as_good
         if shown is None or (found.reliable and (as_good or not shown.reliable)):
             shown = found

@@ -47,7 +47,9 @@ class _Structures:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Parameter values of the chosen requests, sorted by (field, request, position); arrays are [values]."""
+    """Parameter values of the chosen requests, in codes; arrays are [values].
+
+    Sorted by (operation, key, request, position)."""
 
     request: I8
     operation: I4
@@ -61,17 +63,56 @@ class _Values:
     word_number: F8
     """[words + 1] number that a word spells; NaN for other words, and at the end for "no word"."""
 
+    def renumbered(self, number: I8) -> _Values | None:
+        """Values of requests under other numbers [requests], without those of negative ones; None if none
+        are left."""
+        request = number[self.request]
+        kept = np.flatnonzero(request >= 0)
+        if not len(kept):
+            return None
+        # Stable, so that positions stay in order.
+        kept = kept[np.lexsort((request[kept], self.key[kept], self.operation[kept]))]
+        return replace(
+            self,
+            request=request[kept],
+            **{name: getattr(self, name)[kept] for name in ("operation", "key", "number", "text")},
+        )
 
-def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
+
+@dataclass(frozen=True, slots=True)
+class ReadParameters:
+    """Parameters of some requests in codes, read in one pass: what several contrasts have in common."""
+
+    structures: _Structures
+    values: _Values | None
+    """None without any."""
+
+    @classmethod
+    def read(cls, population: Population, chosen: ChosenRequests) -> ReadParameters:
+        """All parameters of the chosen requests. Raises LakeError if they cannot be read."""
+        structures = _structures(population, chosen)
+        return cls(structures, _read(population, chosen, structures))
+
+    def of(self, places: I8) -> ReadParameters:
+        """Parameters of the requests at some distinct places, renumbered in that order. O(values)."""
+        of_request = self.structures.of_request
+        structures = replace(self.structures, of_request=of_request[places])
+        if self.values is None:
+            return ReadParameters(structures, None)
+        number = np.full(len(of_request), -1, np.int64)
+        number[places] = np.arange(len(places))
+        return ReadParameters(structures, self.values.renumbered(number))
+
+
+def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
+    """Columns of every (operation, parameter) of requests, by (operation, key).
 
     A parameter that occurs at most once a request makes one column, others one an aggregate; the number of
     occurrences belongs to the structure and makes none. Numbers recorded as text are numbers, but not under
     the name of an identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words.
     Numbers that are not finite are missing.
     """
-    structures = _structures(population, chosen)
-    values = _read(population, chosen, structures)
+    structures, values = read.structures, read.values
     if values is None:
         return
     begin, size = _runs(values.operation, values.key)
@@ -79,7 +120,7 @@ def parameter_columns(population: Population, chosen: ChosenRequests) -> Iterato
         operation, key = int(values.operation[first]), values.keys[int(values.key[first])]
         passes = structures.passes[structures.of_request, operation]
         for column in _columns(
-            values, slice(first, past), structures.operations[operation], key, len(chosen)
+            values, slice(first, past), structures.operations[operation], key, len(passes)
         ):
             yield replace(column, passes=passes)
 

@@ -28,6 +28,8 @@ class ExplainSettings:
     most_requests: int = 2_500
     """Most requests of a class; of more a sample is taken. A difference that 2,500 against 2,500 requests do
     not show at an AUC of 0.65 does not matter."""
+    most_read: int = 30_000
+    """Most requests of several findings whose parameters are read in one pass, and are in memory together."""
     least_requests: int = 8
     """Fewest requests of a class; with fewer there is no explanation."""
     most_columns: int = 120

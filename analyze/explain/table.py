@@ -7,7 +7,7 @@ could explain a difference within it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -16,7 +16,7 @@ import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, AttributeColumn, request_columns
-from analyze.explain.parameters import parameter_columns
+from analyze.explain.parameters import ReadParameters, parameter_columns
 from analyze.explain.settings import IDENTIFIER_NAMES, SETTINGS
 from analyze.population import Population
 from analyze.stats.rank import rank_scores
@@ -122,7 +122,7 @@ def features(
     time, labels of one period within parts of common time. Raises LakeError if parameters cannot be read,
     ValueError for rows that do not exist.
     """
-    observed = observe(population, (affected, others))
+    (observed,) = observe(population, [sampled(population, (affected, others))])
     return observed.contrast(0, [1], words)
 
 
@@ -212,11 +212,9 @@ class Observations:
         return np.concatenate(kept)
 
 
-def observe(population: Population, groups: Sequence[Selection]) -> Observations:
-    """Sample every group and read its attributes; a request belongs to the first group that has it.
-
-    Reads parameters once a period.
-    """
+def sampled(population: Population, groups: Sequence[Selection]) -> ChosenRequests:
+    """Sample every group, and a background of similar requests; a request belongs to the first group that has
+    it."""
     alone: list[Selection] = []
     for group in groups:
         group.check(population)
@@ -225,20 +223,37 @@ def observe(population: Population, groups: Sequence[Selection]) -> Observations
         alone.append(group)
     groups = alone
     rng = np.random.default_rng(SETTINGS.seed)
-    chosen = choose(
-        population,
-        (*groups, _background(population, groups, SETTINGS.most_background)),
-        SETTINGS.most_requests,
-        rng,
-    )
-    if len(chosen) == 0:
-        return Observations(chosen, ())
-    # Parameters first: of equivalent columns the first is named, and a host often follows from a parameter.
-    columns = [
-        *_distinct(parameter_columns(population, chosen)),
-        *request_columns(population, chosen),
-    ]
-    return Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
+    background = _background(population, groups, SETTINGS.most_background)
+    return choose(population, (*groups, background), SETTINGS.most_requests, rng)
+
+
+def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator[Observations]:
+    """Read the attributes of each choice of requests, one after the other.
+
+    The parameters of all of them are read in one pass, or one for every `most_read` requests.
+    """
+    for part in _passes(asked):
+        together, places = part[0].union(*part[1:])
+        if len(together) == 0:
+            yield from (Observations(chosen, ()) for chosen in part)
+            continue
+        read = ReadParameters.read(population, together)
+        for chosen, mine in zip(part, places, strict=True):
+            # Parameters first: of equivalent columns the first is named, and a host often follows from one.
+            columns = [*_distinct(parameter_columns(read.of(mine))), *request_columns(population, chosen)]
+            yield Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
+
+
+def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
+    """Cut choices into runs of at most `most_read` requests, or one choice."""
+    first, n = 0, 0
+    for number, chosen in enumerate(asked):
+        if number > first and n + len(chosen) > SETTINGS.most_read:
+            yield asked[first:number]
+            first, n = number, 0
+        n += len(chosen)
+    if first < len(asked):
+        yield asked[first:]
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:

@@ -1,6 +1,6 @@
 """Grow an entropy tree in which every split must beat shuffled labels, and validate it.
 
-One sparse product counts the codes of all columns for the true and all shuffled labels at once. Validation is
+The codes of all columns are counted for the true and all shuffled labels at once. Validation is
 cross-validation over time, and the share of bootstrap samples with the same root.
 """
 
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.settings import SETTINGS
@@ -70,33 +69,31 @@ def class_weights(affected: B1) -> ClassWeights:
 
 def best_splits(
     coded: CodedColumns,
-    incidence: sparse.csr_array,
+    rows: I8,
     affected: F4,
     others: F4,
     weights: ClassWeights,
     least_leaf: int,
 ) -> Gains:
-    """Gains of the requests of `incidence` [columns * width, requests].
+    """Gains of the requests at `rows`, from counts.
 
-    affected, others: [requests, labellings] multiplicity of each request in either class; every labelling
-    has the same totals, except for bootstraps. Counts are exact in float32 (below 2**24), gains to 1e-6.
-    O(columns · (requests + width) · labellings).
+    affected, others: [rows, labellings] multiplicity of each request in either class; every labelling has the
+    same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
     """
-    shape = (len(coded.columns), coded.width, affected.shape[1])
-    counts = [np.asarray(incidence @ side).reshape(shape) for side in (affected, others)]
-    best = shape[0], shape[2]
+    counts = coded.counts(rows, affected, others)
+    best = len(coded.columns), affected.shape[1]
     found = Gains(np.zeros(best, np.float32), np.zeros(best, np.int32), np.zeros(best, np.bool_))
     for numeric in (True, False):
-        rows = np.flatnonzero(coded.numeric == numeric)
-        if not len(rows):
+        columns = np.flatnonzero(coded.numeric == numeric)
+        if not len(columns):
             continue
-        codes = coded.codes[rows]
+        codes = coded.codes[columns]
         used = 1 + int(codes[codes < coded.width - 1].max(initial=0))
-        mine = [side[rows] for side in counts]
-        found.gain[rows], found.cut[rows], found.missing_left[rows] = (
+        mine = [side[columns] for side in counts]
+        found.gain[columns], found.cut[columns], found.missing_left[columns] = (
             _cuts_of_numbers(mine, used, weights, least_leaf)
             if numeric
-            else _cuts_of_words(mine, used, coded.askable[rows], weights, least_leaf)
+            else _cuts_of_words(mine, used, coded.askable[columns], weights, least_leaf)
         )
     return found
 
@@ -134,10 +131,15 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
     """[requests, n + 1] the labels (column 0) and `n` permutations of them inside each block, 0 or 1."""
     rows = np.argsort(block, kind="stable")
     keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
-    order = np.argsort(keys, axis=1)
+    # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
+    # sorting is three times as fast as finding the order.
+    tagged = keys.view(np.uint32)
+    tagged <<= np.uint32(1)
+    tagged |= affected[rows].astype(np.uint32)
+    tagged.sort(axis=1)
     labels = np.empty((len(rows), n + 1), np.float32)
     labels[:, 0] = affected
-    labels[rows, 1:] = affected[rows][order].T
+    labels[rows, 1:] = (tagged & np.uint32(1)).T
     return labels
 
 
@@ -253,8 +255,7 @@ class _Growth:
         if not self.coded.columns:
             return None
         labels = shuffled(self.affected[rows], self.block[rows], self.perms, self.rng)
-        incidence = self.coded.incidence(rows)
-        found = best_splits(self.coded, incidence, labels, 1 - labels, self.weights, self.least)
+        found = best_splits(self.coded, rows, labels, 1 - labels, self.weights, self.least)
         excess = found.gain - found.by_chance[:, None]
         # Of equivalent columns the first is taken: the choice must not depend on the shuffling.
         most = float(excess[:, 0].max())
@@ -333,7 +334,7 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
             drawn[:, number] += np.bincount(picks[number], minlength=n).astype(np.float32)
     label = affected[:, None].astype(np.float32)
     weights, least = class_weights(affected), least_leaf(n)
-    found = best_splits(coded, coded.incidence(rows), drawn * label, drawn * (1 - label), weights, least)
+    found = best_splits(coded, rows, drawn * label, drawn * (1 - label), weights, least)
     roots = (found.gain - question.gains.by_chance[:, None]).argmax(axis=0)
     base = goes_left(coded, question.split, rows)
     others: Counter[int] = Counter()

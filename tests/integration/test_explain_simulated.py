@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures.explained import explain_finding
 from oracles.command_line import command
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.explanation import explain_finding
 from analyze.load import load_population
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings

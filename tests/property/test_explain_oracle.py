@@ -42,12 +42,32 @@ def test_best_gains_are_those_of_the_slow_tree(
     coded = code_columns(columns, len(label), 64, 20)
     weights = class_weights(label)
     labels = shuffled(label, np.zeros(len(label), np.int32), 2, np.random.default_rng(0))
-    found = best_splits(coded, coded.incidence(np.arange(len(label))), labels, 1 - labels, weights, LEAST)
+    found = best_splits(coded, np.arange(len(label)), labels, 1 - labels, weights, LEAST)
     for k in range(3):
         of = [bool(x) for x in labels[:, k]]
         slow = [slow_tree.best_number_gain(v, of, *weights, LEAST) for v in number_values]
         slow += [slow_tree.best_word_gain(v, of, *weights, LEAST) for v in word_values]
         assert found.gain[:, k] == pytest.approx(slow, abs=1e-5)
+
+
+@examples(60)
+@given(tables(), st.data())
+def test_counts_are_those_of_request_by_request(
+    drawn: tuple[np.ndarray, list[list[float]], list[list[str | None]]], data: st.DataObject
+) -> None:
+    label, number_values, word_values = drawn
+    columns: list[AttributeColumn] = [numbers(f"n{i}", values) for i, values in enumerate(number_values)]
+    columns += [words(f"w{i}", values) for i, values in enumerate(word_values)]
+    coded = code_columns(columns, len(label), 2, 1)
+    rows = np.array(data.draw(st.lists(st.integers(0, len(label) - 1), unique=True)), np.int64)
+    both = [np.stack([side, ~side], axis=1)[rows].astype(np.float32) for side in (label, ~label)]
+    found = coded.counts(rows, *both)
+    for one, of in zip(found, both, strict=True):
+        slow = np.zeros((len(columns), coded.width, 2))
+        for column in range(len(columns)):
+            for place, row in enumerate(rows.tolist()):
+                slow[column, coded.codes[column, row]] += of[place]
+        assert np.array_equal(one, slow)
 
 
 @examples(50)

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.explained import explain_finding
 from oracles.populations import category, graph, population
 
 from analyze.explain.chosen_requests import Selection, choose
-from analyze.explain.explanation import explain_finding
 from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, features
 from analyze.population import PARAMS_AS_TEXT, Category, Population

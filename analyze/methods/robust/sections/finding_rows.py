@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.explanation import explain_finding
+from analyze.explain.explanation import Difference, difference, explain_differences
 from analyze.methods.robust.affected_requests import (
     AffectedRequests,
     AtSite,
@@ -38,7 +38,6 @@ from analyze.stats.histograms import log_histogram
 from schemas.arrays import B1, I8
 from schemas.report.accounts import ACCOUNT, Account, AccountedRow
 from schemas.report.columns import arrow_table
-from schemas.report.explanations import Explanation
 from schemas.report.findings import (
     ERROR_KINDS,
     EVIDENCE,
@@ -75,10 +74,17 @@ def findings_of(
     test."""
     found, affected = [], []
     explained = foremost(claims_ns, run.settings.explained)
-    for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
+    differences: dict[int, Difference] = {}
+    for number, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True)):
         at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.elsewhere])
-        found.append(_finding(run, cause, at, rank, share, limits, claim_ns, explain=rank - 1 in explained))
+        found.append(_finding(run, cause, at, number + 1, share, limits, claim_ns))
         affected.append(affected_rows(at))
+        if number in explained and (asked := difference_of(run, at, cause.lead)) is not None:
+            differences[number] = asked
+    # Together, as their parameters are read in one pass.
+    explanations = explain_differences(run.population, [*differences.values()])
+    for number, explanation in zip(differences, explanations, strict=True):
+        found[number] = found[number].model_copy(update={"explanation": explanation})
     return found, affected
 
 
@@ -126,8 +132,6 @@ def _finding(
     share: float | None,
     limits: ReportLimits,
     claim_ns: float,
-    *,
-    explain: bool,
 ) -> Finding:
     lead, names = cause.lead, run.profile.names
     requests = [round(run.profile.responded("n", of)) for of in (run.roles.reference, run.roles.problem)]
@@ -184,7 +188,7 @@ def _finding(
         members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, cause),
-        explanation=explanation_of(run, at, lead) if explain else None,
+        explanation=None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
         if run.profiled.groups
@@ -298,9 +302,9 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
     return min(starts) // window * window if starts else None
 
 
-def explanation_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Explanation | None:
-    """Find what tells affected requests from the others that touch the site; None where no request is at
-    hand."""
+def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
+    """Sample the affected requests and the others that touch the site, to explain their difference; None
+    where no request is at hand."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before:
@@ -310,7 +314,7 @@ def explanation_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Explan
     usual = selected(at, REFERENCE, hit=lead.ups)
     place = run.profile.names.operation(lead.site)
     where = f"{place.component}/{place.point}"
-    return explain_finding(
+    return difference(
         run.population,
         Selection(hit),
         Selection(spared) if spared else None,
