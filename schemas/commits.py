@@ -238,6 +238,10 @@ class Standing(Closed):
     """Idle streams (`topic/partition`), for which the watermark followed the clock."""
     segments: tuple[Segment, ...] = ()
     """All segments that a takeover must load, old ones included."""
+    kept_from: int | None = None
+    """Number of the first commit whose segment is retained for a repair, with those of all later commits;
+    None: none need be.
+    """
     upkeep: Upkeep | None = None
     """State of the upkeep lane; None for other lanes."""
 

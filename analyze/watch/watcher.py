@@ -46,6 +46,7 @@ STRETCH_NS: Final = 60 * 10**9
 USUAL_TICKS: Final = 60
 """Recent ticks that the usual number of requests is taken from, to detect edges of a recording."""
 LEARNING: Final = "learning"
+LOAD: Final = "load"
 _HOUR: Final = 60 * NS_PER_MINUTE
 
 
@@ -529,7 +530,7 @@ class Watcher:
         today = window.start_ns // NS_PER_DAY
         most = max([self._base.most_arrivals, *(n for day, n in self.state.peaks if day < today)])
         if most and float(window.requests.max(initial=0)) > self.settings.suspend_load * most:
-            return "load"
+            return LOAD
         return ""
 
     def _move_on(self, window: WindowTicks, suspended: str) -> None:

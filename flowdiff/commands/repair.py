@@ -74,6 +74,13 @@ def command(
             echo(f"{n:,} {text}")
     if done.aged:
         echo(f"{done.aged:,} {would}dropped: not to be folded in, and past the age of flowdiff retain")
+    if done.lost_segments:
+        echo(
+            f"flowdiff: {len(done.lost_segments):,} files of events kept for a repair are missing, "
+            f"'{done.lost_segments[0]}' first: requests with events in them stay as they are. "
+            "Restore the files from a backup; `flowdiff fsck` names all.",
+            err=True,
+        )
     if not dry_run:
         echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")
 

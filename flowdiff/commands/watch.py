@@ -111,7 +111,8 @@ def _notifier(told: NotifySettings, lake: str) -> Notifier:
 
 
 def _replayed(watch: LakeWatch, text: str, *, as_json: bool) -> int:
-    from analyze.report.wording import counted
+    from analyze.report.wording import count, counted
+    from analyze.watch.watcher import LEARNING, LOAD
     from schemas.periods import parse_period
 
     period = parse_period(text, now_ns=time.time_ns())
@@ -127,6 +128,14 @@ def _replayed(watch: LakeWatch, text: str, *, as_json: bool) -> int:
         "looked at).",
         err=as_json,
     )
+    for why, text in (
+        (LEARNING, "too little came before to know what is usual"),
+        (LOAD, "more load than was ever known"),
+    ):
+        if blind := sum(run.suspended == why for run in runs):
+            echo(
+                f"{count(blind)} of {counted(len(runs), 'window')} could not be decided: {text}.", err=as_json
+            )
     return OPEN if opened else NOTHING if any(not run.suspended for run in runs) else CANNOT_TELL
 
 

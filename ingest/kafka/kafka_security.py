@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from pydantic import SecretStr
 
@@ -111,8 +112,14 @@ _EARLY: Final = 0.2
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
-class TokenError(RuntimeError):
-    """No token is available. The message has the reason, and nothing secret."""
+class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is not typed
+    """No token is available. The message has the reason, and nothing secret.
+
+    A connection without a token fails as any other does: it is made again later.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed

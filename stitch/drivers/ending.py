@@ -18,7 +18,7 @@ from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.manifest import open_manifest
-from stitch.lake.staging import KeptSegments
+from stitch.lake.staging import sweep_segments
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
@@ -99,7 +99,7 @@ def end_lane(run: UpkeepRun, number: int) -> Ended:
                 ),
             ),
         )
-    KeptSegments(store, number, 0).sweep((), lane.seq)
+    sweep_segments(store, number, lane.seq - 1, ())
     return Ended(
         streams=known[number].streams,
         windows=len({piece.window for piece in due.pieces}),

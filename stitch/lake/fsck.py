@@ -39,7 +39,7 @@ from stitch.lake.layout import (
     stage_lane_folder,
     staged_seq,
 )
-from stitch.lake.staging import read_segment
+from stitch.lake.staging import lost_segments, named_segments, read_segment
 from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, map_concurrently
 from stitch.lake.sums import SUMS, read_sums, sums_among
@@ -344,23 +344,22 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield missing or damaged segments that the last commit of a lane needs, and damaged ones kept for a
-    repair.
+    """Yield missing or damaged segments that the last commit of a lane needs or retains for a repair, and
+    damaged ones that it no longer retains.
     """
-    last = {record.lane: record for record in commits}
+    by_lane = defaultdict[int, list[CommitRecord]](list)
+    for record in commits:
+        by_lane[record.lane].append(record)
+    last = {lane: own[-1] for lane, own in by_lane.items()}
     needed = {segment.name for record in last.values() for segment in record.standing.segments}
-    kept = {
-        segment.name: (record.lane, segment)
-        for record in commits
-        for segment in record.standing.segments
-        if segment.name not in needed
-    }
-    for name, (lane, segment) in kept.items():
-        try:
-            if store.size(name) is not None:
-                read_segment(store, segment)
-        except (LakeError, OSError) as error:
-            yield Violation("I3", f"lane {lane}: {error}")
+    for lane, own in by_lane.items():
+        for name, segment in named_segments(own).items():
+            try:
+                if name not in needed and store.size(name) is not None:
+                    read_segment(store, segment)
+            except (LakeError, OSError) as error:
+                yield Violation("I3", f"lane {lane}: {error}")
+        yield from _lost_segments(store, own, needed)
     for lane, record in sorted(last.items()):
         rows = 0
         for segment in record.standing.segments:
@@ -372,6 +371,20 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
         if rows < still_open:
             detail = f"lane {lane} has {still_open} open events, its segments hold {rows}"
             yield Violation("I1", detail)
+
+
+def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[str]) -> Iterator[Violation]:
+    """Yield segments that a lane's last commit retains and that are missing."""
+    lane = commits[-1].lane
+    try:
+        for segment in lost_segments(store, lane, commits):
+            if segment.name not in needed:
+                detail = f"lane {lane}: segment '{segment.name}', kept for a repair, is missing"
+                yield Violation("I3", detail)
+    except LakeError as error:
+        yield Violation("I6", error.message)
+    except OSError as error:
+        yield _refused(error, segment_folder(lane), "I3")
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import Publish, Segment
+from schemas.commits import CommitRecord, Publish, Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA
 from schemas.windows import Window
+from stitch.lake.chain import read_tail
 from stitch.lake.encoding import encode, footer_size
 from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import (
@@ -85,33 +87,69 @@ def _damaged(segment: Segment, what: str) -> LakeError:
 class KeptSegments:
     """Segments of a lane that are retained for a repair after the lane no longer needs them.
 
-    Ages count by this process's clock from its first sight of each: a new owner retains them for the full
-    time again.
+    A commit says from which commit on they are retained, and only then the others are removed: what is
+    missing was lost. Ages count by this process's clock from the commit, or from the first one of this
+    process: a new owner retains them for the full time again.
     """
 
-    def __init__(self, store: Store, lane: int, keep_ns: int) -> None:
+    def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
+        """`head`: number of the lane's last commit; `kept_from`: what it says."""
         self._store = store
         self._lane = lane
         self._keep_ns = keep_ns
-        self._seen: dict[str, int] = {}
+        self._aged_to = 0 if kept_from is None else kept_from - 1
+        """Segments of commits up to this one are removed."""
+        self._promised = head + 1 if kept_from is None else kept_from
+        self._commits: deque[tuple[int, int]] = deque()
+        """(time, number) of this process's commits whose segments are not past their time."""
 
-    def sweep(self, needed: Iterable[Segment], seq: int, now_ns: int | None = None) -> None:
-        """Remove segments of commits before `seq` that are neither needed nor retained; without `now_ns`,
-        only if nothing is retained. Raises OSError: the rest is removed next time.
+    def kept_from(self, seq: int, now_ns: int) -> int:
+        """First commit whose segment is retained after commit `seq`, which is about to be made."""
+        self._commits.append((now_ns, seq))
+        while self._commits and self._commits[0][0] + self._keep_ns <= now_ns:
+            self._aged_to = max(self._aged_to, self._commits.popleft()[1])
+        return max(self._promised, self._aged_to + 1)
+
+    def sweep(self, needed: Iterable[Segment]) -> None:
+        """Remove segments that the last commit says are not retained, but for `needed` ones. Raises OSError:
+        the rest is removed next time.
         """
-        if now_ns is None and self._keep_ns:
-            return
-        names = {segment.name for segment in needed}
-        folder = segment_folder(self._lane)
-        there = set()
-        for file in self._store.names(folder):
-            of, name = segment_seq(file), f"{folder}/{file}"
-            there.add(name)
-            if of is None or of >= seq or name in names:
-                continue
-            if now_ns is None or self._seen.setdefault(name, now_ns) + self._keep_ns <= now_ns:
-                self._store.remove(name)
-        self._seen = {name: at for name, at in self._seen.items() if name in there}
+        sweep_segments(self._store, self._lane, self._aged_to, needed)
+
+
+def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
+    """Remove a lane's segments of commits up to `to_seq`, but for `needed` ones. Raises OSError."""
+    names, folder = {segment.name for segment in needed}, segment_folder(lane)
+    for file in store.names(folder):
+        seq, name = segment_seq(file), f"{folder}/{file}"
+        if seq is not None and seq <= to_seq and name not in names:
+            store.remove(name)
+
+
+def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
+    """Segments that commits of a lane (ascending) name, by name, in order of their first commit."""
+    return {segment.name: segment for record in commits for segment in record.standing.segments}
+
+
+def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> list[Segment]:
+    """Segments that the last of some commits of a lane (ascending) retains, and that are missing.
+
+    Of the segments with the number of one commit the last one counts: it replaced the others. Raises
+    LakeError, OSError.
+    """
+    kept_from = commits[-1].standing.kept_from if commits else None
+    if kept_from is None:
+        return []
+    by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
+    there = {*store.names(folder := segment_folder(lane))}
+    lost = [
+        (seq, segment)
+        for seq, segment in by_seq.items()
+        if seq is not None and seq >= kept_from and segment.name.removeprefix(f"{folder}/") not in there
+    ]
+    if lost:  # or swept in the meantime
+        kept_from = read_tail(store, lane).standing.kept_from
+    return [segment for seq, segment in lost if kept_from is not None and seq >= kept_from]
 
 
 class Staging:

@@ -88,7 +88,6 @@ def test_a_file_that_is_lost_is_a_finding_but_where_it_may_be_swept(world: World
     silent = {name for name in files(world) if not check(harmed(world, name, None))}
     # Nobody has to keep these; and the last commit of a lane that published nothing leaves no trace.
     assert {name.rpartition("/")[0].rpartition("/")[0] for name in silent} <= {
-        "control/segments",
         "control/checkpoints",
         "control/commits",
         "reports",

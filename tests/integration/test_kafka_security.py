@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from oracles.slow_servers import dripping, slow
 
 from ingest.kafka.diagnosis import broker_problem
 from ingest.kafka.kafka_security import ClientCredentials, TokenError
-from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.errors import ConfigError, InputError
 
@@ -44,6 +45,8 @@ def topic(bench: KafkaBench) -> str:
 
 ENDS_S = 120.0
 """Of a process, on a machine with other work."""
+STOPS_S = 10.0
+"""Of a process that was told to end, on a machine with other work."""
 REFUSED_MS = 1_000
 """How long is tried where a refusal is waited for; a broker's first handshake can take longer."""
 
@@ -171,6 +174,78 @@ def test_a_process_whose_authority_drips_says_so_and_ends(
     said = log.read_text()
     assert process.returncode in (2, 75)
     assert "no whole answer in time" in said
+    assert "Traceback" not in said
+
+
+class _Renewing(_Authority):
+    """Gives out tokens of a few seconds, and from some time on drips."""
+
+    life_s = 12.0
+    drips = threading.Event()
+    asked_again = threading.Semaphore(0)
+    over = threading.Event()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        if self.drips.is_set():
+            self.asked_again.release()
+            with suppress(OSError):
+                while not self.over.wait(0.1):
+                    self.wfile.write(b"X")
+            return
+        body = json.dumps({"access_token": unsigned_token(self.life_s), "expires_in": self.life_s}).encode()
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def renewing() -> Iterator[str]:
+    _Renewing.drips.clear()
+    _Renewing.over.clear()
+    _Renewing.asked_again = threading.Semaphore(0)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Renewing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/token"
+        _Renewing.over.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_a_process_whose_authority_drips_at_renewal_ends_when_told_to(
+    bench: KafkaBench, topic: str, renewing: str, tmp_path: Path
+) -> None:
+    told = settings(bench, topic, **token_url(renewing, "s3cret"))
+    security = {**token_url(renewing, "s3cret"), "ca_file": bench.broker.tls / "ca.pem"}
+    environ = {f"FLOWDIFF_KAFKA_SECURITY_{key.upper()}": str(value) for key, value in security.items()}
+    lake, log = tmp_path / "lake", tmp_path / "log"
+    words = ["ingest", "--bootstrap", told.bootstrap[0], "--topics", topic, "--lake", str(lake)]
+    command = [sys.executable, "-m", "flowdiff", *words]
+    with (
+        log.open("w") as out,
+        fork_server.Popen(command, env={**os.environ, **environ}, stdout=out, stderr=out) as process,
+    ):
+        try:
+            until = time.monotonic() + ENDS_S
+            while not [*lake.glob("control/commits/lane=1/*2.json")] and process.poll() is None:
+                assert time.monotonic() < until, log.read_text()
+                time.sleep(0.1)
+            _Renewing.drips.set()
+            for _ in range(4):  # it goes on, and asks again
+                assert _Renewing.asked_again.acquire(timeout=ENDS_S), log.read_text()
+            assert process.poll() is None, log.read_text()
+            began = time.monotonic()
+            process.terminate()
+            process.wait(timeout=ENDS_S)
+            took_s = time.monotonic() - began
+        finally:
+            process.kill()
+    said = log.read_text()
+    assert "no token from" in said
+    assert took_s < KafkaSecurity().token_timeout_ms / 1000 + STOPS_S, said
+    assert process.returncode == 0, said
     assert "Traceback" not in said
 
 

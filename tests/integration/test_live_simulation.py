@@ -19,7 +19,7 @@ from stitch.drivers.live import due, taking_over
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
-from stitch.lake.staging import KeptSegments, Staging
+from stitch.lake.staging import KeptSegments, Staging, sweep_segments
 from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.usefixtures("encoded_once")
@@ -155,11 +155,9 @@ def _segments_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _segments_swept_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    def early(self: KeptSegments, needed: tuple[Segment, ...], seq: int, now_ns: int | None = None) -> None:
-        self._keep_ns = 0
-        sweep(self, needed[:-1], seq, now_ns)
+    def early(self: KeptSegments, needed: tuple[Segment, ...]) -> None:
+        sweep_segments(self._store, self._lane, self._commits[-1][1], needed[:-1])
 
-    sweep = KeptSegments.sweep
     monkeypatch.setattr(KeptSegments, "sweep", early)
 
 

@@ -17,6 +17,7 @@ from schemas.config import StitchConfig
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.repair.mending import LateOutcome
 from stitch.drivers.repair.repairing import Repaired, repair
+from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
@@ -118,6 +119,37 @@ def test_what_cannot_be_folded_waits_and_says_why() -> None:
     assert len(late_rows(made.store)) == 4
     assert check(made.store) == []
     assert repaired(made.store).requests == 0
+
+
+def test_kept_events_that_are_lost_are_reported() -> None:
+    made = world(*LATE)
+    whole = {lane: read_tail(made.store, lane).standing.kept_from for lane in (1, 2)}
+    assert all(whole.values())
+    segments = [f"control/segments/lane=1/{name}" for name in made.store.names("control/segments/lane=1")]
+    lost = next(name for name in segments if b"r0" in made.store.read(name).to_pybytes())
+    data = made.store.read(lost).to_pybytes()
+    made.store.remove(lost)
+    assert [violation.invariant for violation in check(made.store)] == ["I3"]
+    assert lost in check(made.store)[0].detail
+    done = repaired(made.store)
+    assert done.lost_segments == (lost,)
+    assert done.events[LateOutcome.LOST] == 2
+    made.disk.create(lost, data)
+    again = repaired(made.store)
+    assert again.lost_segments == ()
+    assert made.published() == expected(made)
+    assert check(made.store) == []
+
+
+@pytest.mark.parametrize("keep_s", [0, 30, 3600])
+def test_segments_that_are_no_longer_kept_are_not_missed(keep_s: int) -> None:
+    settings = KEEPS.model_copy(update={"keep_events_ns": keep_s * S})
+    made = world(*LATE, settings=settings)
+    left = made.store.names("control/segments/lane=1")
+    committed = len([*read_chain(made.store, 1)])
+    assert len(left) < committed if keep_s < 60 else left
+    assert check(made.store) == []
+    assert repaired(made.store, dry_run=True).lost_segments == ()
 
 
 def test_a_request_rests_until_nothing_more_can_come() -> None:

@@ -445,6 +445,17 @@ def test_the_command_ends_with_what_it_found(begun: Path, tmp_path: Path) -> Non
     assert run("watch", str(lake), "--once", "--versions", "").returncode == 3  # and still is not
 
 
+def test_a_replay_says_which_windows_it_could_not_decide(tmp_path: Path) -> None:
+    lake, short = tmp_path / "lake", tmp_path / "short.ndjson"
+    write_minutes(short, 0, 3, slow=range(2, 3))
+    imported(lake, short)
+    replayed = run("watch", str(lake), "--replay", "all")
+    assert "0 incidents in 3 windows" in replayed.stdout
+    assert (
+        "of 3 windows could not be decided: too little came before to know what is usual" in replayed.stdout
+    )
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return fork_server.run(
         [sys.executable, "-m", "flowdiff", *arguments],

@@ -48,6 +48,8 @@ class Chunk:
     """Memory of its largest page: unpacked, or of its values at VALUE_BYTES each."""
     words_bytes: int
     """Its dictionary, unpacked; 0: it has none."""
+    word_values: int
+    """Values that are words of it."""
     held_bytes: int
     """Distinct words that Arrow holds where it reads words: the dictionary, and all text in other pages."""
 
@@ -174,11 +176,13 @@ def chunks_of(
 
 
 def _chunk(path: str, is_text: bool, of: Iterator[Page]) -> Chunk:
-    largest = words = plain = 0
+    largest = words = word_values = plain = 0
     for page in of:
         largest = max(largest, page.unpacked_bytes, page.values * VALUE_BYTES)
         if page.is_dictionary:
             words += page.unpacked_bytes
-        elif not page.has_words:
+        elif page.has_words:
+            word_values += page.values
+        else:
             plain += page.unpacked_bytes
-    return Chunk(path, is_text, largest, words, words + plain)
+    return Chunk(path, is_text, largest, words, word_values, words + plain)

@@ -16,7 +16,7 @@ from ingest.codecs.values.columns import list_column, mask, owners, ragged
 from schemas.arrays import B1
 
 _PAIR: Final = ("key", "value")
-_HARDLY_MORE: Final = 2
+HARDLY_MORE: Final = 2
 """Text that takes less than this many times its words and their numbers is as well without them."""
 
 
@@ -144,7 +144,7 @@ def _with_used_words(column: pa.DictionaryArray) -> pa.Array:
     used = np.zeros(len(words), np.bool_)
     used[indices.drop_null().to_numpy()] = True
     kept = words.filter(pa.array(used))
-    if plain_bytes(column) <= _HARDLY_MORE * (kept.nbytes + indices.nbytes):
+    if plain_bytes(column) <= HARDLY_MORE * (kept.nbytes + indices.nbytes):
         return column.dictionary_decode()
     if len(kept) == len(words):
         return column

@@ -96,8 +96,9 @@ class LiveLane:
         self._changed = False
         self.state = LaneState.RUNNING
         self.why = ""
-        self._kept = KeptSegments(store, lane, settings.keep_events_ns)
-        self._kept.sweep(self._segments, self._lane.seq)
+        self._kept = KeptSegments(
+            store, lane, settings.keep_events_ns, self._lane.seq - 1, standing.kept_from
+        )
 
     @property
     def changed_settings(self) -> str:
@@ -249,13 +250,14 @@ class LiveLane:
                 if due.has_segment:
                     segments = (*segments, staging.add_segment(due.new_events))
                 segments = segments[len(segments) - due.segments_needed :]
-                record = self._lane.commit(staging, self._body(due, segments))
+                kept_from = self._kept.kept_from(seq, now_ns)
+                record = self._lane.commit(staging, self._body(due, segments, kept_from))
         except OSError:
             if self._lane.seq != seq:  # the commit stands; publishing is done with the next one
                 self._forget(due, segments, now_ns)
             raise
         self._forget(due, segments, now_ns)
-        self._kept.sweep(segments, self._lane.seq, now_ns)
+        self._kept.sweep(segments)
         return record, time.monotonic() - began
 
     def _refuse_own_clock(self, due: Due, now_ns: int) -> None:
@@ -270,7 +272,7 @@ class LiveLane:
                 "then restart. Nothing was passed.",
             )
 
-    def _body(self, due: Due, segments: tuple[Segment, ...]) -> CommitBody:
+    def _body(self, due: Due, segments: tuple[Segment, ...], kept_from: int) -> CommitBody:
         rejects = self._refused + Counter(due.counters.rejects)
         kept = sum(table.num_rows for table in self._letters) + due.dead_letters.num_rows
         assert rejects.total() >= kept
@@ -294,6 +296,7 @@ class LiveLane:
                 sealed_to_ns=due.sealed_to_ns,
                 idle=tuple(stream.name for stream in self._idle),
                 segments=segments,
+                kept_from=kept_from,
             ),
         )
 

@@ -8,6 +8,7 @@ How a lane made its flows stands in its last commit that says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from stitch.drivers.live.keys import record_words, request_keys
 from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.lake.chain import read_record, read_tail
 from stitch.lake.layout import segment_folder, segment_seq
-from stitch.lake.staging import read_segment
+from stitch.lake.staging import lost_segments, named_segments, read_segment
 from stitch.lake.store import Store, map_concurrently
 
 
@@ -30,20 +31,34 @@ def lane_settings(store: Store, lane: int) -> LiveSettings:
     return recorded_settings(next((config for config in configs if "stitch" in config), {}))
 
 
-def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:
-    """Segments of commits up to `head` that are still there, in order; what a dead writer left is none.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Segments of a lane that a repair reads, in order of their commits."""
+
+    segments: tuple[Segment, ...]
+    lost: tuple[Segment, ...]
+    """Missing ones that the lane retains."""
+
+
+def kept_segments(store: Store, lane: int, head: int) -> Kept:
+    """Segments of commits up to `head`, without those of dead writers, which no commit names.
 
     O(segments) small reads. Raises LakeError.
     """
+    if not head:
+        return Kept((), ())
     folder = segment_folder(lane)
-    there = [(name, segment_seq(name)) for name in store.names(folder)]
-    ours = [(f"{folder}/{name}", seq) for name, seq in there if seq is not None and seq <= head]
-
-    def named(item: tuple[str, int]) -> list[Segment]:
-        standing = read_record(store, lane, item[1]).record.standing
-        return [segment for segment in standing.segments if segment.name == item[0]]
-
-    return [segment for found in map_concurrently(store, named, ours) for segment in found]
+    files = {f"{folder}/{name}": segment_seq(name) for name in store.names(folder)}
+    last = read_record(store, lane, head).record
+    kept_from = head if last.standing.kept_from is None else last.standing.kept_from
+    numbers = {*(seq for seq in files.values() if seq is not None and seq <= head), *range(kept_from, head)}
+    records = map_concurrently(store, lambda seq: read_record(store, lane, seq).record, sorted(numbers))
+    commits = [*(record for record in records if record.seq != head), last]
+    named = named_segments(commits)
+    return Kept(
+        tuple(named[name] for name in sorted(files) if name in named),
+        tuple(lost_segments(store, lane, commits)),
+    )
 
 
 def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:

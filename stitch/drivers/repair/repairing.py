@@ -9,7 +9,7 @@ it is in one record, so a reader sees a request before the repair or after it. W
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8
-from schemas.commits import Counters, Generation, Repair, Replaced, WindowChange
+from schemas.commits import Counters, Generation, Repair, Replaced, Segment, WindowChange
 from schemas.events import concat_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from schemas.windows import Window
 from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.drivers.repair.kept_events import kept_segments, lane_settings, read_kept, related
+from stitch.drivers.repair.kept_events import Kept, kept_segments, lane_settings, read_kept, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import reject_rows
 from stitch.lake.chain import read_tail
@@ -62,6 +62,8 @@ class Repaired:
     """Late events that could not be folded in and are dropped: past their age (`flowdiff retain`)."""
     removed: int
     """Files removed from the store: replaced for longer than the grace."""
+    lost_segments: tuple[str, ...] = ()
+    """Missing files of events that lanes with late events retain: their requests count as not kept."""
 
 
 def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> Repaired:
@@ -80,7 +82,8 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
             store, run.lake
         )  # after opening: what another upkeep does now takes our number
         settle_published(store)
-    mended = [*_mended(store, manifest, finished=finished)]
+    kept = _segments(store, manifest)
+    mended = _mended(store, manifest, kept, finished=finished)
     events = Counter(
         LateOutcome(verdict)
         for part in mended
@@ -88,7 +91,8 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
     )
     requests = sum(int(np.count_nonzero(part.verdict == LateOutcome.FOLDED)) for part in mended)
     aged = sum(int(np.count_nonzero(_past_age(part))) for part in mended)
-    summary = Repaired(requests, 0, events, aged, 0)
+    lost = tuple(segment.name for own in kept.values() for segment in own.lost)
+    summary = Repaired(requests, 0, events, aged, 0, lost)
     todo = _shares(mended, manifest.info.window_length_ns)
     if lane is None:
         return replace(summary, windows=len({window for share in todo for window in share.windows}))
@@ -102,7 +106,15 @@ def repair(run: UpkeepRun, *, finished: bool = False, dry_run: bool = False) -> 
     return replace(summary, windows=windows, removed=lane.sweep(run.sweep_ns))
 
 
-def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]:
+def _segments(store: Store, manifest: Manifest) -> dict[int, Kept]:
+    """Kept segments of lanes with late events."""
+    heads = dict(manifest.heads)
+    return {lane: kept_segments(store, lane, heads.get(lane, 0)) for lane in late_files(manifest, "late")}
+
+
+def _mended(
+    store: Store, manifest: Manifest, segments: Mapping[int, Kept], *, finished: bool
+) -> list[Mended]:
     settled = late_files(manifest, "repaired")
     found: list[Mended] = []
     unsure = behind_pending(manifest) - {None}
@@ -110,7 +122,7 @@ def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]
     for lane, files in late_files(manifest, "late").items():
         settings = lane_settings(store, lane)
         late = read_events(manifest, files)
-        kept = _kept(store, manifest, lane, late, settled.get(lane, []))
+        kept = _kept(store, manifest, segments[lane].segments, late, settled.get(lane, []))
         max_age_ns = settings.stitch.max_age_ns
         reach_ns = max(manifest.info.window_length_ns, 2 * max_age_ns)
         bounds = Bounds(
@@ -132,11 +144,13 @@ def _stored(manifest: Manifest, reach_ns: int, ts_ns: pa.ChunkedArray, request_i
 
 
 def _kept(
-    store: Store, manifest: Manifest, lane: int, late: pa.Table, repaired: Sequence[LakeFile]
+    store: Store,
+    manifest: Manifest,
+    segments: Sequence[Segment],
+    late: pa.Table,
+    repaired: Sequence[LakeFile],
 ) -> pa.Table:
-    """Return what there still is of the requests of late events: in segments, and of late events folded
-    before."""
-    segments = kept_segments(store, lane, dict(manifest.heads).get(lane, 0))
+    """Stored events of the requests of late ones: from segments, and from late events folded in before."""
     return related(
         late,
         lambda: chain(read_kept(store, segments), (read_events(manifest, [file]) for file in repaired)),
