@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 import typer
 
-from flowdiff.__main__ import COMMANDS, main, module_of
+from flowdiff.__main__ import COMMANDS, GROUPS, PANELS, main, module_of
 from flowdiff.cli.outcome import exit_code, reported_afterwards
 from schemas.errors import ConfigError, LakeError
 
@@ -69,7 +69,9 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     out = capsys.readouterr().out
     assert ended.value.code == 0
-    assert all(f" {name} " in out for name in COMMANDS)
+    listed = [*GROUPS, *(name for names in PANELS.values() for name in names)]
+    assert all(f" {name} " in out for name in listed)
+    assert not any(f" {name} " in out for _, names in GROUPS.values() for name in names)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -96,7 +98,7 @@ def test_brackets_of_help_are_shown(
 
 @pytest.mark.parametrize(
     ("words", "completed"),
-    [("flowdiff cat", {"categories"}), ("flowdiff sql --time", {"--timeout"}), ("flowdiff win", {"windows"})],
+    [("flowdiff analyze cat", {"categories"}), ("flowdiff sql --time", {"--timeout"}), ("flowdiff win", {"windows"})],
 )
 def test_the_shell_completes_commands_and_options(words: str, completed: set[str]) -> None:
     environment = {
