@@ -97,6 +97,9 @@ GROUPS: Final = {
 }
 """Commands below another one, with its sentence. Each is accepted at the top, too, until 1.0."""
 
+_OTHERS: Final = "More"
+"""Heading of the groups, and of commands that are in no list above."""
+
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Thresholds of the cyclic garbage collector. Python's default of 700 cost a comparison of 1,600 categories 9
 % of its CPU time: the objects of a command live to its end, and are scanned repeatedly.
@@ -152,7 +155,11 @@ def build_app(names: Sequence[str]) -> typer.Typer:
             below.command(name, help=COMMANDS[name])(_stand_in)
             app.command(name, help=COMMANDS[name], hidden=True)(_stand_in)
         if there:
-            app.add_typer(below, name=group, rich_help_panel="More")
+            app.add_typer(below, name=group, rich_help_panel=_OTHERS)
+    placed = {name for of_panel in PANELS.values() for name in of_panel}
+    placed |= {name for _, of_group in GROUPS.values() for name in of_group}
+    for name in (name for name in names if name not in placed):
+        app.command(name, help=COMMANDS[name], rich_help_panel=_OTHERS)(_stand_in)
     return app
 
 

@@ -71,7 +71,7 @@ from flowdiff.extras import EXTRAS
 
 ends, extra = map(json.loads, sys.argv[1:])
 others = {*COMMANDS} - {command.split()[0] for command in ends}
-assert others == {"sql", "demo"}, others
+assert others == {"sql", "demo", "diff"}, others
 for name in others:
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         assert not run([name, "--help"]), name
