@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ptars import HandlerPool
 
@@ -54,7 +54,27 @@ _ELEMENT_BYTES = 2
 """Tag and length."""
 _WALK_BYTES = 8 * 2**20
 """Read by the native library at a time: its tables take up to nine times as much."""
-_HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
+_COLUMNS = message_classes(
+    "flowdiff.otlp_columns",
+    {
+        "Request": "1 resource_spans *ResourceSpans",
+        "ResourceSpans": "1 resource Resource; 2 scope_spans *ScopeSpans",
+        "Resource": "1 attributes *KeyValue",
+        "ScopeSpans": "2 spans *Span",
+        "Span": "1 trace_id bytes; 2 span_id bytes; 3 trace_state string; 4 parent_span_id bytes;"
+        "5 name string; 6 kind enum; 7 start_time_unix_nano fixed64; 8 end_time_unix_nano fixed64;"
+        "9 attributes *KeyValue; 11 events *Event; 13 links *Link; 15 status Status",
+        "Event": "1 time_unix_nano fixed64; 2 name string; 3 attributes *KeyValue",
+        "Link": "1 trace_id bytes; 2 span_id bytes",
+        "Status": "2 message string; 3 code enum",
+        "KeyValue": "1 key string; 2 value AnyValue",
+        "AnyValue": "1 string_value ?string; 2 bool_value ?bool; 3 int_value ?int64; 4 double_value ?double;"
+        "5 array_value Values; 6 kvlist_value Values; 7 bytes_value ?bytes",
+        "Values": "1 values *bytes",
+    },
+)
+"""The fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every field it knows."""
+_HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
 class OtlpProtoCodec:
@@ -146,7 +166,10 @@ class _Reader:
         """Messages of payloads that protobuf accepts; the others are refused."""
         messages = {}
         for index in indexes:
-            message = canonical(ExportTraceServiceRequest, self._payloads[index])
+            # Without unknown fields the native library may read what it left.
+            message = canonical(
+                ExportTraceServiceRequest, self._payloads[index], keep_unknown=self._library is None
+            )
             if message is None:
                 self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
             elif message:
@@ -198,7 +221,7 @@ class _Reader:
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
     """Span columns; None where protobuf refuses the message, or it is dense (`batches_of`)."""
-    message = canonical(ExportTraceServiceRequest, part)
+    message = canonical(ExportTraceServiceRequest, part, keep_unknown=True)
     if message is None:
         return None
     for places, batch in batches_of(_HANDLER, [message], group_bytes):

@@ -28,17 +28,19 @@ _MUCH = 8 * 2**20
 """Bytes of columns below which crowding is harmless."""
 
 
-def canonical(message: Any, payload: bytes) -> bytes | None:
+def canonical(message: Any, payload: bytes, *, keep_unknown: bool) -> bytes | None:
     """The payload as protobuf writes it; None where protobuf's own parser refuses it.
 
-    Unknown fields are left out, of a field that was written twice the last counts (messages are merged), and
-    every number is as short as it can be, so that other readers have no case of their own to decide.
+    Of a field that was written twice the last counts (messages are merged), and every number is as short as
+    it can be, so that other readers have no case of their own to decide. To leave unknown fields out takes as
+    long as parsing and writing; ptars skips them.
     """
     try:
         parsed = message.FromString(payload)
     except DecodeError:
         return None
-    parsed.DiscardUnknownFields()
+    if not keep_unknown:
+        parsed.DiscardUnknownFields()
     written: bytes = parsed.SerializeToString()
     return written
 
@@ -76,7 +78,8 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
     """Message classes by name.
 
     `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table,
-    with `*` before it if repeated. A map is written in its wire form: repeated messages of key and value.
+    with `*` before it if repeated, `?` if a scalar that is missing differs from 0 or "". A map is written in
+    its wire form: repeated messages of key and value.
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"flowdiff/{package}.proto", package=package)
     file.syntax = "proto3"
@@ -88,6 +91,10 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
             if kind.startswith("*"):
                 made.label = _FIELD.LABEL_REPEATED
                 kind = kind.removeprefix("*")
+            elif kind.startswith("?"):
+                made.proto3_optional, made.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field_name}")
+                kind = kind.removeprefix("?")
             if kind in _SCALARS:
                 made.type = _SCALARS[kind]
             else:
