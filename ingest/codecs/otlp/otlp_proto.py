@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
 The native library (`wire`) reads all payloads in one pass, and leaves those of which it does not understand
-every byte. Those, or all where there is no library, are read by protobuf's own parser, which decides what is
-accepted, and as it writes them turned into nested Arrow by ptars.
+every byte. Of those, or of all where there is no library, protobuf's own parser decides which are accepted;
+ptars turns them into nested Arrow.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from ingest.codecs.values.protobuf import (
     canonical,
     has_many_fields,
     message_classes,
+    parses,
     refuse_foreign,
 )
 from schemas.config import DecodeConfig
@@ -148,33 +149,36 @@ class _Reader:
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
-            messages = self._canonical(group)
-            # What was odd only in how it was written is read in one pass now.
-            odd = [i for i, message in messages.items() if message != self._payloads[i]]
-            for index in self._walk(odd, [messages[i] for i in odd]):
-                del messages[index]
-            left.update(messages)
-            numbers = list(messages)
-            for part, batch in batches_of(_HANDLER, [*messages.values()]):
-                pieces.append(([numbers[place] for place in part], batch.column(0)))
+            numbers = self._written_anew(self._accepted(group))
+            left.update(numbers)
+            for part, column in _columns_of([self._payloads[i] for i in numbers]):
+                pieces.append(([numbers[place] for place in part], column))
                 left.difference_update(pieces[-1][0])
         if pieces:
             self.take(_span_batch(pieces))
         return sorted(left)
 
-    def _canonical(self, indexes: list[int]) -> dict[int, bytes]:
-        """Messages of payloads that protobuf accepts; the others are refused."""
-        messages = {}
+    def _accepted(self, indexes: list[int]) -> list[int]:
+        """The payloads that protobuf accepts; the others are refused."""
+        accepted = []
         for index in indexes:
-            # Without unknown fields the native library may read what it left.
-            message = canonical(
-                ExportTraceServiceRequest, self._payloads[index], keep_unknown=self._library is None
-            )
-            if message is None:
+            if parses(ExportTraceServiceRequest, self._payloads[index]):
+                accepted.append(index)
+            else:
                 self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
-            elif message:
-                messages[index] = message
-        return messages
+        return accepted
+
+    def _written_anew(self, indexes: list[int]) -> list[int]:
+        """Read natively what was odd only in how it was written; the payloads that are left."""
+        if self._library is None:
+            return indexes
+        odd = {}
+        for index in indexes:
+            message = canonical(ExportTraceServiceRequest, self._payloads[index])
+            if message and message != self._payloads[index]:
+                odd[index] = message
+        read = set(self._walk([*odd], [*odd.values()]))
+        return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
         """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
@@ -221,12 +225,45 @@ class _Reader:
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
     """Span columns; None where protobuf refuses the message, or it is dense (`batches_of`)."""
-    message = canonical(ExportTraceServiceRequest, part, keep_unknown=True)
-    if message is None:
+    if not parses(ExportTraceServiceRequest, part):
         return None
-    for places, batch in batches_of(_HANDLER, [message], group_bytes):
-        return _span_batch([(places, batch.column(0))])
+    for places, column in _columns_of([part], group_bytes):
+        return _span_batch([(places, column)])
     return None
+
+
+def _columns_of(
+    messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
+) -> Iterator[tuple[list[int], pa.Array]]:
+    """Yield (positions, `list<ResourceSpans>` of their messages) of accepted messages, as `batches_of` does.
+
+    ptars reads as protobuf does but for a value that was written with several members of its oneof, of which
+    the last counts: it keeps all. Messages with such a value are read as protobuf writes them.
+    """
+    for part, batch in batches_of(_HANDLER, messages, group_bytes):
+        column = batch.column(0)
+        if _has_rivals(column):
+            written = (canonical(ExportTraceServiceRequest, messages[place]) for place in part)
+            column = _HANDLER.list_to_record_batch([m for m in written if m is not None]).column(0)
+        yield part, column
+
+
+def _has_rivals(column: pa.Array) -> bool:
+    """True if an `AnyValue` at any level has two members set. O(rows / 8), columns without offset."""
+    if pa.types.is_list(column.type):
+        return _has_rivals(column.values)
+    if not pa.types.is_struct(column.type):
+        return False
+    members = [column.field(place) for place in range(column.type.num_fields)]
+    if column.type.get_field_index("string_value") < 0:
+        return any(map(_has_rivals, members))
+    seen = np.zeros((len(column) + 7) // 8, np.uint8)
+    for member in members:
+        valid = np.frombuffer(pc.is_valid(member).buffers()[1], np.uint8)[: len(seen)]
+        if (seen & valid).any():
+            return True
+        seen |= valid
+    return False
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:

@@ -28,19 +28,27 @@ _MUCH = 8 * 2**20
 """Bytes of columns below which crowding is harmless."""
 
 
-def canonical(message: Any, payload: bytes, *, keep_unknown: bool) -> bytes | None:
+def parses(message: Any, payload: bytes) -> bool:
+    """Whether protobuf's own parser accepts the payload."""
+    try:
+        message.FromString(payload)
+    except DecodeError:
+        return False
+    return True
+
+
+def canonical(message: Any, payload: bytes) -> bytes | None:
     """The payload as protobuf writes it; None where protobuf's own parser refuses it.
 
-    Of a field that was written twice the last counts (messages are merged), and every number is as short as
-    it can be, so that other readers have no case of their own to decide. To leave unknown fields out takes as
-    long as parsing and writing; ptars skips them.
+    Unknown fields are left out, of a field that was written twice the last counts (messages are merged), and
+    every number is as short as it can be, so that other readers have no case of their own to decide. Takes
+    five times as long as parsing.
     """
     try:
         parsed = message.FromString(payload)
     except DecodeError:
         return None
-    if not keep_unknown:
-        parsed.DiscardUnknownFields()
+    parsed.DiscardUnknownFields()
     written: bytes = parsed.SerializeToString()
     return written
 
@@ -48,9 +56,10 @@ def canonical(message: Any, payload: bytes, *, keep_unknown: bool) -> bytes | No
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """Yield (positions, their messages) of those `canonical` messages that a ptars handler reads, in order.
+    """Yield (positions, their messages) of the messages that a ptars handler reads, in order.
 
-    A group of items without content is left out: at 2 bytes an item its columns take 80 times its size.
+    Each was accepted by protobuf: for a malformed one ptars refuses the group, or panics. A group of items
+    without content is left out: at 2 bytes an item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)
