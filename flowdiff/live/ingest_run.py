@@ -73,7 +73,10 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
         registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
         address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
         try:
-            with giving_back(), served(address, registry, run.status, clock, stalled_ns) as serves:
+            with (
+                giving_back(config.live.memory_bytes),
+                served(address, registry, run.status, clock, stalled_ns) as serves,
+            ):
                 log.info(
                     "started", lake=config.lake, version=version(), group=config.kafka.group, serves=serves
                 )

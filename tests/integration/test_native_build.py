@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.tags import compatible_tags, platform_tags
+from packaging.utils import parse_wheel_filename
 
 from ingest.codecs.otlp.wire.build import DIGEST, FOLDER, LIBRARY, build
 from ingest.codecs.otlp.wire.library import find_library
@@ -77,6 +79,18 @@ def test_a_wheel_with_the_library_is_of_this_platform_and_any_python(clone: Path
     assert names == {"__init__.py", "build.py", "library.py", "reading.py", "tables.py", LIBRARY}
     assert find_library(tmp_path / "site" / WIRE).reader == "native reader"
     assert not (clone / "ingest/codecs/otlp/wire" / LIBRARY).exists()
+    *_, tags = parse_wheel_filename(wheel.name)
+    for minor in (11, 12, 13, 14):
+        assert not tags.isdisjoint(compatible_tags((3, minor), platforms=platform_tags())), minor
+    for python in other_pythons():
+        load = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).walk"
+        subprocess.run([python, "-c", load, str(tmp_path / "site" / WIRE / LIBRARY)], check=True)
+
+
+def other_pythons() -> list[str]:
+    """Other versions of Python on this machine that start."""
+    found = (shutil.which(f"python3.{minor}") for minor in range(11, 20) if minor != sys.version_info.minor)
+    return [python for python in found if python and subprocess.run([python, "-V"]).returncode == 0]
 
 
 @pytest.mark.parametrize(
@@ -138,3 +152,18 @@ def test_config_says_which_reader_runs() -> None:
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
     assert first == f"# OTLP protobuf: {find_library(FOLDER).reader}"
+
+
+def test_the_image_builds_the_library_and_fails_without_it(repository: Path, tmp_path: Path) -> None:
+    """Its file installs cargo before flowdiff, and asks `flowdiff config`, which answers without settings."""
+    build, _, _ = (
+        (repository / "deploy/Containerfile").read_text().partition("\nFROM ${PYTHON}\nRUN groupadd")
+    )
+    check = "flowdiff config | grep --quiet 'native reader'"
+    assert build.index("rustup default") < build.index("COPY ingest ./ingest") < build.index(check)
+    ignored = (repository / "deploy/Containerfile.dockerignore").read_text().splitlines()
+    assert "!ingest" in ignored
+    assert not any(line.endswith((".rs", "Cargo.toml", "Cargo.lock")) for line in ignored)
+    command = [sys.executable, "-m", "flowdiff", "config"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == f"# OTLP protobuf: {find_library(FOLDER).reader}"

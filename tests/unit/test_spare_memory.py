@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flowdiff.live.memory import give_back, giving_back
+from flowdiff.live import memory
+from flowdiff.live.memory import KEPT_SHARE, give_back, giving_back
+
+MANY = 2**40
+"""More memory than a process of tests takes."""
 
 
 def resident_mb() -> float:
@@ -17,7 +21,10 @@ def resident_mb() -> float:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the GNU C library's")
-def test_what_threads_freed_in_pieces_goes_back() -> None:
+@pytest.mark.parametrize(
+    ("memory_bytes", "kept_s"), [(1, 3600.0), (MANY, 0.01)], ids=["under pressure", "at rest"]
+)
+def test_what_threads_freed_in_pieces_goes_back(memory_bytes: int, kept_s: float) -> None:
     kept: list[bytes] = []
 
     def work() -> None:
@@ -33,10 +40,26 @@ def test_what_threads_freed_in_pieces_goes_back() -> None:
         thread.join()
     held = resident_mb() - before
     assert held > 100
-    with giving_back(0.01):
+    with giving_back(memory_bytes, 0.01, kept_s):
         deadline = time.monotonic() + 30
         while resident_mb() - before > 0.3 * held:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert len(kept) == 120
     assert not any(thread.name == "spare memory" for thread in threading.enumerate())
+
+
+def test_with_room_left_free_memory_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned = threading.Event()
+    looked: list[int] = []
+    resident = int(KEPT_SHARE * 1_000_000)
+
+    def look() -> int:
+        looked.append(resident + len(looked) // 50)  # it grows over the share at the 50th look
+        return looked[-1]
+
+    monkeypatch.setattr(memory, "resident_bytes", look)
+    monkeypatch.setattr(memory, "give_back", returned.set)
+    with giving_back(1_000_000, 0.001, 3600.0):
+        assert returned.wait(30)
+    assert len(looked) >= 51

@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
 The native library (`wire`) reads all payloads in one pass, and leaves those of which it does not understand
-every byte. Those, or all where there is no library, are read by protobuf's own parser, which decides what is
-accepted, and as it writes them turned into nested Arrow by ptars.
+every byte. Of those, or of all where there is no library, protobuf's own parser decides which are accepted;
+ptars turns them into nested Arrow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ptars import HandlerPool
 
@@ -39,6 +39,7 @@ from ingest.codecs.values.protobuf import (
     canonical,
     has_many_fields,
     message_classes,
+    parses,
     refuse_foreign,
 )
 from schemas.config import DecodeConfig
@@ -54,7 +55,27 @@ _ELEMENT_BYTES = 2
 """Tag and length."""
 _WALK_BYTES = 8 * 2**20
 """Read by the native library at a time: its tables take up to nine times as much."""
-_HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
+_COLUMNS = message_classes(
+    "flowdiff.otlp_columns",
+    {
+        "Request": "1 resource_spans *ResourceSpans",
+        "ResourceSpans": "1 resource Resource; 2 scope_spans *ScopeSpans",
+        "Resource": "1 attributes *KeyValue",
+        "ScopeSpans": "2 spans *Span",
+        "Span": "1 trace_id bytes; 2 span_id bytes; 3 trace_state string; 4 parent_span_id bytes;"
+        "5 name string; 6 kind enum; 7 start_time_unix_nano fixed64; 8 end_time_unix_nano fixed64;"
+        "9 attributes *KeyValue; 11 events *Event; 13 links *Link; 15 status Status",
+        "Event": "1 time_unix_nano fixed64; 2 name string; 3 attributes *KeyValue",
+        "Link": "1 trace_id bytes; 2 span_id bytes",
+        "Status": "2 message string; 3 code enum",
+        "KeyValue": "1 key string; 2 value AnyValue",
+        "AnyValue": "1 string_value ?string; 2 bool_value ?bool; 3 int_value ?int64; 4 double_value ?double;"
+        "5 array_value Values; 6 kvlist_value Values; 7 bytes_value ?bytes",
+        "Values": "1 values *bytes",
+    },
+)
+"""The fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every field it knows."""
+_HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
 class OtlpProtoCodec:
@@ -128,30 +149,36 @@ class _Reader:
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
-            messages = self._canonical(group)
-            # What was odd only in how it was written is read in one pass now.
-            odd = [i for i, message in messages.items() if message != self._payloads[i]]
-            for index in self._walk(odd, [messages[i] for i in odd]):
-                del messages[index]
-            left.update(messages)
-            numbers = list(messages)
-            for part, batch in batches_of(_HANDLER, [*messages.values()]):
-                pieces.append(([numbers[place] for place in part], batch.column(0)))
+            numbers = self._written_anew(self._accepted(group))
+            left.update(numbers)
+            for part, column in _columns_of([self._payloads[i] for i in numbers]):
+                pieces.append(([numbers[place] for place in part], column))
                 left.difference_update(pieces[-1][0])
         if pieces:
             self.take(_span_batch(pieces))
         return sorted(left)
 
-    def _canonical(self, indexes: list[int]) -> dict[int, bytes]:
-        """Messages of payloads that protobuf accepts; the others are refused."""
-        messages = {}
+    def _accepted(self, indexes: list[int]) -> list[int]:
+        """The payloads that protobuf accepts; the others are refused."""
+        accepted = []
+        for index in indexes:
+            if parses(ExportTraceServiceRequest, self._payloads[index]):
+                accepted.append(index)
+            else:
+                self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
+        return accepted
+
+    def _written_anew(self, indexes: list[int]) -> list[int]:
+        """Read natively what was odd only in how it was written; the payloads that are left."""
+        if self._library is None:
+            return indexes
+        odd = {}
         for index in indexes:
             message = canonical(ExportTraceServiceRequest, self._payloads[index])
-            if message is None:
-                self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
-            elif message:
-                messages[index] = message
-        return messages
+            if message and message != self._payloads[index]:
+                odd[index] = message
+        read = set(self._walk([*odd], [*odd.values()]))
+        return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
         """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
@@ -198,12 +225,45 @@ class _Reader:
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
     """Span columns; None where protobuf refuses the message, or it is dense (`batches_of`)."""
-    message = canonical(ExportTraceServiceRequest, part)
-    if message is None:
+    if not parses(ExportTraceServiceRequest, part):
         return None
-    for places, batch in batches_of(_HANDLER, [message], group_bytes):
-        return _span_batch([(places, batch.column(0))])
+    for places, column in _columns_of([part], group_bytes):
+        return _span_batch([(places, column)])
     return None
+
+
+def _columns_of(
+    messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
+) -> Iterator[tuple[list[int], pa.Array]]:
+    """Yield (positions, `list<ResourceSpans>` of their messages) of accepted messages, as `batches_of` does.
+
+    ptars reads as protobuf does but for a value that was written with several members of its oneof, of which
+    the last counts: it keeps all. Messages with such a value are read as protobuf writes them.
+    """
+    for part, batch in batches_of(_HANDLER, messages, group_bytes):
+        column = batch.column(0)
+        if _has_rivals(column):
+            written = (canonical(ExportTraceServiceRequest, messages[place]) for place in part)
+            column = _HANDLER.list_to_record_batch([m for m in written if m is not None]).column(0)
+        yield part, column
+
+
+def _has_rivals(column: pa.Array) -> bool:
+    """True if an `AnyValue` at any level has two members set. O(rows / 8), columns without offset."""
+    if pa.types.is_list(column.type):
+        return _has_rivals(column.values)
+    if not pa.types.is_struct(column.type):
+        return False
+    members = [column.field(place) for place in range(column.type.num_fields)]
+    if column.type.get_field_index("string_value") < 0:
+        return any(map(_has_rivals, members))
+    seen = np.zeros((len(column) + 7) // 8, np.uint8)
+    for member in members:
+        valid = np.frombuffer(pc.is_valid(member).buffers()[1], np.uint8)[: len(seen)]
+        if (seen & valid).any():
+            return True
+        seen |= valid
+    return False
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
