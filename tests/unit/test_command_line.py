@@ -103,10 +103,6 @@ def test_brackets_of_help_are_shown(
         ("flowdiff sql --time", {"--timeout"}),
         ("flowdiff win", {"windows"}),
     ],
-        ("flowdiff analyze cat", {"categories"}),
-        ("flowdiff sql --time", {"--timeout"}),
-        ("flowdiff win", {"windows"}),
-    ],
 )
 def test_the_shell_completes_commands_and_options(words: str, completed: set[str]) -> None:
     environment = {
