@@ -447,11 +447,10 @@ class _Places:
             size = np.bincount(cell, minlength=4)
             for unit, site in enumerate(group.sites.site.tolist()):
                 total = np.bincount(cell, own[unit], minlength=4)
-                squares = np.bincount(cell, own[unit] ** 2, minlength=4)
-                for at, part in enumerate((size.astype(np.float64), total, squares)):
-                    sums[at, site] += part.reshape(2, 2)
-        visits, total, squares = sums
-        mean = total / np.maximum(visits, 1.0)
+                of_squares = np.bincount(cell, own[unit] ** 2, minlength=4)
+                sums[:, site] += np.stack([size, total, of_squares]).reshape(3, 2, 2)
+        visits, totals, squares = sums
+        mean = totals / np.maximum(visits, 1.0)
         known = (visits[:, 0] > 0).all(axis=1)
         rest = np.where((visits[:, 1] > 0).all(axis=1), mean[:, 1, 1] - mean[:, 1, 0], 0.0)
         gain = np.where(known, (mean[:, 0, 1] - mean[:, 0, 0] - rest) * visits[:, 0, 1], 0.0)

@@ -129,8 +129,9 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
             # As many requests as the others need for so many hits.
             extra = prior * n0 / e0 * (e0 + f0) / max(x0 + y0, 1.0)
             own = at_least_of(x1, x0 + x1 + prior, n1 / (n0 + extra + n1))
-            odds = (e1 / (e0 + prior)) / (f1 / f0)
-            p[at] = max(own, at_least_given_odds(x1, x0 + prior, y1, y0, odds))
+            part = settings.usual_part_hits * e0 / (e0 + f0)
+            rest, odds = settings.usual_part_hits - part, (e1 / e0) / (f1 / f0)
+            p[at] = max(own, at_least_given_odds(x1, x0 + part, y1, y0 + rest, odds))
             usual = min((x0 + prior) / (e0 + prior) * f0 / max(y0, 1.0), 1.0) * e1
             best[at] = at_least_of(x1, x1 + y1, usual / (usual + f1))
         else:  # of a value that was never there only the others say what to expect
