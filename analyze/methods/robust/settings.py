@@ -200,7 +200,7 @@ class SegmentSettings(Config):
     paired: int = Field(default=32, ge=0)
     """Values of a place, the surest, of which each two are tested together."""
     usual_hits: float = Field(default=2.0, ge=0)
-    """Before, a segment's share of hits is taken to be that of the others, as if so many hits had shown it."""
+    """A segment's share of hits before is taken to be that of the others, as if so many hits showed it."""
     usual_part_hits: float = Field(default=20.0, ge=0)
     """Its part of the hits is taken to be its part of the requests, as if so many hits had shown it."""
     phi: float = Field(default=1.2, ge=1, le=1e6)
