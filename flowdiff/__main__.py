@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "top": "Show what a running `flowdiff ingest` does, in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
+    "diff": "Compare two files of traces, or two sets of files, without a lake to name.",
     "watch": "Watch a lake: say once what changed, where and since when, and nothing otherwise.",
     "incidents": "List incidents, show one, accept one as normal, or mark a deployment.",
     "distalyze": "Compare two classes of requests: what diverges, and what response time depends on.",
@@ -64,6 +65,38 @@ COMMANDS: Final = {
 """Every subcommand with the first sentence of its docstring (checked by a test), so that listing them imports
 none."""
 
+PANELS: Final = {
+    "Compare two periods": (
+        "demo",
+        "import",
+        "windows",
+        "compare",
+        "diff",
+        "reports",
+        "flow",
+        "browse",
+        "sql",
+    ),
+    "Watch production": ("ingest", "watch", "incidents"),
+    "Set up": ("config", "simulate"),
+}
+"""Commands of every day, by heading of the help."""
+GROUPS: Final = {
+    "lake": (
+        "Care for a lake: check, repair, condense, expire, publish.",
+        (
+            *("fsck", "summarize", "repair", "retain", "compact", "publish", "export", "calibrate"),
+            "end-lane",
+        ),
+    ),
+    "kafka": ("Write to topics of Kafka, and look at what reads them.", ("produce", "rekey", "top")),
+    "analyze": (
+        "Look deeper, by other methods: paths, variance, groups, divergence.",
+        ("categories", "variance", "clusters", "distalyze"),
+    ),
+}
+"""Commands below another one, with its sentence. Each is accepted at the top, too, until 1.0."""
+
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Thresholds of the cyclic garbage collector. Python's default of 700 cost a comparison of 1,600 categories 9
 % of its CPU time: the objects of a command live to its end, and are scanned repeatedly.
@@ -76,7 +109,9 @@ class _Commands(typer.core.TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Subcommand at the start of the arguments, imported on demand."""
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, None if listed is None else _load(str(listed.name)), rest
+        if listed is None or isinstance(listed, typer.core.TyperGroup):
+            return name, listed, rest
+        return name, _load(str(listed.name)), rest
 
 
 def _load(name: str) -> Any:
@@ -99,7 +134,7 @@ def module_of(name: str) -> str:
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:
-    """Application with the given subcommands."""
+    """Application with the given subcommands, and the groups that have any of them."""
     app = typer.Typer(
         cls=_Commands,
         name="flowdiff",
@@ -107,8 +142,17 @@ def build_app(names: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    for name in names:
-        app.command(name, help=COMMANDS[name])(_stand_in)
+    for panel, of_panel in PANELS.items():
+        for name in (name for name in of_panel if name in names):
+            app.command(name, help=COMMANDS[name], rich_help_panel=panel)(_stand_in)
+    for group, (about, of_group) in GROUPS.items():
+        there = [name for name in of_group if name in names]
+        below = typer.Typer(cls=_Commands, help=about)
+        for name in there:
+            below.command(name, help=COMMANDS[name])(_stand_in)
+            app.command(name, help=COMMANDS[name], hidden=True)(_stand_in)
+        if there:
+            app.add_typer(below, name=group, rich_help_panel="More")
     return app
 
 
@@ -145,14 +189,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(given: list[str]) -> int | None:
-    """Run a subcommand and return its exit code, if it has one. Without arguments print the help, as a usage
-    error.
-    """
+    """Run a subcommand and return its exit code, if it has one; without one, or below a group, print help."""
     for argument in given:
         _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])
-    code: int | None = app(given or ["--help"], prog_name="flowdiff", standalone_mode=False)
-    return code if given else 2
+    asks_nothing = not given or (len(given) == 1 and given[0] in GROUPS)
+    shown = [*given, "--help"] if asks_nothing else given
+    code: int | None = app(shown, prog_name="flowdiff", standalone_mode=False)
+    return 2 if asks_nothing else code
 
 
 def _refuse_foreign_bytes(argument: str) -> None:

@@ -12,6 +12,8 @@ from flowdiff.tables import Table
 from schemas.visible import visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from analyze.report.gate import Outcome
     from analyze.sql.browse import StoredFlow
     from schemas.report.accounts import AccountSection
@@ -83,12 +85,15 @@ class Analysis:
 
         return to_json(self.report)
 
-    def text(self, width: int = WIDTH) -> str:
-        """Report as shown in a terminal."""
+    def text(self, width: int = WIDTH, *, whole: bool = True) -> str:
+        """Report as shown in a terminal; its first screen alone if not `whole`."""
         from analyze.report.terminal import print_report
         from flowdiff.cli.terminal import drawn
 
-        return drawn(lambda console: print_report(self.report, self._outcome.views, console), width)
+        def show(console: Console) -> None:
+            print_report(self.report, self._outcome.views, console, whole=whole)
+
+        return drawn(show, width)
 
     def save(
         self,
@@ -114,13 +119,15 @@ class Analysis:
 
         Raises LakeError.
         """
+        from analyze.report.page import INDEX_LINK, render_html
         from analyze.report.store import keep_report
         from stitch.lake.place import open_place
 
-        return keep_report(open_place(self._lake), self._outcome, self.html())
+        page = render_html(self.report, self._outcome.views, index=INDEX_LINK)
+        return keep_report(open_place(self._lake), self._outcome, page)
 
     def __repr__(self) -> str:
-        return self.text()
+        return self.text(whole=False)
 
     def _linked(self, trace_url: str | None) -> Analysis:
         from flowdiff.cli.analysis import with_trace_url

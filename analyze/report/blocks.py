@@ -251,9 +251,9 @@ class Facts:
     """Names and their values."""
 
     facts: Sequence[Fact]
-    look: Literal["numbers", "lines", "rows"] = "rows"
+    look: Literal["numbers", "lines", "rows", "table"] = "rows"
     """`numbers`: in a row, large; `lines`: in a row, small; both one paragraph on a terminal. `rows`: one
-    below the other."""
+    below the other; `table`: so, names and values aligned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,9 +117,16 @@ def parse_floor(text: str) -> Floor:
         ) from None
 
 
-def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
-    """Exit code: a result of the requested kinds reaches the floor (a share of the first sample's sum), or
-    not.
+class Gate(NamedTuple):
+    """Decision of a gate."""
+
+    code: GateCode
+    line: str
+    """What decided, in a line."""
+
+
+def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
+    """Decide whether a result of the requested kinds reaches the floor (a share of the first sample's sum).
 
     All results are weighed: the report lists the best of each direction, and those it leaves out may be
     larger than those it lists of the other direction, or the only ones of a kind. Results that are not
@@ -131,9 +138,15 @@ def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
         return on.counts(found) and (found.us is None or abs(found.us) >= least)
 
     counted = [found for found in outcome.weighed if counts(found)]
-    if any(found.sure for found in counted):
-        return GateCode.CHANGED
-    return GateCode.UNSURE if counted else GateCode.PASSED
+    sure = sum(found.sure for found in counted)
+    left = sum(found.sure for found in outcome.weighed) - sure
+    others = f"; {left} of other kinds, for the better or too small" if left else ""
+    if sure:
+        return Gate(GateCode.CHANGED, f"gate: FAIL, exit 1: {sure} of {sure + left} changes count")
+    if counted:
+        why = "a change of a kind that counts cannot be excluded, or is not explained"
+        return Gate(GateCode.UNSURE, f"gate: UNSURE, exit 3: {why}{others}")
+    return Gate(GateCode.PASSED, f"gate: PASS, exit 0: no change counts{others}")
 
 
 RESPONSE_TIME: Final = "response-time"

@@ -12,7 +12,7 @@ from typing import Final
 
 from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.section_view import Views, warnings
+from analyze.report.section_view import FirstScreen, Views, first_screen, warnings
 from schemas.report.report import Report
 
 SCREEN: Final = 50
@@ -35,17 +35,22 @@ _FLANK: Final = re.compile(r"\w")
 
 def render_markdown(report: Report, views: Views, page: str = "") -> str:
     """Render the report; `page` is the address of its page. Raises KeyError for a section without a view."""
-    screen = [f"### {inline(report.headline.sentence)}\n"]
-    room = SCREEN - _rows(screen[0])
+    first = first_screen(report, views)
+    screen = [f"### {inline(report.headline.sentence if first is None else first.headline)}\n"]
+    screen += [] if first is None else [*_notes(report, views), *blocks_markdown(first.blocks)]
+    room = SCREEN - sum(map(_rows, screen))
     end = f"Everything else: {_code(page)}\n" if page else ""
     room -= _rows(end) if end else 0
-    for part in _parts(report, views):
+    rest: list[str] = []
+    for part in _parts(report, views, first):
         room -= _rows(part)
         if room < 0:
-            screen.append("*More than fits here is in the report.*\n")
+            rest.append("*More than fits here is in the report.*\n")
             break
-        screen.append(part)
-    return "\n".join([*screen, *([end] if end else [])])
+        rest.append(part)
+    if first is not None and rest:  # GitHub folds it; others show it
+        rest = ["<details><summary>Breakdown and tests</summary>\n", *rest, "</details>\n"]
+    return "\n".join([*screen, *rest, *([end] if end else [])])
 
 
 def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
@@ -54,9 +59,9 @@ def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
         yield from _block(block, level)
 
 
-def _parts(report: Report, views: Views) -> Iterator[str]:
-    for warning in (*warnings(report, views), *report.notes):
-        yield f"> {inline(warning)}\n"
+def _parts(report: Report, views: Views, first: FirstScreen | None) -> Iterator[str]:
+    if first is None:
+        yield from _notes(report, views)
     yield from _table(b.Grid("Periods", _PERIODS, report.samples))
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
@@ -67,6 +72,11 @@ def _parts(report: Report, views: Views) -> Iterator[str]:
         for section in report.sections:
             if section.method == method.name:
                 yield from blocks_markdown(views[section.section].blocks(section))
+
+
+def _notes(report: Report, views: Views) -> Iterator[str]:
+    for warning in (*warnings(report, views), *report.notes):
+        yield f"> {inline(warning)}\n"
 
 
 def _block(block: b.Block, level: int) -> Iterator[str]:

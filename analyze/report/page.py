@@ -23,11 +23,13 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.blocks import Block, cell, runs
-from analyze.report.section_view import Views, warnings
+from analyze.report.section_view import Views, first_screen, warnings
 from schemas.report.parts import Section
 from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
 
+INDEX_LINK: Final = "../index.html"
+"""Address of the list of reports, from a page that a lake keeps beside it."""
 STYLE: Final = "analyze.report:templates/report.css"
 
 
@@ -101,8 +103,10 @@ def _visible(value: object) -> object:
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def render_html(report: Report, views: Views) -> str:
+def render_html(report: Report, views: Views, *, index: str = "") -> str:
     """Render the page of a report whose sections all have a view; deterministic.
+
+    index: address of the list of reports that it is kept beside; empty for none.
 
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
@@ -112,6 +116,7 @@ def render_html(report: Report, views: Views) -> str:
         (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
+    screen = first_screen(report, views)
     style = source(STYLE) + "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
     script = "\n".join(dict.fromkeys(view.script for view, _ in shown if view.script))
     return template("analyze.report", "templates/page.html.jinja").render(
@@ -123,6 +128,9 @@ def render_html(report: Report, views: Views) -> str:
         script=Markup(script),
         script_hash=csp_hash(script),
         json=_inert_json(report),
+        screen=screen,
+        index=index,
+        first=None if screen is None else blocks_html(screen.blocks, "-first", 2, url),
         warnings=warnings(report, views),
         titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
         leading={method: block for view, method, block in reversed(blocks) if view.leads},

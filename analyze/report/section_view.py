@@ -6,11 +6,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from analyze.report.blocks import Blocks
+from analyze.report.blocks import Blocks, Words
 from schemas.report.parts import Section
 from schemas.report.report import Report
 
 S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """All that a reader with ten seconds sees of a report: one layout for terminal, Markdown and page."""
+
+    headline: Words
+    """Verdict word, since when, and the cause, in one line."""
+    blocks: Blocks
+    """Numbers, who is affected, the first finding, the periods: some ten lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class SectionView(Generic[S]):
     headline."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Sentences that a reader must know before the headline; None: there are never any."""
+    first_screen: Callable[[Report], FirstScreen] | None = None
+    """First screen of a report of the method that it leads; None: headline and verdict as they are."""
     style: str = ""
     """CSS of its own drawings."""
     script: str = ""
@@ -59,3 +71,12 @@ def warnings(report: Report, views: Views) -> tuple[str, ...]:
         if view.warnings is not None:
             sentences |= dict.fromkeys(view.warnings(section))
     return tuple(sentences)
+
+
+def first_screen(report: Report, views: Views) -> FirstScreen | None:
+    """Give the first screen of a report; None where its method has none, or there are several methods."""
+    if len(report.methods) != 1:
+        return None
+    makers = (views[section.section].first_screen for section in report.sections)
+    make = next((maker for maker in makers if maker is not None), None)
+    return None if make is None else make(report)

@@ -34,7 +34,7 @@ from analyze.report.blocks import (
     cell,
     runs,
 )
-from analyze.report.section_view import Views, warnings
+from analyze.report.section_view import Views, first_screen, warnings
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
@@ -54,20 +54,30 @@ _STYLE: Final = {
 }
 
 
-def print_report(report: Report, views: Views, console: Console) -> None:
-    """Print warnings, headline, samples, data-quality notes, verdict, and the sections.
+def print_report(report: Report, views: Views, console: Console, *, whole: bool = True) -> bool:
+    """Print warnings, the first screen, data-quality notes; if `whole` the verdict and the sections, too.
 
-    Raises KeyError for a section without a view.
+    A report without a first screen begins with headline and samples, and is always printed whole. False if
+    anything was left out. Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
         _put(_text(f"! {warning}", "bold yellow"), console)
-    _put(_text(report.headline.sentence, "bold"), console)
-    for sample in report.samples:
-        where = f" where {sample.where}" if sample.where else ""
-        requests = wording.counted(sample.requests, "request")
-        _put(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"), console)
+    screen = first_screen(report, views)
+    if screen is not None:
+        _put(_text(screen.headline, "bold"), console)
+        print_blocks(screen.blocks, console)
+    else:
+        _put(_text(report.headline.sentence, "bold"), console)
+        for sample in report.samples:
+            where = f" where {sample.where}" if sample.where else ""
+            requests = wording.counted(sample.requests, "request")
+            _put(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"), console)
     for note in report.notes:
         _put(_text(f"! {note}", "yellow"), console)
+    if screen is not None and not whole:
+        return False
+    if screen is not None:
+        console.print()
     titles = {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
@@ -86,6 +96,7 @@ def print_report(report: Report, views: Views, console: Console) -> None:
         if section.method in titles and _says(blocks):
             _put(_text(f"\n{titles.pop(section.method)}", "bold underline"), console)
         print_blocks(blocks, console)
+    return True
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
@@ -143,6 +154,17 @@ def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _facts(facts: Facts, console: Console, indent: int) -> None:
+    if facts.look == "table":
+        width = max((cell_len(fact.name) for fact in facts.facts), default=0)
+        for fact in facts.facts:
+            mark = fact.name.ljust(width + 1)
+            style = _STYLE.get(fact.tone, "")
+            _put(
+                _hanging(mark, _text(fact.words, style), console.width - indent - _INDENT),
+                console,
+                indent + _INDENT,
+            )
+        return
     lines = [
         _text((Styled(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words))
         for fact in facts.facts

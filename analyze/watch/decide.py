@@ -14,7 +14,7 @@ from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.profile.history import cut_history, read_samples
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, Outcome, gate_code
+from analyze.report.gate import FailOn, Floor, Outcome, gate
 from analyze.scope import Lakes
 from schemas.errors import PeriodError
 from schemas.periods import Period, parse_filter
@@ -118,7 +118,7 @@ def decision_of(outcome: Outcome) -> Decision:
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
-        int(gate_code(outcome, FailOn(), Floor())),
+        int(gate(outcome, FailOn(), Floor()).code),
         str(outcome.report.verdict.outcome),
         next(sections, ()),
         outcome,

@@ -19,7 +19,7 @@ import numpy as np
 from analyze.profile.stored import whole_windows
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import Outcome
-from analyze.report.page import render_html
+from analyze.report.page import INDEX_LINK, render_html
 from analyze.report.store import keep_report
 from analyze.scope import LakePeriod, Lakes
 from analyze.watch.baseline import Sample
@@ -331,7 +331,7 @@ class LakeWatch:
         """Store a report in the lake and return its id; empty in a dry run."""
         if self.dry_run:
             return ""
-        keep_report(self._place, outcome, render_html(outcome.report, outcome.views))
+        keep_report(self._place, outcome, render_html(outcome.report, outcome.views, index=INDEX_LINK))
         return outcome.report.id
 
     def _commit(self, state: State, decided: Decided) -> None:

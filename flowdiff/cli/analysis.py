@@ -137,11 +137,14 @@ def compared(
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."
 
 
-def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
+def publish(
+    outcome: Outcome, lake: str, to: Destinations, *, done: str, whole: bool = True, last: str = ""
+) -> None:
     """Write the report to its destinations and print it: as text, as JSON, or the page.
 
     `lake`: where it is stored. If storing fails, that is reported on standard error, and the report stands:
-    it has been printed. `done` begins the line that reports a failure to print. Raises InputError for a file
+    it has been printed. `done` begins the line that reports a failure to print; `whole` as in `print_report`;
+    `last` is printed below the report. Raises InputError for a file
     that cannot be written, after all else is written and printed; ConfigError where a page in a bucket should
     be opened.
     """
@@ -154,13 +157,12 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):
-        page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
-        kept = _kept(outcome, lake, page) if to.save else None
+        kept = _kept(outcome, lake) if to.save else None
         at = kept if isinstance(kept, str) else None
         at = at if to.html_file is None or is_stdout(to.html_file) else str(to.html_file)
         forms = {
             "--json": lambda: to_json(outcome.report),
-            "--html": lambda: page,
+            "--html": lambda: render_html(outcome.report, outcome.views),
             "--markdown": lambda: render_markdown(outcome.report, outcome.views, at or ""),
         }
         made = [(file, forms[form]().encode()) for form, file in to.files.items()]
@@ -172,7 +174,7 @@ def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None
     if printed:
         sys.stdout.buffer.write(printed[0])
     else:
-        _print(outcome, at, done=done)
+        _print(outcome, at, done=done, whole=whole, last=last)
     if refused:
         raise refused[0]
     if to.open_page and at is not None:
@@ -195,15 +197,16 @@ def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
     return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
 
 
-def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
+def _kept(outcome: Outcome, lake: str) -> str | LakeError:
     """Path of the page in the lake, or the error that prevented storing it."""
     from analyze.report.index import kept_reports
+    from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
     from stitch.lake.place import open_place
 
     place = open_place(lake)
     try:
-        at = keep_report(place, outcome, page)
+        at = keep_report(place, outcome, render_html(outcome.report, outcome.views, index=INDEX_LINK))
     except LakeError as error:
         return error
     with suppress(OSError):  # the next reader repairs the list
@@ -223,16 +226,21 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
     return refused
 
 
-def _print(outcome: Outcome, at: str | None, *, done: str) -> None:
+def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
     """Print the report as text; `at`: path of its page."""
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.
     with reported_afterwards(done):
         console = Terminal()
-        print_report(outcome.report, outcome.views, console)
+        whole = print_report(outcome.report, outcome.views, console, whole=whole)
+        if last:
+            console.print(last, markup=False, highlight=False)
+        if not whole:
+            console.print("more: -v (grounds, breakdown, tests)", markup=False, highlight=False)
         if at is not None:
-            console.print(f"\nReport: {at}", markup=False, highlight=False, soft_wrap=True)
+            blank = "\n" if whole and not last else ""
+            console.print(f"{blank}Report: {at}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Methods that are not installed give none: this module uses their names, not thei
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -22,6 +22,7 @@ from schemas.report.findings import (
     FindingsSection,
     FurtherView,
 )
+from schemas.request_ids import beginning
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class _Way:
 
 _WAYS: Final = (
     _Way("clusters", "paths of both periods laid over each other", _PATHS),
-    _Way("distalyze", "what else diverges, and where it began", frozenset(ChangeKind)),
     _Way("variance", "which places became more variable", _TIMES),
     _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
+    _Way("distalyze", "what else diverges, and where it began", frozenset(ChangeKind)),
 )
 """In order of usefulness."""
 
@@ -135,8 +136,8 @@ def _views(
     kept: Sequence[KeptReport],
 ) -> tuple[FurtherView, ...]:
     narrow = requests_of(finding)
+    found = [*_drawn(finding, compared.lake)]
     where = {name: _both(text, narrow) for name, text in compared.where.items()}
-    found = []
     for way in ways:
         if finding.kind not in way.kinds:
             continue
@@ -151,6 +152,19 @@ def _views(
             )
         )
     return tuple(found)
+
+
+def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
+    """Give the command that draws the first affected request."""
+    example = next((one for one in finding.examples if one.sample == "problem"), None)
+    if example is not None and _can_be_copied(example.request_id):
+        arguments = ("flow", beginning(example.request_id), "--lake", lake)
+        yield FurtherView(
+            method="flow",
+            about="an affected request, step by step",
+            arguments=arguments,
+            command=shell_line(["flowdiff", *arguments]),
+        )
 
 
 def shell_line(words: Sequence[str]) -> str:

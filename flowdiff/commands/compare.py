@@ -94,6 +94,9 @@ def command(
             "cores, or fewer where half of the memory holds no more.",
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the whole report: grounds, breakdown, tests.")
+    ] = False,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option()] = False,
 ) -> None:
@@ -102,7 +105,7 @@ def command(
     Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: cannot tell, or
     something changed that nothing explains.
     """
-    from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
+    from analyze.report.gate import ANY, Floor, gate, parse_fail_on, parse_floor
     from analyze.report.index import kept_reports
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
@@ -140,6 +143,7 @@ def command(
     there = [name for name in method_names() if installed(name)]
     outcome = with_views(outcome, compared_of(found.compared), there, kept)
     outcome = shown_only(outcome, only or "")
-    publish(outcome, place, to, done="The comparison is done")
-    if code := gate_code(outcome, counts, floor):
-        raise typer.Exit(code)
+    decided = gate(outcome, counts, floor)
+    publish(outcome, place, to, done="The comparison is done", whole=verbose, last=decided.line)
+    if decided.code:
+        raise typer.Exit(decided.code)

@@ -14,7 +14,7 @@ from analyze.methods.paper.settings import PaperSettings, Variant
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.methods.registry import method_names, method_of
 from analyze.population import Population
-from analyze.report.gate import FailOn, Floor, gate_code
+from analyze.report.gate import FailOn, Floor, gate
 from analyze.report.limits import ReportLimits
 from schemas.report.findings import Finding, FindingsSection
 
@@ -102,7 +102,7 @@ def paper_mode(variant: Variant) -> Mode:
             )
             for row in outcome.tables["mutations"].to_pylist()
         ]
-        return Shown(results, outcome.report.verdict.outcome, int(gate_code(outcome, FailOn(), Floor())))
+        return Shown(results, outcome.report.verdict.outcome, int(gate(outcome, FailOn(), Floor()).code))
 
     return Mode(f"paper/{variant}", analyse)
 

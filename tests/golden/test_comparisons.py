@@ -91,6 +91,52 @@ def _short(value: object) -> str:
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
 
 
+SCREENS = {
+    "simulated-8.2-mds-config": ("SLOWER", "92 %", "flowdiff flow"),
+    "simulated-8.2-repaired": ("FASTER", "for the better"),
+    "simulated-F13-error-burst": ("FAILING", "flowdiff flow"),
+    "simulated-AA-history": ("? FASTER", "suspect"),
+    "boutique-delay": ("SLOWER", "recommendationservice"),
+    "shop-exception": ("OTHER PATHS", "paymentservice", "flowdiff flow"),
+    "shop-payment-delay": ("SLOWER", "paymentservice"),
+    "shop-contention": ("SLOWER", "adservice", "flowdiff flow"),
+    "shop-quiet": ("UNCHANGED", "may have changed unseen"),
+    "tickets-contention": ("SLOWER", "ts-contacts-service"),
+    "made-canary-the-canary-is-slower": ("SLOWER", "search-3"),
+    "shop-few-requests": ("OTHER PATHS", "39 %"),
+}
+"""Comparisons whose first screens are kept, and what each must say."""
+SCREEN_LINES, SCREEN_COLUMNS = 14, 100
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_first_screen(
+    name: str,
+    lake: Callable[[str], Path],
+    expected_folder: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
+    case = next(case for case in CASES if case.name == name)
+    monkeypatch.chdir(lake(case.lake).parent)  # where lines break must not hang on a path
+    _, said = flowdiff(*case.arguments, "--lake", case.lake, "--no-save")
+    golden = expected_folder / "screens" / f"{name}.txt"
+    if request.config.getoption("--rewrite-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(said, encoding="utf-8")
+        pytest.skip(f"rewrote {golden.name}")
+    lines = said.splitlines()
+    assert len(lines) <= SCREEN_LINES
+    assert max(map(len, lines)) <= SCREEN_COLUMNS
+    plain = said.replace("\N{NO-BREAK SPACE}", " ")
+    assert [words for words in SCREENS[name] if words not in plain] == []
+    assert lines[0][0] in "✗✓?"
+    assert any(line.startswith("gate: ") for line in lines[-3:])
+    assert any(line.startswith("before ") for line in lines)
+    assert said == golden.read_text(encoding="utf-8")
+
+
 def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
     assert not [name for name, times in Counter(case.name for case in CASES).items() if times > 1]
     assert {path.stem for path in (expected_folder / "comparisons").iterdir()} == {

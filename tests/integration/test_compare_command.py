@@ -273,8 +273,9 @@ DEFAULT = (*BEFORE, "--problem", "2022-08-23T15:10/5m")
 
 def test_robust_mode_is_the_default_and_names_the_operation(lake: Path, capsys: pytest.CaptureFixture[str]):
     """The recommendation service waits 500 ms in this recording."""
-    assert run("compare", "--lake", str(lake), *DEFAULT) == 1
+    assert run("compare", "-v", "--lake", str(lake), *DEFAULT) == 1
     out = capsys.readouterr().out
+    assert "ListRecommendations" in out.partition("\nmean ")[0]
     assert "ListRecommendations" in out.split("\n1. ")[1].split("\n2. ")[0]
     # Whole on its line, to be copied: where the report is, and the command that looks further.
     fitting = [line for line in out.splitlines() if not line.startswith(("Report: ", "   flowdiff "))]

@@ -362,10 +362,8 @@ def test_what_is_scheduled_runs_and_is_the_same_everywhere(
     if command == "publish":
         assert "flowdiff.flows: 37 rows; 37 files added" in capsys.readouterr().out
     if command == "compare":
-        told = capsys.readouterr().out
-        assert [line.split(":")[1] for line in told.splitlines() if line.startswith(("Ref", "Prob"))] == [
-            " 12 requests"
-        ] * 4
+        told = " ".join(capsys.readouterr().out.split())
+        assert told.count("12 requests") == 4
 
 
 def test_history_of_the_morning_comparison_are_the_weeks_that_are_there(recent_lake: Path) -> None:

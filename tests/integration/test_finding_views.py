@@ -53,20 +53,24 @@ def findings(file: Path) -> list[dict[str, Any]]:
 def test_every_command_runs_and_a_page_beside_is_linked(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("compare", "--lake", lake, *PERIODS, "--where", "root like '%'", "--fail-on", "never")
+    asked = ("compare", "-v", "--lake", lake, *PERIODS, "--where", "root like '%'", "--fail-on", "never")
     assert flowdiff(*asked, "--json", str(tmp_path / "first.json")) == 0
     out = capsys.readouterr().out
     first = findings(tmp_path / "first.json")
     views = {tuple(view["arguments"]): view for finding in first for view in finding["views"]}
-    assert {view["method"] for view in first[0]["views"]} == {"distalyze", "variance", "browse"} & {
-        *method_names()
+    assert {view["method"] for view in first[0]["views"]} == {
+        "flow",
+        *({"distalyze", "variance", "browse"} & {*method_names()}),
     }
     for finding in first:
-        (line,) = (line for line in out.splitlines() if finding["views"][0]["command"] in line)
-        assert line.startswith("   flowdiff ")
+        (line,) = (line for line in out.splitlines() if line.endswith(finding["views"][0]["command"]))
+        assert line.startswith("   flowdiff flow ")
     for arguments, view in views.items():
         assert shlex.split(view["command"]) == ["flowdiff", *arguments]
         assert view["page"] is None
+        if view["method"] == "flow":
+            assert flowdiff(*arguments) == 0
+            continue
         kept = () if view["method"] == "browse" else ("--no-save",)
         assert flowdiff(*arguments, *kept, "--json", str(tmp_path / "view.json")) == 0
         found = json.loads((tmp_path / "view.json").read_text(encoding="utf-8"))
@@ -90,9 +94,9 @@ def test_every_command_runs_and_a_page_beside_is_linked(
 def test_a_method_that_is_not_there_gives_no_link() -> None:
     outcome = robust_outcome()
     some = with_views(outcome, COMPARED, ["browse", "paper"]).report.section(FindingsSection)
-    assert {view.method for finding in some.findings for view in finding.views} == {"browse"}
-    none = with_views(outcome, COMPARED, ["paper"])
-    assert none == outcome
+    assert {view.method for finding in some.findings for view in finding.views} == {"flow", "browse"}
+    none = with_views(outcome, COMPARED, ["paper"]).report.section(FindingsSection)
+    assert {view.method for finding in none.findings for view in finding.views} == {"flow"}
     assert with_views(outcome, None, method_names()) == outcome
 
 
@@ -108,7 +112,8 @@ def test_the_id_is_that_of_the_content_and_the_page_has_a_row() -> None:
     assert "<summary>Look further, with other analyses</summary>" not in render_html(
         outcome.report, outcome.views
     )
-    view = more.report.section(FindingsSection).findings[0].views[0]
+    flow, view, *_ = more.report.section(FindingsSection).findings[0].views
+    assert flow.arguments[-2:] == ("--lake", "some lake")
     assert view.arguments[1:9] == (
         *("--lake", "some lake", "--reference", "a/b"),
         *("--problem", "c/d", "--problem", "e/f"),
@@ -163,5 +168,5 @@ def test_a_filter_of_one_period_stays_its_own() -> None:
     told = with_views(outcome, replace(COMPARED, where={"reference": "", "problem": ""}), ["browse"])
     for one in told.report.section(FindingsSection).findings:
         narrow = requests_of(one)
-        assert ("--where" in one.views[0].arguments) == bool(narrow)
-        assert one.views[0].arguments[-1] == (narrow or "e/f")
+        assert ("--where" in one.views[1].arguments) == bool(narrow)
+        assert one.views[1].arguments[-1] == (narrow or "e/f")

@@ -113,7 +113,7 @@ def compared(folder: Path, write: Requests, requests: int) -> tuple[int, str, di
         (failing, 3, "! 100 % and 100 % of the requests fail in both periods"),
         (timeless, 3, "! No request of the reference or of the problem took any time"),
         (timeless_before, 3, "! No request of the reference took any time"),
-        (outlived, 3, "No significant change was found: mean response time"),
+        (outlived, 3, "? CANNOT TELL: Too few requests to tell a change from chance"),
         (single, 3, "1 problem request was reached by no test: too few of its kind."),
     ],
 )

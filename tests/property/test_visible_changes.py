@@ -16,7 +16,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate_code
+from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate
 
 SURE = 1e-6
 """Of so many draws none is one by chance."""
@@ -87,6 +87,6 @@ def test_what_the_periods_show_by_themselves_never_passes(
     ratio = float(np.median(took1) / np.median(took0))
     slower = stats.mannwhitneyu(took0, took1).pvalue if max(ratio, 1 / ratio) > 2 else 1.0
     outcome = compared([reference, problem, *windows])
-    code = gate_code(outcome, FailOn(), Floor())
+    code = gate(outcome, FailOn(), Floor()).code
     if min(fails, slower) < SURE:
         assert code != GateCode.PASSED

@@ -7,7 +7,7 @@ import pytest
 from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
 
-from analyze.report.gate import Floor, GateCode, Outcome, Weighed, gate_code, parse_fail_on, parse_floor
+from analyze.report.gate import Floor, GateCode, Outcome, Weighed, gate, parse_fail_on, parse_floor
 from analyze.report.limits import ReportLimits
 from schemas.errors import ConfigError
 from schemas.report.mutations import MutationKind, MutationsSection
@@ -26,7 +26,7 @@ KINDS = ("response-time", "structural", "errors")
 
 
 def code(outcome: Outcome, words: Sequence[str] = ("any",), floor: str | None = None) -> int:
-    return gate_code(outcome, parse_fail_on(words, KINDS), Floor() if floor is None else parse_floor(floor))
+    return gate(outcome, parse_fail_on(words, KINDS), Floor() if floor is None else parse_floor(floor)).code
 
 
 @pytest.mark.parametrize(

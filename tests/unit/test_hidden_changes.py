@@ -21,7 +21,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate_code
+from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from schemas.report.accounts import HiddenChange, VerdictSection
@@ -88,7 +88,7 @@ def test_what_happens_again_in_the_history_is_named_where_it_hides_a_change() ->
     slow = pages(40 * US)
     assert not verdict(found(slow, *CALM)).hidden
     outcome = found(slow, *CALM[:5], *AGAIN, *CALM[5:])
-    assert gate_code(outcome, FailOn(), Floor()) is GateCode.UNSURE
+    assert gate(outcome, FailOn(), Floor()).code is GateCode.UNSURE
     largest = hidden(outcome)
     assert len(verdict(outcome).hidden) == 1
     assert largest.site.text == "db/read"
@@ -132,7 +132,7 @@ def test_a_gate_that_looks_for_failures_alone_does_not_pass_on_hidden_ones() -> 
     outcome = found(pages(US, failing=60), *history, without=("outlying-windows",))
     kinds = {weighed.kind for weighed in outcome.weighed if not weighed.sure}
     assert "errors" in kinds
-    assert gate_code(outcome, FailOn(frozenset({"errors"})), Floor()) is GateCode.UNSURE
+    assert gate(outcome, FailOn(frozenset({"errors"})), Floor()).code is GateCode.UNSURE
 
 
 def test_drift_that_minutes_have_is_no_hidden_change() -> None:

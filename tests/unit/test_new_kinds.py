@@ -14,7 +14,7 @@ from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate_code
+from analyze.report.gate import FailOn, Floor, GateCode, Outcome, gate
 from schemas.report.findings import FindingsSection
 from schemas.report.kinds import KindsSection
 
@@ -71,7 +71,7 @@ def test_a_new_kind_that_always_fails_is_a_finding() -> None:
     outcome = compared(pages(), [*pages(), *fetches(80, 80)])
     assert titles(outcome) == ["new: cdn/cache.fetch, 80 requests, all fail"]
     assert rows(outcome) == [("new", "root", "cdn/cache.fetch", 80, 1.0)]
-    assert gate_code(outcome, FailOn(frozenset({"errors"})), Floor()) is GateCode.CHANGED
+    assert gate(outcome, FailOn(frozenset({"errors"})), Floor()).code is GateCode.CHANGED
 
 
 def test_few_of_many_requests_are_enough() -> None:

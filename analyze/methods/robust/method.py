@@ -23,6 +23,7 @@ from analyze.methods.robust.sections.breakdown import (
 )
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.findings import FINDINGS, foremost
+from analyze.methods.robust.sections.first_screen import first_screen
 from analyze.methods.robust.sections.kinds import KINDS_VIEW, kinds_section
 from analyze.methods.robust.sections.paths import PATHS, paths_section
 from analyze.methods.robust.sections.suspects import SUSPECTED, suspects_section, suspects_table
@@ -131,7 +132,7 @@ METHOD: Final = Method(
     settings=RobustSettings,
     samples=SampleCount(2, 2),
     analyse=analyse,
-    sections=(VERDICT, SUSPECTED, BREAKDOWN, FINDINGS, KINDS_VIEW, PATHS),
+    sections=(replace(VERDICT, first_screen=first_screen), SUSPECTED, BREAKDOWN, FINDINGS, KINDS_VIEW, PATHS),
     kinds=FINDING_KINDS,
     needs_requests=False,
 )

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.population import Graph, GraphNode, Population
-from analyze.report.gate import FailOn, Floor, Outcome, gate_code
+from analyze.report.gate import FailOn, Floor, Outcome, gate
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import Finding, FindingsSection, Site
 from schemas.report.parts import Section
@@ -103,7 +103,7 @@ def factor(finding: Finding) -> float:
 
 def _exit_code(outcome: Outcome) -> int:
     """Of `flowdiff compare` without options of the gate."""
-    return int(gate_code(outcome, FailOn(), Floor()))
+    return int(gate(outcome, FailOn(), Floor()).code)
 
 
 def _section(report: Report, model: type[S], method: str) -> S | None:

@@ -1,0 +1,294 @@
+"""First screen of a comparison: verdict, since when, cause, who is affected, and the next step, in ten
+lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from difflib import SequenceMatcher
+from typing import Final
+
+from analyze.methods.robust.sections.findings import differs
+from analyze.methods.robust.sections.verdict import meaning
+from analyze.report import blocks as b
+from analyze.report import wording
+from analyze.report.section_view import FirstScreen
+from analyze.report.wording import NBSP, clip, count, counted, percent, significant
+from schemas.report.accounts import Account, AccountedMeasure, AccountSection, VerdictSection
+from schemas.report.explanations import ChangedIdentifier, Explanation, Rule
+from schemas.report.findings import ChangeKind, Example, Finding, FindingsSection
+from schemas.report.report import Report, SampleSummary
+from schemas.report.suspects import SuspectsSection
+from schemas.request_ids import beginning
+from schemas.windows import NS_PER_SECOND
+
+_MOST_OTHERS: Final = 2
+"""Findings listed after the first."""
+_MOST_ROOTS: Final = 3
+"""Root types named on each side."""
+_MOST_REASONS: Final = 3
+_MOST_CHANGED_WITH: Final = 2
+_SAME_LOAD: Final = 0.05
+"""Relative change of the load that is called none."""
+_LEAST_REST: Final = 0.1
+"""Unexplained share of the change that is worth a line."""
+
+_WORD: Final = {
+    ChangeKind.SLOWER: "SLOWER",
+    ChangeKind.TAIL: "SLOWER",
+    ChangeKind.SERIAL: "SLOWER",
+    ChangeKind.FASTER: "FASTER",
+    ChangeKind.PARALLEL: "FASTER",
+    ChangeKind.ERRORS: "FAILING",
+    ChangeKind.FEWER_ERRORS: "FAILING LESS",
+    ChangeKind.MORE_CALLS: "MORE CALLS",
+    ChangeKind.FEWER_CALLS: "FEWER CALLS",
+    ChangeKind.PATH: "OTHER PATHS",
+    ChangeKind.NEW_PATH: "OTHER PATHS",
+    ChangeKind.LOST_PATH: "OTHER PATHS",
+}
+"""Verdict word of a report that a finding of this kind leads."""
+Accounts = Mapping[AccountedMeasure, Account]
+
+_MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
+
+
+def first_screen(report: Report) -> FirstScreen:
+    """Lay out the first screen of a report of robust mode."""
+    verdict, account = report.section(VerdictSection), report.section(AccountSection)
+    found = report.section(FindingsSection)
+    shown = [f for f in found.findings if not (found.only == "worse" and f.is_better)]
+    total = found.findings_total - (found.better_total if found.only == "worse" else 0)
+    accounts = {one.measure: one for one in account.accounts}
+    word = direction(verdict, accounts, shown)
+    lead = shown[0] if shown else None
+    return FirstScreen(
+        headline=_headline(report, verdict, word, lead),
+        blocks=(
+            b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
+            *((b.Text(_who(lead, account)),) if lead is not None else ()),
+            b.Facts([*_facts(report, verdict, shown, total, accounts["mean"])], look="table"),
+            b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
+        ),
+    )
+
+
+def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Finding]) -> tuple[str, b.Tone]:
+    """Choose the verdict word and its tone: more failures, then the mean, then slow requests, else the first
+    finding."""
+    if verdict.outcome == "unchanged":
+        return "UNCHANGED", "better"
+    if verdict.outcome == "cannot-tell":
+        return "CANNOT TELL", "warning"
+    if verdict.by_load:
+        return "CHANGED BY LOAD", "warning"
+    ups = {name: one.after > one.before for name, one in accounts.items() if one.changed}
+    lead = findings[0] if findings else None
+    if ups.get("errors"):
+        return "FAILING", "worse"
+    if ups.get("mean") is False and (lead is None or lead.is_better):
+        return "FASTER", "better"
+    if ups.get("mean") or (ups.get("tail") and "mean" not in ups):
+        return "SLOWER", "worse"
+    if lead is not None:
+        word = _WORD[lead.kind]
+        return word, "better" if lead.is_better else "worse"
+    if "errors" in ups:
+        return "FAILING LESS", "better"
+    return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
+
+
+def _headline(
+    report: Report, verdict: VerdictSection, word: tuple[str, b.Tone], lead: Finding | None
+) -> b.Words:
+    text, tone = word
+    mark = b.Styled(f"{_MARK.get(verdict.outcome, '✗' if tone != 'better' else '✓')} {text}", tone)
+    if lead is not None:
+        since = since_words(lead, report.samples[1])
+        return (mark, f" {since}: " if since else ": ", lead.title)
+    return (mark, ": ", _without_finding(report, verdict))
+
+
+def _without_finding(report: Report, verdict: VerdictSection) -> str:
+    """Say in the headline why no finding is shown."""
+    if report.section(FindingsSection).findings:
+        return "all findings are for the better, and not shown, as asked"
+    if verdict.outcome == "cannot-tell" and verdict.reasons:
+        return verdict.reasons[0]
+    text = meaning(verdict)
+    return text[:1].lower() + text[1:]
+
+
+def since_words(finding: Finding, period: SampleSummary) -> str:
+    """Say since when: `since 20:38:02Z`, `from the start until 20:40:10Z`; empty where that is unknown."""
+    day = f"{_instant(period.start_ns):%Y-%m-%d}"
+    when, first = finding.when, finding.first_window_ns
+    if when is None:
+        if first is None:
+            return ""
+        return "from the start" if first <= period.start_ns else f"since {_clock(first, day)}"
+    began = None if when.began is None else _clock(when.began.at_ns, day)
+    if when.ended is None:
+        return "from the start" if began is None else f"since {began}"
+    return f"from {began or 'the start'} until {_clock(when.ended.at_ns, day)}"
+
+
+def _instant(ns: int) -> datetime:
+    return datetime.fromtimestamp(ns // NS_PER_SECOND, UTC)
+
+
+def _clock(ns: int, day: str) -> str:
+    at = _instant(ns)
+    return f"{at:%H:%M:%S}Z" if f"{at:%Y-%m-%d}" == day else f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _numbers(report: Report, accounts: Accounts) -> b.Words:
+    """Word mean, 99th percentile, failing requests and load, before and after."""
+    before, after = report.samples
+    mean, errors = accounts["mean"], accounts["errors"]
+    by = f" ({percent(mean.after / mean.before - 1, sign=True)})" if mean.before > 0 else ""
+    parts = [f"mean {wording.moved_duration(mean.before, mean.after)}{by if mean.changed else _CHANCE}"]
+    if before.p99_us is not None and after.p99_us is not None:
+        parts.append(f"p99 {wording.moved_duration(before.p99_us, after.p99_us)}")
+    shares = percent(errors.before), percent(errors.after)
+    same = "" if errors.changed else _CHANCE
+    parts.append(
+        f"failing {shares[0]} (same)" if shares[0] == shares[1] else f"failing {' → '.join(shares)}{same}"
+    )
+    load = None if report.headline.change is None else report.headline.change.load_ratio
+    if load is not None:
+        parts.append("load same" if abs(load - 1) < _SAME_LOAD else f"load {percent(load - 1, sign=True)}")
+    return "   ".join(part.replace(" ", NBSP) for part in parts)
+
+
+_CHANCE: Final = " (may be chance)"
+"""What follows two numbers that do not differ significantly."""
+
+
+def _who(finding: Finding, account: AccountSection) -> b.Words:
+    """Word how many requests of which root types are affected, and which root types are not."""
+    hit: dict[str, int] = {}
+    for member in finding.members:
+        hit[member.root] = hit.get(member.root, 0) + member.requests1
+    names = [name for name in sorted(hit, key=lambda name: -hit[name]) if hit[name]]
+    all_known = len(finding.members) == finding.members_total and len(account.roots) == account.roots_total
+    others = [row.root for row in account.roots if row.requests1 and row.root not in hit] if all_known else []
+    said: list[b.Words] = [b.strong(f"{percent(finding.share1)} of the requests"), f": {_listed(names)}"]
+    if others and names:
+        said.append(b.dim(f".   None of: {_listed(others)}"))
+    return said if names else said[:1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_ROOTS
+    more = f" and {count(rest)} more" if rest > 0 else ""
+    return ", ".join(clip(name, 60) for name in names[:_MOST_ROOTS]) + more
+
+
+def _facts(
+    report: Report, verdict: VerdictSection, found: Sequence[Finding], total: int, mean: Account
+) -> Iterator[b.Fact]:
+    """Give the lines below: of the first finding, of the others, or why there is none."""
+    if found:
+        yield from _of_finding(found[0], mean)
+        for finding in found[1 : 1 + _MOST_OTHERS]:
+            yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"  {_explains(finding, mean)}")))
+        if (rest := total - len(found[: 1 + _MOST_OTHERS])) > 0:
+            yield b.Fact("more", counted(rest, "finding"), "dim")
+        unexplained = 1 - sum(f.contribution_us for f in found) / ((mean.after - mean.before) or math.inf)
+        if verdict.outcome == "partly-explained" and mean.changed and unexplained > _LEAST_REST:
+            yield b.Fact("open", f"{percent(unexplained)} of the change of the mean has no finding")
+        return
+    suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]
+    reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
+    for reason in reasons[-1:] if suspects else reasons[:_MOST_REASONS]:
+        yield b.Fact("why", reason)
+    missing = verdict.missing_requests
+    if missing is not None and not any(count(missing) in reason for reason in verdict.reasons):
+        yield b.Fact("settles it", f"about {counted(missing, 'more request')}")
+    for one in suspects:
+        far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
+        yield b.Fact("suspect", (one.title, b.dim(far)))
+
+
+def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
+    yield b.Fact("explains", _explains(finding, mean))
+    if finding.explanation is not None:
+        if finding.explanation.reliable:
+            yield b.Fact("only", _only(finding.explanation))
+        changed = sorted(finding.explanation.identifiers, key=_alike, reverse=True)
+        for one in changed[:_MOST_CHANGED_WITH]:
+            yield b.Fact("with", f"{one.where} {one.key} {clip(one.before, 40)} → {clip(one.after, 40)}")
+    for factor in finding.factors[:1]:
+        yield b.Fact("where", f"{factor.attribute} = {factor.value}")
+    if finding.suspect:
+        yield b.Fact("look at", b.strong(finding.suspect))
+    if finding.evidence:
+        yield b.Fact("sure", f"{significant(abs(finding.evidence[0].z), 2)} × ordinary variation")
+    yield from _see(finding)
+
+
+def _explains(finding: Finding, mean: Account) -> str:
+    """Say what part of the change of the mean a finding makes, in numbers that can be divided by hand."""
+    part, whole = finding.contribution_us, mean.after - mean.before
+    if not mean.changed or not whole:
+        return f"{wording.change(part)} on the mean, whose change may be chance"
+    of = f"{wording.change(part)} of {wording.change(whole)} on the mean"
+    if part / whole < 0:
+        return f"{wording.change(part)} on the mean, which {'rose' if whole > 0 else 'fell'}"
+    if part / whole > 1:
+        others = "saved" if whole > 0 else "added"
+        return f"all of it: {of}; other changes {others} {wording.duration(abs(part - whole))}"
+    return f"{percent(part / whole)}: {of}"
+
+
+def _only(explanation: Explanation) -> b.Words:
+    """Say the rule that holds for most affected and fewest other requests."""
+    contrast = explanation.contrast
+
+    def shares(rule: Rule) -> tuple[float, float]:
+        return rule.n_affected / max(contrast.n_affected, 1), rule.n_others / max(contrast.n_others, 1)
+
+    rules = [rule for rule in explanation.rules if rule.conditions]
+    if not rules:
+        return differs(explanation)
+    best = max(rules, key=lambda rule: shares(rule)[0] - shares(rule)[1])
+    hit, other = shares(best)
+    return (
+        b.code(" and ".join(best.conditions)),
+        f"   {percent(hit)} of the affected, {percent(other)} of the others",
+    )
+
+
+def _alike(changed: ChangedIdentifier) -> float:
+    """Measure how alike two values are, 0 to 1: versions nearly, what is new at every start hardly."""
+    return SequenceMatcher(None, changed.before, changed.after, autojunk=False).ratio()
+
+
+def _see(finding: Finding) -> Iterator[b.Fact]:
+    """Show the command that draws an affected request, and one to hold beside it."""
+    after = next((e for e in finding.examples if e.sample == "problem"), None)
+    if after is None:
+        return
+    before = next((e for e in finding.examples if e.sample == "reference"), None)
+    command = next((view.command for view in finding.views if view.method == "flow"), "")
+    beside: list[b.Words] = [f"   ({wording.duration(after.response_us)}"]
+    if before is not None:
+        beside += ["; before: ", _request(before), f", {wording.duration(before.response_us)}"]
+    yield b.Fact("see", (b.code(command) if command else ("request ", _request(after)), *beside, ")"))
+
+
+def _request(example: Example) -> b.Words:
+    """Show the beginning of an id, which is enough to find it, linked."""
+    link = b.request_link(example.request_id)
+    return replace(link, text=beginning(link.text))
+
+
+def _periods(samples: Sequence[SampleSummary]) -> b.Words:
+    parts = []
+    for name, sample in zip(("before", "after"), samples, strict=True):
+        where = f" where {sample.where}" if sample.where else ""
+        parts.append(f"{name} {sample.text}{where}, {counted(sample.requests, 'request')}")
+    return "; ".join(parts)

@@ -1,0 +1,53 @@
+"""`flowdiff diff`: compare two files of traces without a lake to name."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from flowdiff.cli.analysis import stage
+
+
+def command(
+    before: Annotated[str, typer.Argument(help="File, or a glob in quotes: 'before/*.jsonl.gz'.")],
+    after: Annotated[str, typer.Argument(help="The same of what is compared with it.")],
+    html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
+    markdown: Annotated[str | None, typer.Option(help="Write Markdown here; `-` prints it.")] = None,
+    as_json: Annotated[
+        str | None, typer.Option("--json", help="Write the report as JSON here; `-` prints it.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="As in `flowdiff compare`; repeated.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the whole report: grounds, breakdown, tests.")
+    ] = False,
+) -> None:
+    """Compare two files of traces, or two sets of files, without a lake to name.
+
+    Both are read into lakes that are gone afterwards; to ask further questions, `flowdiff import` them.
+    """
+    from flowdiff.__main__ import run
+
+    given = {"--html": html, "--markdown": markdown, "--json": as_json}
+    options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    options += [word for kind in fail_on or () for word in ("--fail-on", kind)]
+    with TemporaryDirectory(prefix="flowdiff-diff-") as folder:
+        lakes = [str(Path(folder) / side) for side in ("before", "after")]
+        for files, lake in zip((before, after), lakes, strict=True):
+            with stage(f"Reading {files}"), redirect_stdout(StringIO()):
+                code = run(["import", files, "--lake", lake])
+            if code:
+                raise typer.Exit(code)
+        periods = [f"{lake}@all" for lake in lakes]
+        more = ["--verbose"] if verbose else []
+        code = run(
+            ["compare", "--reference", periods[0], "--problem", periods[1], "--no-save", *options, *more]
+        )
+    if code:
+        raise typer.Exit(code)
