@@ -109,7 +109,7 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 def whose(cause: Cause) -> str:
     """Say of which segment a change at a call site is, where one is a part of it."""
-    if cause.lead.segment is not None:
+    if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
     return f"; mostly for {next(iter(found))}" if found else ""

@@ -261,7 +261,8 @@ class SegmentSearch:
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == _SLOW:
-            return np.asarray(after - usual >= own.slow_floor)
+            # Of what was never there nothing says how long it should take.
+            return np.asarray((c.n[:, 0] > 0) & (after - usual >= own.slow_floor))
         return np.asarray((after - usual >= own.failed_floor) & (after >= own.failed_times * usual))
 
     def _alike(self, one: _Found, other: _Found) -> bool:
