@@ -133,7 +133,7 @@ endif
 bench-collector: $(VENV)/dev.stamp $(VENV)/native.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000, BASE=DIR: beside another checkout too
 	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(or $(SPANS),1000000) $(BASE)
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, PEERS=1, RULES=1, WITHOUT=rule
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, SEGMENTS=seeds, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)
 	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT)) $(if $(REAL),--real $(REAL)) $(if $(SYSTEMS),--systems $(or $(SEED),0)) $(if $(SIMULATED),--simulated $(or $(SEED),1))
 else ifneq ($(INSTANCES),)
@@ -142,6 +142,8 @@ else ifneq ($(HALVES),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.halves $(REAL)
 else ifneq ($(PEERS),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.peers.measure $(if $(SYSTEMS),--systems $(or $(SEED),0),$(REAL))
+else ifneq ($(SEGMENTS),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.segments.score $(SEGMENTS)
 else ifneq ($(SYSTEMS),)
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score --systems $(or $(SEED),0)
 else

@@ -180,9 +180,10 @@ def _params_of(
     *,
     keys: Sequence[str] | None = None,
     requests: pa.Array | None = None,
+    as_codes: bool = False,
 ) -> pa.Table:
     """Read parameters of a loaded sample, by its code: `ReadParams`."""
-    return read_params(samples[sample], keys=keys, requests=requests)
+    return read_params(samples[sample], keys=keys, requests=requests, as_codes=as_codes)
 
 
 def _operations_of(
@@ -208,11 +209,16 @@ def _operations_of(
 
 
 def read_params(
-    found: LakePeriods, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    found: LakePeriods,
+    *,
+    keys: Sequence[str] | None = None,
+    requests: pa.Array | None = None,
+    as_codes: bool = False,
 ) -> pa.Table:
     """Parameters of a sample's windows, file by file; only `keys`, only of `requests` (None: all).
 
-    See `ReadParams`. Row groups without a wanted key or request are not read. Raises LakeError.
+    as_codes: texts as dictionaries, and no column but request, key, number and text. See `ReadParams`. Row
+    groups without a wanted key or request are not read. Raises LakeError.
     """
     wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
     if requests is not None:
@@ -222,6 +228,12 @@ def read_params(
     files = {path: part for part in parts_of(found) for path in part.params}
     for period in parts_of(found):
         period.fetch(period.params)
+    if as_codes:
+        columns, texts = ("request_id", "key", "num", "text"), ("request_id", "key", "text")
+        coded = [
+            read_stored(part, path, columns, as_codes=texts, where=wanted) for path, part in files.items()
+        ]
+        return pa.concat_tables(coded) if coded else PARAMS_AS_TEXT.empty_table()
     parts = [read_stored(part, path, PARAMS_SCHEMA.names, where=wanted) for path, part in files.items()]
     plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
     return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()

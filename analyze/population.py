@@ -268,11 +268,18 @@ class ReadParams(Protocol):
     """Reader of parameters of a sample's requests, on demand."""
 
     def __call__(
-        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        self,
+        sample: int,
+        /,
+        *,
+        keys: Sequence[str] | None = None,
+        requests: pa.Array | None = None,
+        as_codes: bool = False,
     ) -> pa.Table:
         """Rows of PARAMS_AS_TEXT of one sample's period, in the order of the files.
 
-        keys: only these parameters. requests: only these request ids, text. None: all. The rows may include
+        keys: only these parameters. requests: only these request ids, text. None: all. as_codes: texts may be
+        dictionaries, a third of the time where all are read. The rows may include
         requests that the sample's filter excludes, and requests of the same id and the other kind
         (`Graph.kind` against the column `kind`). Raises LakeError if a file cannot be read.
         """
@@ -280,10 +287,15 @@ class ReadParams(Protocol):
 
 
 def no_params(
-    _sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    _sample: int,
+    /,
+    *,
+    keys: Sequence[str] | None = None,
+    requests: pa.Array | None = None,
+    as_codes: bool = False,
 ) -> pa.Table:
     """Empty parameters, for a population made by hand."""
-    del keys, requests
+    del keys, requests, as_codes
     return PARAMS_AS_TEXT.empty_table()
 
 
@@ -379,9 +391,14 @@ class Population:
         """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
 
         def params(
-            sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+            sample: int,
+            /,
+            *,
+            keys: Sequence[str] | None = None,
+            requests: pa.Array | None = None,
+            as_codes: bool = False,
         ) -> pa.Table:
-            return self.params(first + sample, keys=keys, requests=requests)
+            return self.params(first + sample, keys=keys, requests=requests, as_codes=as_codes)
 
         return replace(
             self,

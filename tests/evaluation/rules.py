@@ -48,6 +48,7 @@ from analyze.methods.robust.measures.registry import MEASURES  # noqa: E402
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION  # noqa: E402
 from analyze.methods.robust.robust_run import RobustRun, comparison_of, run_of, tested_of  # noqa: E402
 from analyze.methods.robust.sections.breakdown import exact_breakdown  # noqa: E402
+from analyze.methods.robust.segments.segment_changes import SEGMENTS  # noqa: E402
 from analyze.methods.robust.settings import RobustSettings  # noqa: E402
 from analyze.methods.robust.sites_seen import SitesSeen  # noqa: E402
 from analyze.methods.robust.testing import WINDOW_SHARES, Tested  # noqa: E402
@@ -74,6 +75,12 @@ class Rule:
 
 
 OTHERS: Final = (
+    Rule(
+        SEGMENTS,
+        "segments",
+        "A value of an attribute, or two, is a place to test, pooled over operations.",
+        "tests/evaluation/segments: 0.5 to 0.9 %",
+    ),
     Rule(
         PATTERN_DISPERSION,
         "noise",
@@ -219,6 +226,8 @@ def without_each(
             yield name, left.run(whole.tested)
         elif name in related:
             yield name, replace(whole, causes=causes_of(whole.context, whole.tested.sites, (name,)))
+        elif name == SEGMENTS and any(symptom.segment is not None for symptom in whole.context.symptoms):
+            yield name, left.run(whole.tested)
         elif name == BETTER_LAST and (causes := by_size(whole.causes)) != whole.causes:
             yield name, replace(whole, causes=causes)
 

@@ -178,9 +178,16 @@ class ParamsOf:
     tables: tuple[pa.Table, ...]
 
     def __call__(
-        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        self,
+        sample: int,
+        /,
+        *,
+        keys: Sequence[str] | None = None,
+        requests: pa.Array | None = None,
+        as_codes: bool = False,
     ) -> pa.Table:
         """See `ReadParams`."""
+        del as_codes
         found = self.tables[sample]
         for name, wanted in (
             ("key", None if keys is None else pa.array(keys, pa.string())),

@@ -46,9 +46,14 @@ def reads(
         zones[name] = "inner" if is_slow else "outer"
 
     def params(
-        _sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        _sample: int,
+        /,
+        *,
+        keys: Sequence[str] | None = None,
+        requests: pa.Array | None = None,
+        as_codes: bool = False,
     ) -> pa.Table:
-        del keys
+        del keys, as_codes
         wanted = zones if requests is None else [name for name in requests.to_pylist() if name in zones]
         rows = [
             {"request_id": r, "kind": "records", "position": 3, "key": "zone", "num": None, "text": zones[r]}

@@ -18,6 +18,7 @@ from analyze.methods.robust.causes.symptoms import Cause, Symptom, bundles, cove
 from analyze.methods.robust.changes import Change, Instance
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
 from analyze.methods.robust.measures.registry import MEASURES
+from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.settings import CausesSettings
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import TIME_KINDS, ChangeKind
@@ -97,7 +98,19 @@ REPLACED = {"pattern": ASKS, "also": (change(LOST_PATH, BANK, pattern=PAYS, befo
 ONE = Instance("host", "pod-1", 5, (1,), siblings=0.01)
 SLOW_POD = {"instance": ONE, "before": 5.0, "after": 10.0}
 
+FREE = Segment((("tier", "free"),), (), {}, {}, (STORE, SHOP_2), 2, 0.0)
+AT_ONE = Segment((("tier", "free"),), (), {}, {}, (STORE,), 1, 0.0)
+BIG = Segment((("zone", "a"),), (), {}, {}, (SHOP,), 1, 0.0)
+
 FIRST = {
+    "part-of-segment": [
+        symptom(ERRORS, SHOP_2, range(50), 0.2, segment=FREE),
+        symptom(ERRORS, STORE, range(45, 51), 0.3, suspect="store"),
+    ],
+    "segment-of": [
+        symptom(ERRORS, STORE, range(20), 0.1),
+        symptom(ERRORS, SHOP_2, range(8, 24), 0.2, segment=AT_ONE),
+    ],
     "one-instance": [symptom(SLOWER, STORE, **SLOW_POD), symptom(TAIL, STORE, score=0.15)],
     "same-requests": [symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.3)],
     "failing-below": [
@@ -137,6 +150,19 @@ def test_callers_that_wait_for_one_component_are_one_finding_that_counts_them() 
     ((cause,), (alone,)) = causes(*alike), causes(*alike, without=("same-callee",))
     assert [cause.lead, *cause.elsewhere] == [caller.lead for caller in alike]
     assert alone.elsewhere == (), "the rule pays its rent"
+
+
+def test_two_segments_of_one_component_stay_two() -> None:
+    one = symptom(SLOWER, SHOP, score=0.3, segment=BIG)
+    assert len(causes(one, symptom(SLOWER, SHOP_2, segment=FREE))) == 2
+    failing = symptom(ERRORS, SHOP, range(20), segment=BIG)
+    assert len(causes(failing, symptom(ERRORS, SHOP_2, range(50, 80), segment=FREE))) == 2
+
+
+def test_a_segment_that_is_slow_elsewhere_is_no_part_of_a_call_site() -> None:
+    slow = symptom(SLOWER, STORE, score=0.3)
+    assert why(slow, symptom(SLOWER, STORE, segment=AT_ONE)) == ["segment-of"]
+    assert len(causes(slow, symptom(SLOWER, BANK, segment=BIG))) == 2
 
 
 def test_every_row_has_a_case() -> None:
@@ -480,7 +506,7 @@ def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
     changes = [change(SLOWER, ASK, contribution_ns=100.0), change(SLOWER, SHOP, contribution_ns=own_ns)]
     made = names()
     found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
-    assert found[ASK, True, False, None] == component
+    assert found[ASK, True, False, None, None] == component
 
 
 def test_what_got_faster_speaks_for_another_than_what_got_slower() -> None:
@@ -489,8 +515,8 @@ def test_what_got_faster_speaks_for_another_than_what_got_slower() -> None:
     changes += [change(FASTER, at, contribution_ns=-ns) for at, ns in ((SHOP, 50.0), (ASK, 30.0))]
     made = names()
     found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
-    assert found[STORE, True, False, None] == "store"
-    assert found[ASK, True, True, None] == "shop"
+    assert found[STORE, True, False, None, None] == "store"
+    assert found[ASK, True, True, None, None] == "shop"
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,14 @@ def with_params(made: Population, told: Callable[[int], dict[str, str]]) -> Popu
     """Every call of somebody has the parameters that `told` gives for its request's number."""
 
     def params(
-        sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        sample: int,
+        /,
+        *,
+        keys: Sequence[str] | None = None,
+        requests: pa.Array | None = None,
+        as_codes: bool = False,
     ) -> pa.Table:
+        del as_codes
         rows = []
         for category in made.categories:
             places = [

@@ -41,7 +41,9 @@ def showing(
         period = roles.problem if change.ups else roles.reference
         for group, marked in zip(groups, found, strict=True):
             there = period[group.slot] & on_instance(population, group, change, group.rows)
-            if change.kind in ERROR_KINDS:
+            if change.segment is not None:
+                there &= np.isin(group.rows, change.segment.hits_of(group.category))
+            elif change.kind in ERROR_KINDS:
                 there &= np.isin(group.rows, failing_rows(population, group, change.site))
             else:
                 there &= has(group.sites, change.site, change.pattern)
@@ -50,8 +52,10 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """Tell of [rows] whether a call at the site of a change runs on the instance that it is of; all where
-    it is of any."""
+    """Tell of [rows] whether a call at the site of a change runs on the instance, or is of the segment, that
+    it is of; all where it is of any."""
+    if change.segment is not None:
+        return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
     if change.instance is None or host is None:
         return np.ones(len(rows), dtype=np.bool_)
@@ -99,12 +103,12 @@ def requests_at(
     found = []
     for group in groups:
         sites = group.sites
-        here = [change for change in changes if has(sites, change.site)]
+        here = [change for change in changes if any(has(sites, site) for site in change.sites)]
         if not here:
             continue
         category = population.categories[group.category]
         rows = np.sort(group.rows)
-        values = [_own_us(category.node_ns[:, rows], sites, change.site) for change in here]
+        values = [_own_us(category.node_ns[:, rows], sites, change.sites) for change in here]
         hit, inside = np.zeros((2, len(rows)), dtype=np.bool_)
         for change, value in zip(here, values, strict=True):
             mine = on_instance(population, group, change, rows)
@@ -115,9 +119,9 @@ def requests_at(
     return found
 
 
-def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
-    """Give the mean own time of a site's calls; `times` [nodes, requests]."""
-    units = np.flatnonzero(sites.site == site)
+def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
+    """Give the mean own time of the calls of some sites; `times` [nodes, requests]."""
+    units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
         return np.zeros(times.shape[1])
     mean: F8 = own_time_ns(times, sites, units).mean(axis=0) / 1e3
@@ -125,6 +129,8 @@ def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
 
 
 def _hits(population: Population, group: RequestGroup, change: Change, rows: I8, value: F8) -> B1:
+    if change.segment is not None:
+        return np.isin(rows, change.segment.hits_of(group.category))
     if change.kind in PATH_KINDS:
         return np.full(len(rows), has(group.sites, change.site, change.pattern))
     if change.kind in ERROR_KINDS:

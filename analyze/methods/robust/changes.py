@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import copysign, inf, log, sqrt
 from typing import Final, NamedTuple
 
+from analyze.methods.robust.segments.segment import Segment
 from schemas.report.findings import (
     CALL_KINDS,
     ERROR_KINDS,
@@ -75,8 +76,15 @@ class Change:
     """The value before is the history's: the reference has next to no request there."""
     instance: Instance | None = None
     """It is there alone; None: wherever the site is."""
+    segment: Segment | None = None
+    """Requests whose it is alone; None: of any."""
     of_calls: bool = False
     """Shares: of the calls that a request makes at the site, each request counting once; else of requests."""
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Call sites at which it is: one, but of a segment."""
+        return (self.site,) if self.segment is None else self.segment.sites
 
     @property
     def middle(self) -> float:

@@ -38,6 +38,8 @@ class Comparison:
     traffic: ComparedTraffic
     threshold_ns: float = inf
     """Over which a response is slow, for the account of the tail; infinite where no request is at hand."""
+    history: Population | None = None
+    """Requests of the history; None: there is none, or it is statistics."""
     workers: int = 1
     """Processes that may share the work."""
     noticed: Mapping[str, object] = field(default_factory=dict)

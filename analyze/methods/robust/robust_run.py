@@ -14,6 +14,7 @@ from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded, recorded_changes
 from analyze.methods.robust.period_blocks import quantile_bin
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, slots_of
+from analyze.methods.robust.segments.segment_changes import segment_changes
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.testing import Tested, judged_sites
@@ -76,7 +77,14 @@ def comparison_of(
         both = beside(samples, past) or joined([profiled.profile, past.profiled(own).profile])
         profiled = profiled._replace(profile=replace(both, slots=tuple(slots)))
     return Comparison(
-        samples.population, profiled, roles, settings, samples.traffic, threshold_ns, samples.workers
+        samples.population,
+        profiled,
+        roles,
+        settings,
+        samples.traffic,
+        threshold_ns,
+        None if past is None or not past.population.categories else past.population,
+        samples.workers,
     )
 
 
@@ -108,7 +116,12 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         profiled = profiled._replace(profile=profile)
-    context = context_of(sift.kept, sift.changes("load"), profiled, population, roles, begun, settings.causes)
+    segments = segment_changes(population, comparison.history, profiled.groups, profile.names, settings)
+    if comparison.timeless:
+        segments = tuple(c for c in segments if c.kind not in TIME_KINDS)
+    context = context_of(
+        (*sift.kept, *segments), sift.changes("load"), profiled, population, roles, begun, settings.causes
+    )
     causes = causes_of(context, tested.sites, settings.without)
     known = {field.name: getattr(comparison, field.name) for field in fields(Comparison)}
     return RobustRun(

@@ -10,6 +10,7 @@ from analyze.methods.robust.causes.resolve import BETTER_LAST
 from analyze.methods.robust.confounders.registry import CONFOUNDERS
 from analyze.methods.robust.measures.registry import MEASURES
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
+from analyze.methods.robust.segments.segment_changes import SEGMENTS
 from analyze.methods.robust.testing import WINDOW_SHARES
 from analyze.methods.robust.view import CHANGE_NOISE
 from schemas.errors import ConfigError
@@ -17,7 +18,7 @@ from schemas.errors import ConfigError
 
 def rule_names() -> list[str]:
     """List the names of all rules, sorted."""
-    others = {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST}
+    others = {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST, SEGMENTS}
     rows = (
         {row.name for row in MEASURES},
         {row.name for row in CONFOUNDERS},

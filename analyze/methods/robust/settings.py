@@ -165,6 +165,58 @@ class ConfounderSettings(Config):
     """Standard errors beside it."""
 
 
+class SegmentSettings(Config):
+    """Which values of attributes are tested, and when one counts."""
+
+    identifies: float = Field(default=0.1, gt=0, le=1)
+    """An attribute with more distinct values than this part of the requests nearly identifies a request, and
+    is none to test,"""
+    few_values: int = Field(default=8, ge=1)
+    """but for one of so few values;"""
+    most_values: int = Field(default=64, ge=1)
+    """of others so many values, the most frequent."""
+    least_requests: int = Field(default=30, ge=1)
+    """Spans that must have a value."""
+    most_components: int = Field(default=50, ge=1)
+    """Components at which most failures began, each looked at by itself,"""
+    most_roots: int = Field(default=50, ge=0)
+    """and so many of their root types; the same of slow requests."""
+    slow: float = Field(default=0.9, gt=0, lt=1)
+    """Quantile of the reference over which a request is slow,"""
+    slow_requests: int = Field(default=20, ge=1)
+    """of its call graph if the reference has so many requests of it, else of its root type."""
+    least_hits: int = Field(default=6, ge=1)
+    """Failing, or slow, requests of a segment in the problem, beyond what was expected."""
+    failed_floor: float = Field(default=0.005, ge=0, le=1)
+    """Smallest rise of the share of failing requests that counts,"""
+    failed_times: float = Field(default=1.5, ge=1)
+    """and by this factor at least."""
+    slow_floor: float = Field(default=0.05, ge=0, le=1)
+    """Smallest rise of the share of slow requests that counts."""
+    candidate_p: float = Field(default=0.05, gt=0, lt=1)
+    """p against the reference alone from which the history is asked, if it could make a value count;"""
+    most_candidates: int = Field(default=40, ge=1)
+    """of so many values, the surest."""
+    paired: int = Field(default=32, ge=0)
+    """Values of a place, the surest, of which each two are tested together."""
+    usual_hits: float = Field(default=2.0, ge=0)
+    """A segment's share of hits before is taken to be that of the others, as if so many hits showed it."""
+    usual_part_hits: float = Field(default=20.0, ge=0)
+    """Its part of the hits is taken to be its part of the requests, as if so many hits had shown it."""
+    phi: float = Field(default=1.2, ge=1, le=1e6)
+    """Over-dispersion of a segment's part of the failures that is assumed,"""
+    phi_blocks: float = Field(default=4.0, ge=0)
+    """as if so many blocks had shown it."""
+    blocks: int = Field(default=8, ge=2)
+    """Blocks of each period that show over-dispersion where no history does."""
+    same: float = Field(default=0.95, gt=0, le=1)
+    """Requests in common, of those of either, from which two values stand for the same."""
+    within: float = Field(default=0.7, gt=0, le=1)
+    """Part of a segment's excess that a second value must hold to be named beside the first."""
+    most: int = Field(default=5, ge=0)
+    """Segments that are looked for one after another, each without the requests of those before; 0: none."""
+
+
 class RobustSettings(Config):
     """What counts as a change.
 
@@ -293,8 +345,10 @@ class RobustSettings(Config):
     matters_share: float = Field(default=0.10, gt=0, le=1)
     """And no more than this share of requests may be slow, fail or take another path than before; nor be seen
     to do so against the reference alone, where ordinary times hide it."""
+    segments: SegmentSettings = SegmentSettings()
+    """Values of attributes as places to test."""
     exclude: tuple[str, ...] = ()
-    """Parameters that explanations leave out: `key`, or `component/point key`."""
+    """Parameters that explanations and segments leave out: `key`, or `component/point key` (explanations)."""
     failure_attributes: tuple[str, ...] = (
         *("error", "error.type", "error.message", "error.kind", "status.message"),
         *("exception.type", "exception.message", "exception.stacktrace", "otel.status_code"),

@@ -13,6 +13,7 @@ from analyze.methods.robust.causes.patterns import counterpart, times_called
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
+from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
@@ -28,6 +29,7 @@ GONE: Final = 0.0005
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
     """Say a finding in one sentence: what happened, where else, on which hosts."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
+    said += whose(cause)
     waiting = _waiting_calls(cause, names)
     own = names.operation(cause.lead.site).component
     asked = {at for at, name in enumerate(names.operations) if name.component == own and name.callee}
@@ -54,6 +56,8 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     """Say what a finding led by `change` is in one sentence."""
+    if change.segment is not None:
+        return _segment_title(change, change.segment, names)
     what = _place(change.site, names)
     before, now = wording.percent(change.before), wording.percent(change.after)
     whole = "calls" if change.of_calls else "requests"
@@ -87,6 +91,28 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     if kind is ChangeKind.LOST_PATH and change.after < GONE:
         return f"{what} stopped {doing} (was {before} of its {whole})"
     return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
+
+
+def _segment_title(change: Change, segment: Segment, names: Names) -> str:
+    """Say who is affected, by how much, and where."""
+    place, n = _place(change.site, names), segment.operations
+    where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
+    if change.kind is ChangeKind.ERRORS:
+        before, now = wording.percent(change.before), wording.percent(change.after)
+        said = f"failing for {segment.text}: {now}, was {before}, {where}"
+    else:
+        before, now = wording.durations(change.before, change.after)
+        said = f"slower for {segment.text}: own time {now}, was {before}, {where}"
+    same = " or ".join(f"{key} = {value}" for key, value in segment.alike[:_MOST_NAMED])
+    return f"{said} (or {same}: the same requests)" if same else said
+
+
+def whose(cause: Cause) -> str:
+    """Say of which segment a change at a call site is, where one is a part of it."""
+    if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
+        return ""
+    found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
+    return f"; mostly for {next(iter(found))}" if found else ""
 
 
 def _compared(change: Change, before: str) -> str:

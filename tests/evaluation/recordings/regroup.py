@@ -25,10 +25,18 @@ def regroup(population: Population, groups: Sequence[Sequence[int]], names: Sequ
         new_of[list(group)] = new
 
     def params(
-        sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        sample: int,
+        /,
+        *,
+        keys: Sequence[str] | None = None,
+        requests: pa.Array | None = None,
+        as_codes: bool = False,
     ) -> pa.Table:
         return pa.concat_tables(
-            [population.params(old, keys=keys, requests=requests) for old in groups[sample]]
+            [
+                population.params(old, keys=keys, requests=requests, as_codes=as_codes)
+                for old in groups[sample]
+            ]
         )
 
     return replace(

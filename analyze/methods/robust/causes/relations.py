@@ -143,7 +143,7 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate operations of a component that fail, loop, or call the same at once: they share code."""
-    if u.timed or v.timed or u.component != v.component or not v.outranks(u):
+    if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
     return (v.score,) if what is not None and what == _in_common(v, context) else None
@@ -185,7 +185,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
     """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
     if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
-    return (v.score,) if u.component == v.component and v.outranks(u) else None
+    same = u.component == v.component and not _other_segments(u, v)
+    return (v.score,) if same and v.outranks(u) else None
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -228,12 +229,40 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
     return (v.size,) if spared and whole <= part * times else None
 
 
+def _other_segments(u: Symptom, v: Symptom) -> bool:
+    """Tell whether two are of segments, each of its own."""
+    return u.segment is not None and v.segment is not None
+
+
+def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate failures at a call site to a segment that nearly all of them are of, if it fails elsewhere as
+    well."""
+    if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
+        return None
+    common = u.common(v, related=False)
+    nearly_all = common >= context.settings.same_requests * u.n_requests
+    return (common,) if nearly_all and v.segment.operations > 1 else None
+
+
+def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate a segment to the call site that says where: by most of the requests that fail, or as its times
+    are of the same component."""
+    if u.segment is None or v.segment is not None or not _same_way(u, v):
+        return None
+    if u.timed:
+        return (v.score,) if context.own(u) == context.own(v) or u.component == v.component else None
+    common = u.common(v, related=False)
+    return (common,) if 2 * common >= max(u.n_requests, 1) else None
+
+
 def _same_way(u: Symptom, v: Symptom) -> bool:
     """Tell whether both are slower, or both fail more."""
     return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
 
 
 RELATIONS: tuple[Relation, ...] = (
+    Relation("part-of-segment", Link.PART, part_of_segment, "segments: 0.5 to 3 %"),
+    Relation("segment-of", Link.PART, segment_of, "segments: a deployment fails"),
     Relation("one-instance", Link.PART, one_instance, "recordings: one pod of five"),
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
     Relation("failing-below", Link.FOLLOWS, failing_below, "tests/unit/test_error_chain.py: several calls"),

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from analyze.methods.robust.changes import Change, Instance
+from analyze.methods.robust.segments.segment import Segment
 from analyze.profile.names import Names
 from schemas.arrays import B1
 from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
-BundleKey = tuple[int, bool, bool, Instance | None]
-"""(operation, of time, faster, on which instance alone)."""
+BundleKey = tuple[int, bool, bool, Instance | None, Segment | None]
+"""(operation, of time, faster, on which instance alone, in which segment alone)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,11 @@ class Symptom:
         """Where alone it is seen."""
         return self.lead.instance
 
+    @property
+    def segment(self) -> Segment | None:
+        """Whose it is alone."""
+        return self.lead.segment
+
     @cached_property
     def is_new(self) -> bool:
         """Tell whether a path is taken that was never there."""
@@ -102,7 +108,8 @@ def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Cha
     for change in changes:
         timed = change.kind in TIME_KINDS
         faster = timed and change.kind is ChangeKind.FASTER
-        bundles[names.sites[change.site].operation, timed, faster, change.instance].append(change)
+        operation = names.sites[change.site].operation
+        bundles[operation, timed, faster, change.instance, change.segment].append(change)
     return dict(bundles)
 
 

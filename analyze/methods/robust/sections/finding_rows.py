@@ -93,6 +93,7 @@ def evidence_of(
 ) -> Evidence:
     """Give a change as a row of evidence."""
     what = pattern_words(names.patterns[change.pattern], names) if change.pattern != NO_PATTERN else ""
+    what = change.segment.text if change.segment is not None else what
     return Evidence(
         kind=change.kind,
         site=site_of(change.site, names),
@@ -307,7 +308,7 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
     where no request is at hand."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
-    if not reached or not before:
+    if not reached or not before or lead.segment is not None:  # which says it
         return None
     hit = selected(at, PROBLEM, hit=lead.ups) or reached
     spared = selected(at, PROBLEM, hit=not lead.ups)
@@ -331,6 +332,19 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
 
 def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
     """Give the instance at which alone a change is, beside its siblings."""
+    if (segment := lead.segment) is not None:
+        return tuple(
+            Factor(
+                attribute=attribute,
+                value=value,
+                requests1=lead.n1,
+                effect_here=lead.after - lead.before,
+                effect_elsewhere=segment.elsewhere,
+                unit=lead.unit,
+                p=lead.q,
+            )
+            for attribute, value in segment.where
+        )
     on = lead.instance
     if on is None:
         return ()

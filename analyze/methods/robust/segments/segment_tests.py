@@ -1,0 +1,170 @@
+"""Test whether failing, or slow, requests of a segment became more by more than those of all others.
+
+Counts are relations over (value, stratum, block): requests and hits. A segment is held against the other
+requests of the same strata, and its change against theirs, so that neither another mix nor a change of
+everything counts. Blocks of ordinary times say by how much a segment's part of the hits moves by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from analyze.methods.robust.settings import SegmentSettings
+from analyze.stats.noncentral import at_least_given_odds, at_least_of
+from schemas.arrays import B1, F8, I8
+
+_LEAST_P = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is counted, among whom."""
+
+    component: int
+    """Component at which requests fail; negative: requests are slow."""
+    of_root: bool
+    """Of one root type, else of all."""
+    inside: B1
+    """[requests] those that could show it."""
+    hit: B1
+    """[requests] those that do."""
+    stratum: I8
+    """[requests]"""
+    n_strata: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Segments against the other requests; arrays are [values, 2] before and after, where not said."""
+
+    n: F8
+    """Requests of the segment, of strata that have others."""
+    x: F8
+    """Hits among them."""
+    y: F8
+    """Hits among the others."""
+    e: F8
+    """Hits of the segment if it were as all are."""
+    f: F8
+    """Hits of the others if they were as all are."""
+
+    @property
+    def ordinary(self) -> F8:
+        """[values] how many times as often as the others the segment is hit before."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (self.x[:, 0] + 0.5) / (self.y[:, 0] + 0.5) * (self.f[:, 0] / self.e[:, 0])
+        return np.where(self.e[:, 0] > 0, ratio, 1.0)
+
+    @property
+    def expected(self) -> F8:
+        """[values] hits of the segment after, had it changed as the others."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
+        return np.where(self.f[:, 1] > 0, found, np.inf)
+
+    @property
+    def share(self) -> F8:
+        """Share of the segment's requests that are hit; of none 0."""
+        return self.x / np.maximum(self.n, 1e-300)
+
+
+def compared(rows: Sequence[I8], outcome: Outcome, block: I8) -> Compared:
+    """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
+    n, x, n_all, x_all = counted(rows, outcome, block, 2)
+    m, y = n_all - n, x_all - x
+    fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
+    usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
+    n, x, y, e, f = ((part * fits[:, None]).sum(axis=2) for part in (n, x, y, n * usual, m * usual))
+    return Compared(n, x, y, e, f)
+
+
+def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> tuple[F8, F8, F8, F8]:
+    """Give requests and hits of segments, [values, blocks, strata], and of all, [blocks, strata]."""
+    cells = n_blocks * outcome.n_strata
+    inside = outcome.inside & (block >= 0)
+    code = np.where(inside, block * outcome.n_strata + outcome.stratum, cells)
+    hit = np.where(outcome.hit, code, cells)
+    shape = (-1, n_blocks, outcome.n_strata)
+
+    def sums(of: I8) -> F8:
+        return np.bincount(of, minlength=cells + 1)[:cells].astype(np.float64)
+
+    hits = np.flatnonzero(hit < cells)
+    few = len(hits) * 8 < len(hit)
+    n = np.array([sums(code[mine]) for mine in rows]).reshape(shape)
+    if few:  # of rare hits those are looked up that a value has
+        flags = np.zeros(len(hit), dtype=np.bool_)
+        found = []
+        for mine in rows:
+            flags[mine] = True
+            found.append(sums(hit[hits[flags[hits]]]))
+            flags[mine] = False
+        x = np.array(found).reshape(shape)
+    else:
+        x = np.array([sums(hit[mine]) for mine in rows]).reshape(shape)
+    return n, x, sums(code).reshape(shape[1:]), sums(hit).reshape(shape[1:])
+
+
+def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
+    """Give ([values] p of as many hits by chance, p if ordinary times were known and at best), NaN where the
+    segment is too small to be tested.
+
+    Both must be unlikely: that the segment's part of the hits became so large, and that its own share did.
+    """
+    p = np.full(len(c.x), np.nan)
+    tested = (c.n[:, 1] > 0) & (c.e[:, 1] > 0) & (c.f[:, 1] > 0)
+    tested &= c.e[:, 1] + c.x[:, 1] >= settings.least_hits
+    p[tested] = 1.0
+    best, prior = p.copy(), settings.usual_hits
+    with np.errstate(invalid="ignore"):
+        more = tested & (c.x[:, 1] - c.expected >= settings.least_hits / 2)
+    for at in np.flatnonzero(more).tolist():
+        x0, x1, y0, y1 = (round(float(v)) for v in (*c.x[at], *c.y[at]))
+        (e0, e1), (f0, f1), (n0, n1) = c.e[at], c.f[at], c.n[at]
+        if n0 > 0 and e0 > 0:
+            # As many requests as the others need for so many hits.
+            extra = prior * n0 / e0 * (e0 + f0) / max(x0 + y0, 1.0)
+            own = at_least_of(x1, x0 + x1 + prior, n1 / (n0 + extra + n1))
+            part = settings.usual_part_hits * e0 / (e0 + f0)
+            rest, odds = settings.usual_part_hits - part, (e1 / e0) / (f1 / f0)
+            p[at] = max(own, at_least_given_odds(x1, x0 + part, y1, y0 + rest, odds))
+            usual = min((x0 + prior) / (e0 + prior) * f0 / max(y0, 1.0), 1.0) * e1
+            best[at] = at_least_of(x1, x1 + y1, usual / (usual + f1))
+        else:  # of a value that was never there only the others say what to expect
+            p[at] = best[at] = at_least_of(x1, x1 + y1, e1 / (e1 + f1))
+    return p, best
+
+
+def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: SegmentSettings) -> float:
+    """Give the over-dispersion of a segment's part of the hits between blocks of a period, at least 1, of
+    several periods together and shrunk to what is assumed; periods: [requests] blocks, -1 for none."""
+    squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
+    for blocks in periods:
+        n_blocks = int(blocks.max(initial=-1)) + 1
+        n, x, n_all, x_all = counted([rows], outcome, blocks, max(n_blocks, 1))
+        y, m = x_all - x, n_all - n
+        usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
+        fits = (n.sum(axis=1) > 0) & (m.sum(axis=1) > 0)
+        x, y, e, f = ((part * fits[:, None]).sum(axis=2)[0] for part in (x, y, n * usual, m * usual))
+        there = (e > 0) & (f > 0)
+        x, y, e, f = (part[there] for part in (x, y, e, f))
+        # Of the hits of a block those of the segment, binomial given its exposure.
+        ratio = (x.sum() + 0.5) / (y.sum() + 0.5)
+        exposed = e / f * (f.sum() / max(e.sum(), 1e-300))
+        part = ratio * exposed / (1 + ratio * exposed)
+        hits = x + y
+        known = hits > 0
+        spread = np.maximum(hits * part * (1 - part), 0.25)
+        squares += float((((x - hits * part) ** 2 / spread)[known]).sum())
+        freedom += max(int(known.sum()) - 1, 0)
+    return max(squares / max(freedom, 1e-300), 1.0)
+
+
+def widened(p: F8, phi: F8) -> tuple[F8, F8]:
+    """Give (p, z) with over-dispersion."""
+    z = -ndtri(np.clip(p, _LEAST_P, 1.0)) / np.sqrt(phi)
+    return np.asarray(ndtr(-z)), np.asarray(z)
