@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.population import PARAMS_AS_TEXT, FoldedNames, Population, Sample
+from analyze.population import PARAMS_AS_CODES, PARAMS_AS_TEXT, FoldedNames, Population, Sample
 from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
@@ -231,9 +231,10 @@ def read_params(
     if as_codes:
         columns, texts = ("request_id", "key", "num", "text"), ("request_id", "key", "text")
         coded = [
-            read_stored(part, path, columns, as_codes=texts, where=wanted) for path, part in files.items()
+            read_stored(part, path, columns, as_codes=texts, where=wanted).cast(PARAMS_AS_CODES)
+            for path, part in files.items()
         ]
-        return pa.concat_tables(coded) if coded else PARAMS_AS_TEXT.empty_table()
+        return pa.concat_tables(coded) if coded else PARAMS_AS_CODES.empty_table()
     parts = [read_stored(part, path, PARAMS_SCHEMA.names, where=wanted) for path, part in files.items()]
     plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
     return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()

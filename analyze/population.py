@@ -264,6 +264,13 @@ PARAMS_AS_TEXT: Final = pa.schema(
 """`schemas.lake.PARAMS_SCHEMA` with plain text for dictionaries: the schema of `ReadParams`."""
 
 
+_CODES: Final = pa.dictionary(pa.int32(), pa.string())
+PARAMS_AS_CODES: Final = pa.schema(
+    [("request_id", _CODES), ("key", _CODES), ("num", pa.float64()), ("text", _CODES)]
+)
+"""Columns of parameters whose texts are dictionary codes."""
+
+
 class ReadParams(Protocol):
     """Reader of parameters of a sample's requests, on demand."""
 
@@ -295,8 +302,8 @@ def no_params(
     as_codes: bool = False,
 ) -> pa.Table:
     """Empty parameters, for a population made by hand."""
-    del keys, requests, as_codes
-    return PARAMS_AS_TEXT.empty_table()
+    del keys, requests
+    return (PARAMS_AS_CODES if as_codes else PARAMS_AS_TEXT).empty_table()
 
 
 class ClockMove(NamedTuple):

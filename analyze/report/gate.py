@@ -140,9 +140,11 @@ def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     counted = [found for found in outcome.weighed if counts(found)]
     sure = sum(found.sure for found in counted)
     left = sum(found.sure for found in outcome.weighed) - sure
+    if on.kinds is not None and not on.kinds:
+        return Gate(GateCode.PASSED, "gate: off (--fail-on never), exit 0")
     others = f"; {left} of other kinds, for the better or too small" if left else ""
     if sure:
-        return Gate(GateCode.CHANGED, f"gate: FAIL, exit 1: {sure} of {sure + left} changes count")
+        return Gate(GateCode.CHANGED, f"gate: FAIL, exit 1: changes that count: {sure} of {sure + left}")
     if counted:
         why = "a change of a kind that counts cannot be excluded, or is not explained"
         return Gate(GateCode.UNSURE, f"gate: UNSURE, exit 3: {why}{others}")

@@ -22,6 +22,7 @@ from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
 from flowdiff.cli.terminal import Terminal
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
+from schemas.visible import visible
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
@@ -246,9 +247,11 @@ def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: st
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """Show a spinner on a terminal; nothing elsewhere."""
+    from rich.text import Text  # a name may look like markup
+
     console = Terminal(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
         yield
         return
-    with console.status(f"{name} …"):
+    with console.status(Text(f"{visible(name)} …")):
         yield

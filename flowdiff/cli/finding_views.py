@@ -22,7 +22,6 @@ from schemas.report.findings import (
     FindingsSection,
     FurtherView,
 )
-from schemas.request_ids import beginning
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
     """Give the command that draws the first affected request."""
     example = next((one for one in finding.examples if one.sample == "problem"), None)
     if example is not None and _can_be_copied(example.request_id):
-        arguments = ("flow", beginning(example.request_id), "--lake", lake)
+        arguments = ("flow", example.request_id, "--lake", lake)
         yield FurtherView(
             method="flow",
             about="an affected request, step by step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Annotated
 import typer
 
 from flowdiff.cli.analysis import stage
+from flowdiff.cli.outcome import say
+from schemas.errors import InputError
 
 
 def command(
@@ -40,10 +43,7 @@ def command(
     with TemporaryDirectory(prefix="flowdiff-diff-") as folder:
         lakes = [str(Path(folder) / side) for side in ("before", "after")]
         for files, lake in zip((before, after), lakes, strict=True):
-            with stage(f"Reading {files}"), redirect_stdout(StringIO()):
-                code = run(["import", files, "--lake", lake])
-            if code:
-                raise typer.Exit(code)
+            _import(files, lake)
         periods = [f"{lake}@all" for lake in lakes]
         more = ["--verbose"] if verbose else []
         code = run(
@@ -51,3 +51,20 @@ def command(
         )
     if code:
         raise typer.Exit(code)
+
+
+def _import(files: str, lake: str) -> None:
+    """Import one side; say on standard error what was rejected. Raises InputError where nothing is left."""
+    from flowdiff.__main__ import run
+
+    summary = StringIO()
+    with stage(f"Reading {files}"), redirect_stdout(summary):
+        code = run(["import", files, "--lake", lake, "--json"])
+    if code:
+        raise typer.Exit(code)
+    counters = json.loads(summary.getvalue())["counters"]
+    if rejects := {reason: number for reason, number in counters["rejects"].items() if number}:
+        told = ", ".join(f"{number:,} {reason}" for reason, number in rejects.items())
+        say(f"{files}: rejected: {told}")
+    if not counters["flows"]:
+        raise InputError(f"'{files}' holds no request.", remedy="See docs/formats.md for what is read.")

@@ -39,7 +39,7 @@ def test_version_and_help(repository: Path) -> None:
     shown = flowdiff(repository, "--help")
     assert shown.returncode == 0
     assert "import" in shown.stdout
-    assert "fsck" in shown.stdout
+    assert " lake " in shown.stdout
 
 
 def test_import_prints_a_summary_and_fsck_agrees(repository: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -58,6 +59,20 @@ def test_a_file_that_is_not_there_is_one_line(
     assert "none.jsonl" in line
 
 
+def test_what_was_rejected_is_said_and_a_side_without_requests_refused(
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged, nothing = tmp_path / "dama[g]ed.jsonl", tmp_path / "nothing.jsonl"
+    whole = gzip.decompress(recorded[1].read_bytes())
+    damaged.write_bytes(whole + b'{"resourceSpans": 7}\n')
+    nothing.write_bytes(b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"zz"}]}]}]}\n')
+    assert run("diff", recorded[0], tmp_path / "dama*.jsonl") == 1
+    assert "rejected: 1 " in capsys.readouterr().err
+    assert run("diff", recorded[0], nothing) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No event could be read" in line
+
+
 def test_what_decided_is_said_where_nothing_counts(
     recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,3 +109,16 @@ def test_a_kept_page_links_the_list_of_reports_and_no_other_does(
     assert '<a class="index" href="../index.html">' in kept.read_text()
     assert (kept.parent / "../index.html").is_file()
     assert "../index.html" not in page.read_text()
+
+
+def test_one_side_may_have_no_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare, whole, traces = tmp_path / "bare", tmp_path / "whole", tmp_path / "traces.ndjson.gz"
+    small = ("--workload", "postmark-large", "--requests", "300", "--seed", "1", "--out", traces)
+    assert run("simulate", *small) == 0
+    assert run("import", traces, "--lake", bare, "--drop-params", "*") == 0
+    assert run("import", traces, "--lake", whole) == 0
+    assert not (bare / "params").exists()
+    assert (whole / "params").exists()
+    for first, second in ((bare, whole), (whole, bare)):
+        periods = ("--reference", f"{first}@all", "--problem", f"{second}@all")
+        assert run("compare", *periods, "--no-save") in (0, 3), capsys.readouterr().err

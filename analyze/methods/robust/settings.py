@@ -186,7 +186,8 @@ class SegmentSettings(Config):
     slow_requests: int = Field(default=20, ge=1)
     """of its call graph if the reference has so many requests of it, else of its root type."""
     least_hits: int = Field(default=6, ge=1)
-    """Failing, or slow, requests of a segment in the problem, beyond what was expected."""
+    """Failing, or slow, requests of a segment in the problem, expected and seen together; half as many must
+    be beyond what was expected."""
     failed_floor: float = Field(default=0.005, ge=0, le=1)
     """Smallest rise of the share of failing requests that counts,"""
     failed_times: float = Field(default=1.5, ge=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Final
@@ -21,7 +20,6 @@ from schemas.report.explanations import ChangedIdentifier, Explanation, Rule
 from schemas.report.findings import ChangeKind, Example, Finding, FindingsSection
 from schemas.report.report import Report, SampleSummary
 from schemas.report.suspects import SuspectsSection
-from schemas.request_ids import beginning
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
@@ -63,13 +61,13 @@ def first_screen(report: Report) -> FirstScreen:
     total = found.findings_total - (found.better_total if found.only == "worse" else 0)
     accounts = {one.measure: one for one in account.accounts}
     word = direction(verdict, accounts, shown)
-    lead = shown[0] if shown else None
+    lead = next((one for one in shown if _agrees(one, word[0])), None)
     return FirstScreen(
         headline=_headline(report, verdict, word, lead),
         blocks=(
             b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
-            b.Facts([*_facts(report, verdict, shown, total, accounts["mean"])], look="table"),
+            b.Facts([*_facts(report, shown, lead, total, accounts["mean"])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
     )
@@ -93,18 +91,31 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
     if ups.get("mean") or (ups.get("tail") and "mean" not in ups):
         return "SLOWER", "worse"
     if lead is not None:
-        word = _WORD[lead.kind]
-        return word, "better" if lead.is_better else "worse"
+        improves = lead.kind in (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
+        return _WORD[lead.kind], "better" if lead.is_better else "warning" if improves else "worse"
     if "errors" in ups:
         return "FAILING LESS", "better"
     return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
+
+
+def _agrees(finding: Finding, word: str) -> bool:
+    """True if a finding can be the cause of what the verdict word says."""
+    kinds = {finding.kind, *(evidence.kind for evidence in finding.evidence)}
+    if word == "FAILING":
+        return ChangeKind.ERRORS in kinds
+    if word == "SLOWER":
+        return finding.contribution_us > 0 or _WORD[finding.kind] == word
+    if word == "FASTER":
+        return finding.contribution_us < 0 or _WORD[finding.kind] == word
+    return True
 
 
 def _headline(
     report: Report, verdict: VerdictSection, word: tuple[str, b.Tone], lead: Finding | None
 ) -> b.Words:
     text, tone = word
-    mark = b.Styled(f"{_MARK.get(verdict.outcome, '✗' if tone != 'better' else '✓')} {text}", tone)
+    by_tone = {"better": "✓", "warning": "?"}.get(tone, "✗")
+    mark = b.Styled(f"{_MARK.get(verdict.outcome, by_tone)} {text}", tone)
     if lead is not None:
         since = since_words(lead, report.samples[1])
         return (mark, f" {since}: " if since else ": ", lead.title)
@@ -113,8 +124,11 @@ def _headline(
 
 def _without_finding(report: Report, verdict: VerdictSection) -> str:
     """Say in the headline why no finding is shown."""
-    if report.section(FindingsSection).findings:
+    section = report.section(FindingsSection)
+    if section.only == "worse" and section.findings and all(one.is_better for one in section.findings):
         return "all findings are for the better, and not shown, as asked"
+    if section.findings:
+        return "no finding is the cause of it; what was found stands below"
     if verdict.outcome == "cannot-tell" and verdict.reasons:
         return verdict.reasons[0]
     text = meaning(verdict)
@@ -149,7 +163,13 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     before, after = report.samples
     mean, errors = accounts["mean"], accounts["errors"]
     by = f" ({percent(mean.after / mean.before - 1, sign=True)})" if mean.before > 0 else ""
-    parts = [f"mean {wording.moved_duration(mean.before, mean.after)}{by if mean.changed else _CHANCE}"]
+    times = wording.durations(mean.before, mean.after)
+    told = (
+        f"{times[0]} (same)"
+        if times[0] == times[1]
+        else f"{' → '.join(times)}{by if mean.changed else _CHANCE}"
+    )
+    parts = [f"mean {told}"]
     if before.p99_us is not None and after.p99_us is not None:
         parts.append(f"p99 {wording.moved_duration(before.p99_us, after.p99_us)}")
     shares = percent(errors.before), percent(errors.after)
@@ -188,15 +208,20 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _facts(
-    report: Report, verdict: VerdictSection, found: Sequence[Finding], total: int, mean: Account
+    report: Report, found: Sequence[Finding], lead: Finding | None, total: int, mean: Account
 ) -> Iterator[b.Fact]:
-    """Give the lines below: of the first finding, of the others, or why there is none."""
+    """Give the lines below: of the finding in the headline, of the others, or why there is none."""
+    verdict = report.section(VerdictSection)
     if found:
-        yield from _of_finding(found[0], mean)
-        for finding in found[1 : 1 + _MOST_OTHERS]:
+        others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
+        if lead is not None:
+            yield from _of_finding(lead, mean)
+        for finding in others:
             yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"  {_explains(finding, mean)}")))
-        if (rest := total - len(found[: 1 + _MOST_OTHERS])) > 0:
+        if (rest := total - len(others) - (lead is not None)) > 0:
             yield b.Fact("more", counted(rest, "finding"), "dim")
+        if len(found) < report.section(FindingsSection).findings_total:
+            return  # those that are not shown explain some of it, too
         unexplained = 1 - sum(f.contribution_us for f in found) / ((mean.after - mean.before) or math.inf)
         if verdict.outcome == "partly-explained" and mean.changed and unexplained > _LEAST_REST:
             yield b.Fact("open", f"{percent(unexplained)} of the change of the mean has no finding")
@@ -221,8 +246,10 @@ def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
         changed = sorted(finding.explanation.identifiers, key=_alike, reverse=True)
         for one in changed[:_MOST_CHANGED_WITH]:
             yield b.Fact("with", f"{one.where} {one.key} {clip(one.before, 40)} → {clip(one.after, 40)}")
-    for factor in finding.factors[:1]:
-        yield b.Fact("where", f"{factor.attribute} = {factor.value}")
+    if finding.factors:
+        first = finding.factors[0]  # values that were tested together have one effect
+        pair = [one for one in finding.factors if one.effect_here == first.effect_here and one.p == first.p]
+        yield b.Fact("where", " and ".join(f"{one.attribute} = {one.value}" for one in pair))
     if finding.suspect:
         yield b.Fact("look at", b.strong(finding.suspect))
     if finding.evidence:
@@ -281,9 +308,7 @@ def _see(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _request(example: Example) -> b.Words:
-    """Show the beginning of an id, which is enough to find it, linked."""
-    link = b.request_link(example.request_id)
-    return replace(link, text=beginning(link.text))
+    return b.request_link(example.request_id)
 
 
 def _periods(samples: Sequence[SampleSummary]) -> b.Words:

@@ -1,0 +1,114 @@
+"""First screen: its verdict word, headline and numbers agree with each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from oracles.robust_report import robust_outcome
+from rich.console import Console
+
+from analyze.methods.robust.method import METHOD
+from analyze.report.gate import FailOn, Floor, gate
+from analyze.report.section_view import views_by_tag
+from analyze.report.terminal import print_report
+from schemas.report.accounts import AccountSection
+from schemas.report.findings import ChangeKind, FindingsSection
+from schemas.report.report import Report
+
+OUTCOME = robust_outcome()
+VIEWS = views_by_tag(METHOD.sections)
+
+
+def changed(model: type[Any], update: dict[str, Any]) -> Report:
+    """The report with a section of it changed."""
+    report = OUTCOME.report
+    sections = tuple(s.model_copy(update=update) if isinstance(s, model) else s for s in report.sections)
+    return report.model_copy(update={"sections": sections})
+
+
+def accounts(**means: float) -> dict[str, Any]:
+    """Accounts of which the mean changed significantly from `before` to `after`; nothing else did."""
+    found = OUTCOME.report.section(AccountSection).accounts
+    return {
+        "accounts": tuple(
+            one.model_copy(
+                update={"changed": one.measure == "mean", **(means if one.measure == "mean" else {})}
+            )
+            for one in found
+        )
+    }
+
+
+def screen(report: Report) -> str:
+    out = StringIO()
+    assert not print_report(report, VIEWS, Console(file=out, width=200, color_system=None), whole=False)
+    return out.getvalue().replace("\N{NO-BREAK SPACE}", " ")
+
+
+def one_finding(**update: Any) -> dict[str, Any]:
+    first = OUTCOME.report.section(FindingsSection).findings[0]
+    return {"findings": (first.model_copy(update=update),), "findings_total": 1, "better_total": 0}
+
+
+def test_a_finding_that_saves_time_is_no_cause_of_what_got_slower() -> None:
+    report = changed(AccountSection, accounts(before=100.0, after=200.0))
+    faster = one_finding(kind=ChangeKind.FASTER, contribution_us=-5.0, evidence=())
+    sections = tuple(
+        s.model_copy(update=faster) if isinstance(s, FindingsSection) else s for s in report.sections
+    )
+    lines = screen(report.model_copy(update={"sections": sections})).splitlines()
+    first, *rest = lines[next(at for at, line in enumerate(lines) if line[0] in "✗✓?") :]
+    title = faster["findings"][0].title.replace("\N{NO-BREAK SPACE}", " ")
+    assert first.startswith("✗ SLOWER: no finding is the cause of it")
+    assert title not in first
+    assert any(title in line for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (100.0, 200.0, "mean 100 µs → 200 µs (+100 %)"),
+        (100.0, 100.0, "mean 100 µs (same)"),
+        (0.0, 100.0, "mean 0 µs → 100 µs "),
+    ],
+)
+def test_the_mean(before: float, after: float, told: str) -> None:
+    assert told in screen(changed(AccountSection, accounts(before=before, after=after)))
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        (50.0, "50 %: +50 µs of +100 µs on the mean"),
+        (130.0, "all of it: +130 µs of +100 µs on the mean; other changes saved 30 µs"),
+    ],
+)
+def test_a_part_can_be_divided_by_hand(part: float, told: str) -> None:
+    report = changed(AccountSection, accounts(before=100.0, after=200.0))
+    update = one_finding(contribution_us=part, kind=ChangeKind.SLOWER)
+    sections = tuple(
+        s.model_copy(update=update) if isinstance(s, FindingsSection) else s for s in report.sections
+    )
+    assert told in screen(report.model_copy(update={"sections": sections}))
+
+
+def test_what_is_not_shown_explains_too() -> None:
+    report = changed(FindingsSection, {"findings_total": 40})
+    assert "has no finding" not in screen(report)
+
+
+def test_escapes_and_markup_of_names_are_shown() -> None:
+    name = "a\x1b[31m[bold]"
+    said = screen(changed(FindingsSection, one_finding(title=name, suspect=name, kind=ChangeKind.ERRORS)))
+    assert "\x1b" not in said
+    assert said.count("[bold]") == 2
+
+
+def test_a_gate_that_is_off_says_so() -> None:
+    assert gate(OUTCOME, FailOn(frozenset()), Floor()).line == "gate: off (--fail-on never), exit 0"
+    assert (
+        gate(replace(OUTCOME, weighed=()), FailOn(), Floor()).line == "gate: PASS, exit 0: no change counts"
+    )
