@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from analyze.report.section_view import Views
+from analyze.report.wording import counted
 from schemas.errors import ConfigError
 from schemas.report.accounts import AccountedMeasure, VerdictSection
 from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
@@ -122,7 +123,7 @@ class Gate(NamedTuple):
 
     code: GateCode
     line: str
-    """What decided, in a line."""
+    """Sentence on the changes that decided."""
 
 
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
@@ -137,18 +138,20 @@ def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     def counts(found: Weighed) -> bool:
         return on.counts(found) and (found.us is None or abs(found.us) >= least)
 
-    counted = [found for found in outcome.weighed if counts(found)]
-    sure = sum(found.sure for found in counted)
+    counting = [found for found in outcome.weighed if counts(found)]
+    sure = sum(found.sure for found in counting)
     left = sum(found.sure for found in outcome.weighed) - sure
     if on.kinds is not None and not on.kinds:
         return Gate(GateCode.PASSED, "gate: off (--fail-on never), exit 0")
     others = f"; {left} of other kinds, for the better or too small" if left else ""
     if sure:
-        return Gate(GateCode.CHANGED, f"gate: FAIL, exit 1: changes that count: {sure} of {sure + left}")
-    if counted:
+        return Gate(
+            GateCode.CHANGED, f"gate: FAIL, exit 1; counted {sure} of {counted(sure + left, 'change')}"
+        )
+    if counting:
         why = "a change of a kind that counts cannot be excluded, or is not explained"
-        return Gate(GateCode.UNSURE, f"gate: UNSURE, exit 3: {why}{others}")
-    return Gate(GateCode.PASSED, f"gate: PASS, exit 0: no change counts{others}")
+        return Gate(GateCode.UNSURE, f"gate: UNSURE, exit 3; {why}{others}")
+    return Gate(GateCode.PASSED, f"gate: PASS, exit 0; no change counts{others}")
 
 
 RESPONSE_TIME: Final = "response-time"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from flowdiff.cli.analysis import stage
 from flowdiff.cli.outcome import say
 from schemas.errors import InputError
 
@@ -55,16 +51,11 @@ def command(
 
 def _import(files: str, lake: str) -> None:
     """Import one side; say on standard error what was rejected. Raises InputError where nothing is left."""
-    from flowdiff.__main__ import run
+    from flowdiff.lake import Lake
 
-    summary = StringIO()
-    with stage(f"Reading {files}"), redirect_stdout(summary):
-        code = run(["import", files, "--lake", lake, "--json"])
-    if code:
-        raise typer.Exit(code)
-    counters = json.loads(summary.getvalue())["counters"]
-    if rejects := {reason: number for reason, number in counters["rejects"].items() if number}:
-        told = ", ".join(f"{number:,} {reason}" for reason, number in rejects.items())
+    done = Lake(lake).import_(files, progress=True)
+    if done.rejected:
+        told = ", ".join(f"{number:,} {reason}" for reason, number in done.rejected.items())
         say(f"{files}: rejected: {told}")
-    if not counters["flows"]:
+    if not done.flows:
         raise InputError(f"'{files}' holds no request.", remedy="See docs/formats.md for what is read.")

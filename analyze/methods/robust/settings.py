@@ -166,56 +166,57 @@ class ConfounderSettings(Config):
 
 
 class SegmentSettings(Config):
-    """Which values of attributes are tested, and when one counts."""
+    """Limits and thresholds of the test of attribute values."""
 
     identifies: float = Field(default=0.1, gt=0, le=1)
-    """An attribute with more distinct values than this part of the requests nearly identifies a request, and
-    is none to test,"""
+    """Distinct values, as a part of the requests, above which an attribute nearly identifies a request and is
+    not tested."""
     few_values: int = Field(default=8, ge=1)
-    """but for one of so few values;"""
+    """Number of values up to which an attribute is tested even so."""
     most_values: int = Field(default=64, ge=1)
-    """of others so many values, the most frequent."""
+    """Most values of an attribute that are tested, the most frequent."""
     least_requests: int = Field(default=30, ge=1)
-    """Spans that must have a value."""
+    """Fewest spans with a value that is tested."""
     most_components: int = Field(default=50, ge=1)
-    """Components at which most failures began, each looked at by itself,"""
+    """Most components tested for failures that begin there, those with most."""
     most_roots: int = Field(default=50, ge=0)
-    """and so many of their root types; the same of slow requests."""
+    """Most pairs of component and root type tested apart from other root types, those with most failures or
+    slow requests."""
     slow: float = Field(default=0.9, gt=0, lt=1)
-    """Quantile of the reference over which a request is slow,"""
+    """Quantile of the reference's response times above which a request is slow."""
     slow_requests: int = Field(default=20, ge=1)
-    """of its call graph if the reference has so many requests of it, else of its root type."""
+    """Fewest reference requests of a call graph that give such a quantile; else those of its root type do."""
     least_hits: int = Field(default=6, ge=1)
     """Failing, or slow, requests of a segment in the problem, expected and seen together; half as many must
     be beyond what was expected."""
     failed_floor: float = Field(default=0.005, ge=0, le=1)
-    """Smallest rise of the share of failing requests that counts,"""
+    """Smallest rise of a segment's share of failing requests that counts."""
     failed_times: float = Field(default=1.5, ge=1)
-    """and by this factor at least."""
+    """Smallest factor of such a rise that counts."""
     slow_floor: float = Field(default=0.05, ge=0, le=1)
-    """Smallest rise of the share of slow requests that counts."""
+    """Smallest rise of a segment's share of slow requests that counts."""
     candidate_p: float = Field(default=0.05, gt=0, lt=1)
-    """p against the reference alone from which the history is asked, if it could make a value count;"""
+    """Largest p against the reference alone for which the history is read."""
     most_candidates: int = Field(default=40, ge=1)
-    """of so many values, the surest."""
+    """Most values for which the history is read, those with the smallest p."""
     paired: int = Field(default=32, ge=0)
-    """Values of a place, the surest, of which each two are tested together."""
+    """Values with the smallest p of which each two are tested together."""
     usual_hits: float = Field(default=2.0, ge=0)
-    """A segment's share of hits before is taken to be that of the others, as if so many hits showed it."""
+    """Weight, in hits, of the assumption that a segment's share of hits before was that of the others."""
     usual_part_hits: float = Field(default=20.0, ge=0)
-    """Its part of the hits is taken to be its part of the requests, as if so many hits had shown it."""
+    """Weight, in hits, of the assumption that a segment's part of all hits was its part of all requests."""
     phi: float = Field(default=1.2, ge=1, le=1e6)
-    """Over-dispersion of a segment's part of the failures that is assumed,"""
+    """Assumed over-dispersion of a segment's part of the hits between blocks of time."""
     phi_blocks: float = Field(default=4.0, ge=0)
-    """as if so many blocks had shown it."""
+    """Weight of that assumption, in blocks."""
     blocks: int = Field(default=8, ge=2)
-    """Blocks of each period that show over-dispersion where no history does."""
+    """Blocks of each period that show over-dispersion where there is no history."""
     same: float = Field(default=0.95, gt=0, le=1)
-    """Requests in common, of those of either, from which two values stand for the same."""
+    """Smallest overlap (Jaccard index) of the requests of two values that stand for the same."""
     within: float = Field(default=0.7, gt=0, le=1)
-    """Part of a segment's excess that a second value must hold to be named beside the first."""
+    """Smallest part of a segment's excess that a second value must hold to be named beside the first."""
     most: int = Field(default=5, ge=0)
-    """Segments that are looked for one after another, each without the requests of those before; 0: none."""
+    """Most segments found in a comparison; 0 turns the search off."""
 
 
 class RobustSettings(Config):

@@ -29,7 +29,7 @@ _MUCH = 8 * 2**20
 
 
 def parses(message: Any, payload: bytes) -> bool:
-    """Whether protobuf's own parser accepts the payload."""
+    """True if protobuf's own parser accepts the payload."""
     try:
         message.FromString(payload)
     except DecodeError:

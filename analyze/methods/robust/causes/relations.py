@@ -230,7 +230,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """Tell whether two are of segments, each of its own."""
+    """True if both are changes of a segment: each has its own."""
     return u.segment is not None and v.segment is not None
 
 

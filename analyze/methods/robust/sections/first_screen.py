@@ -28,10 +28,6 @@ _MOST_ROOTS: Final = 3
 """Root types named on each side."""
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
-_SAME_LOAD: Final = 0.05
-"""Relative change of the load that is called none."""
-_LEAST_REST: Final = 0.1
-"""Unexplained share of the change that is worth a line."""
 
 _WORD: Final = {
     ChangeKind.SLOWER: "SLOWER",
@@ -179,12 +175,12 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     )
     load = None if report.headline.change is None else report.headline.change.load_ratio
     if load is not None:
-        parts.append("load same" if abs(load - 1) < _SAME_LOAD else f"load {percent(load - 1, sign=True)}")
+        parts.append(f"load {percent(load - 1, sign=True)}")
     return "   ".join(part.replace(" ", NBSP) for part in parts)
 
 
 _CHANCE: Final = " (may be chance)"
-"""What follows two numbers that do not differ significantly."""
+"""Remark on two numbers that do not differ significantly."""
 
 
 def _who(finding: Finding, account: AccountSection) -> b.Words:
@@ -223,7 +219,7 @@ def _facts(
         if len(found) < report.section(FindingsSection).findings_total:
             return  # those that are not shown explain some of it, too
         unexplained = 1 - sum(f.contribution_us for f in found) / ((mean.after - mean.before) or math.inf)
-        if verdict.outcome == "partly-explained" and mean.changed and unexplained > _LEAST_REST:
+        if verdict.outcome == "partly-explained" and mean.changed and unexplained > 0:
             yield b.Fact("open", f"{percent(unexplained)} of the change of the mean has no finding")
         return
     suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]

@@ -19,12 +19,12 @@ _MOST_CELLS: Final = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class AttributeValue:
-    """One value of an attribute, and the requests that have it on any of their spans."""
+    """Value of an attribute, with the requests that have it on any of their spans."""
 
     key: str
     value: str
     distinct: int
-    """Values that the attribute has, in all."""
+    """Number of values of the attribute."""
     rows: I8
     """Places among the requests, ascending."""
 
@@ -95,7 +95,7 @@ def _with_numbers(table: pa.Table, text_code: I8, text_words: pa.Array) -> tuple
     """Give words, with whole numbers among them, and [rows] codes of them; -1 for no value."""
     code = text_code.astype(np.int64)
     number = table["num"].to_numpy()
-    whole = np.flatnonzero((text_code < 0) & (number == np.rint(number)))
+    whole = np.flatnonzero((text_code < 0) & np.isfinite(number) & (number == np.rint(number)))
     if len(whole):
         numbers, place = np.unique(number[whole], return_inverse=True)
         code[whole] = len(text_words) + place

@@ -14,6 +14,7 @@ from schemas.arrays import B1, I8
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
+"""Component of a request without a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class FlatRequests:
     origin: I8
     """Component at which the first failure began; NOWHERE for none."""
     origin_position: I8
-    """Its position in the graph."""
+    """Position of that failure in the graph; -1 for none."""
     root: I8
     """[graphs] root type."""
     passes: B1

@@ -16,20 +16,20 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Segment:
-    """Who is affected, where a change is theirs alone."""
+    """Requests that a change is limited to."""
 
     where: Attributes
-    """All of them hold."""
+    """Values that a request must have, all of them."""
     alike: Attributes
-    """Others that the same requests have."""
+    """Further values that the same requests have."""
     rows: Mapping[int, I8]
-    """Category -> rows of the segment's requests that could show it, of both periods, ascending."""
+    """Category -> rows of its requests that could have the outcome, of both periods, ascending."""
     hits: Mapping[int, I8]
-    """Category -> those that do."""
+    """Category -> rows of those that have it."""
     sites: tuple[int, ...]
-    """Call sites at which it is, the leading one first."""
+    """Call sites of the change, the leading one first."""
     operations: int
-    """Operations of the component at which it is."""
+    """Number of operations of these call sites."""
     elsewhere: float
     """Change of the other requests there, in the unit of the change."""
 

@@ -1,333 +1,29 @@
-"""Find segments whose requests fail, or are slow, by more than the others: one after another.
-
-The surest value of an attribute comes first, within it a second one where that holds nearly all; of values
-that stand for the same requests the one of the attribute with the fewest values. Its requests are taken out,
-and what is left is tested again: so that nothing is named that another explains.
-"""
+"""Change of a segment: the call sites at which its requests fail, or take longer, and by how much."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.segments.attribute_values import AttributeValue, attribute_values
-from analyze.methods.robust.segments.flat_requests import FlatRequests, flat_requests
+from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.segments.segment import Segment
-from analyze.methods.robust.segments.segment_tests import (
-    Compared,
-    Outcome,
-    chance_p,
-    compared,
-    dispersion,
-    widened,
-)
+from analyze.methods.robust.segments.segment_search import Found, SegmentSearch, excess
+from analyze.methods.robust.segments.segment_tests import SLOW
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
 from analyze.profile.build import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
-from schemas.arrays import B1, F8, I8
+from schemas.arrays import B1, I8
 from schemas.report.findings import ChangeKind
 
 SEGMENTS: Final = "segments"
-"""The rule that values of attributes are places to test, to leave it out by."""
-_SLOW: Final = -1
-_FAMILIES: Final = 3
+"""Name of the rule that values of attributes are places to test, to leave it out by."""
 _Z_95: Final = 1.96
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A segment that counts."""
-
-    values: tuple[AttributeValue, ...]
-    alike: tuple[AttributeValue, ...]
-    outcome: Outcome
-    rows: I8
-    """Places of its requests."""
-    counts: Compared
-    """Against the reference; one row."""
-    p: float
-    z: float
-    q: float
-    phi: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Test:
-    """Values tested together against the reference alone."""
-
-    values: tuple[AttributeValue, ...]
-    outcome: Outcome
-    c: Compared
-    at: int
-    """Its row."""
-    p: float
-    n_tests: float
-    """By which p is corrected."""
-
-
-class SegmentSearch:
-    """Requests of a comparison and what they have of attributes."""
-
-    def __init__(self, population: Population, history: Population | None, settings: RobustSettings) -> None:
-        """Read the attributes of both periods; those of a history when a segment asks for them."""
-        self.population, self.history, self.settings = population, history, settings
-        self.own = settings.segments
-        self.flat = flat_requests(population, history)
-        self.without = {*settings.exclude, *settings.failure_attributes}
-        tables = [population.params(s, as_codes=True) for s in (REFERENCE, PROBLEM)]
-        every = self._varying(attribute_values(tables, self.flat.ids, self.own, self.without))
-        self.values, self.same = _distinct(every)
-        self.read: dict[tuple[str, str], I8] = {}
-
-    def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
-        """Leave out what all requests have, and attributes that only failing requests have."""
-        n = int((self.flat.sample <= PROBLEM).sum())
-        fails = self.flat.origin >= 0
-        by_key: dict[str, list[int]] = {}
-        for at, value in enumerate(values):
-            by_key.setdefault(value.key, []).append(at)
-        of_failure = {key for key, mine in by_key.items() if all(fails[values[at].rows].all() for at in mine)}
-        return [v for v in values if len(v.rows) < n and v.key not in of_failure]
-
-    def outcomes(self) -> Iterator[Outcome]:
-        """Give what is tested: failing at each component, and slow requests."""
-        flat = self.flat
-        now = flat.origin[(flat.sample == PROBLEM) & (flat.origin >= 0)]
-        times = np.bincount(now, minlength=len(flat.components))
-        order = np.argsort(-times, kind="stable")[: self.own.most_components]
-        root, n_roots = flat.root[flat.category], int(flat.root.max()) + 1
-        whole = [
-            Outcome(
-                component,
-                False,
-                flat.passes[flat.category, component],
-                flat.origin == component,
-                root,
-                n_roots,
-            )
-            for component in order[times[order] >= self.own.least_hits].tolist()
-        ]
-        slow = flat.slow(self.own.slow, self.own.slow_requests)
-        everywhere = np.ones(len(slow), dtype=np.bool_)
-        whole.append(Outcome(_SLOW, False, everywhere, slow, flat.category, len(flat.root)))
-        yield from whole
-        if n_roots > 1:
-            yield from self._of_roots(whole, root, n_roots)
-
-    def _of_roots(self, whole: Sequence[Outcome], root: I8, n_roots: int) -> Iterator[Outcome]:
-        """Give the same of each root type, those with most hits."""
-        now = self.flat.sample == PROBLEM
-        hits = [np.bincount(root[now & o.inside & o.hit], minlength=n_roots) for o in whole]
-        flat = np.concatenate(hits)
-        order = np.argsort(-flat, kind="stable")[: self.own.most_roots]
-        for at in order[flat[order] >= self.own.least_hits].tolist():
-            outcome, of = whole[at // n_roots], at % n_roots
-            if hits[at // n_roots].sum() > flat[at]:
-                yield replace(outcome, inside=outcome.inside & (root == of), of_root=True)
-
-    def found(self) -> Iterator[_Found]:
-        """Give the segments that count, the surest first."""
-        if not self.values:
-            return
-        outcomes = list(self.outcomes())
-        for _ in range(self.own.most):
-            best = self._best(outcomes)
-            if best is None:
-                return
-            yield best
-            gone = np.zeros(len(self.flat.row), dtype=np.bool_)
-            gone[best.rows] = True
-            # Requests of ordinary times go as well: what is left is compared with what was left. Who fails
-            # elsewhere stays; but that it fails may explain how long it takes.
-            outcomes = [
-                replace(o, inside=o.inside & ~gone) if o.component in (best.outcome.component, _SLOW) else o
-                for o in outcomes
-            ]
-
-    def _best(self, outcomes: Sequence[Outcome]) -> _Found | None:
-        found = self._tested(self.values, outcomes)
-        if found is None:
-            return None
-        within = np.zeros(len(self.flat.row), dtype=np.bool_)
-        within[found.rows] = True
-        others = [value for value in self.values if value.key != found.values[0].key]
-        excess = _excess(found.counts)
-        second = self._tested(others, [replace(found.outcome, inside=found.outcome.inside & within)])
-        if second is not None and _excess(second.counts) >= self.own.within * excess:
-            p, z, q = min(found.p, second.p), max(found.z, second.z), min(found.q, second.q)
-            both = (*found.values, *second.values)
-            return replace(second, values=both, p=p, z=z, q=q, outcome=found.outcome)
-        return found
-
-    def _tested(self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome]) -> _Found | None:
-        """Test all values, and pairs of the surest, for all outcomes as one family; the surest of those that
-        count, or none."""
-        if not values:
-            return None
-        block = np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
-        rows = [value.rows for value in values]
-        counts = [compared(rows, outcome, block) for outcome in outcomes]
-        p = [chance_p(c, self.own) for c in counts]
-        # Three families with a third of the errors each: of all root types, of one, and of two values.
-        n_tests = {
-            of_root: _FAMILIES
-            * sum(
-                int((~np.isnan(chance)).sum())
-                for outcome, (chance, _) in zip(outcomes, p, strict=True)
-                if outcome.of_root == of_root
-            )
-            for of_root in (False, True)
-        }
-        tests = [
-            _Test((value,), outcome, c, at, float(chance[at]), n_tests[outcome.of_root])
-            for outcome, c, (chance, sure) in zip(outcomes, counts, p, strict=True)
-            for at, value in enumerate(values)
-            if self._may_count(chance[at], sure[at], n_tests[outcome.of_root])
-            and self._matters(c, outcome)[at]
-        ]
-        passing = self._passing(tests)
-        if not passing:
-            passing = self._passing(list(self._pairs(values, outcomes, p, block, n_tests[False])))
-        if not passing:
-            return None
-        best = max(passing, key=lambda f: (f.z, _excess(f.counts), -len(f.values)))
-        same = [f for f in passing if f.outcome is best.outcome and self._alike(f, best)]
-        same.sort(key=lambda f: (len(f.values), *((v.distinct, v.key) for v in f.values)))
-        singles = tuple(f.values[0] for f in same[1:] if len(f.values) == 1)
-        return replace(same[0], alike=(*same[0].alike, *singles))
-
-    def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
-        """Tell whether a test may count with all that ordinary times could tell."""
-        return bool(chance <= self.own.candidate_p and sure * n_tests <= self.settings.q)
-
-    def _passing(self, tests: Sequence[_Test]) -> list[_Found]:
-        tests = sorted(tests, key=lambda t: t.p)[: self.own.most_candidates]
-        known = self._in_history([value for test in tests for value in test.values])
-        judged = [self._judged(test, known) for test in tests]
-        return [f for f in judged if f.q <= self.settings.q and f.z >= self.settings.min_z]
-
-    def _pairs(
-        self,
-        values: Sequence[AttributeValue],
-        outcomes: Sequence[Outcome],
-        p: Sequence[tuple[F8, F8]],
-        block: I8,
-        n_tests: float,
-    ) -> Iterator[_Test]:
-        """Give tests of two values together, of those that are the surest by themselves; corrected for all
-        pairs that there are."""
-        n_pairs = n_tests * len(values) / 2
-        for outcome, (mine, _) in zip(outcomes, p, strict=True):
-            if outcome.of_root:
-                continue
-            surest = np.argsort(np.where(np.isnan(mine), 2.0, mine), kind="stable")[: self.own.paired]
-            two = [
-                (values[one], values[other])
-                for one, other in combinations(surest[mine[surest] < 1].tolist(), 2)
-                if values[one].key != values[other].key
-            ]
-            if not two:
-                continue
-            rows = [np.intersect1d(a.rows, b.rows, assume_unique=True) for a, b in two]
-            c = compared(rows, outcome, block)
-            matters, (chance, sure) = self._matters(c, outcome), chance_p(c, self.own)
-            for at, pair in enumerate(two):
-                if matters[at] and self._may_count(chance[at], sure[at], n_pairs):
-                    yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
-
-    def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> _Found:
-        """Take ordinary times into account; q by Bonferroni, as few of many tests are ever looked at."""
-        rows = None
-        for value in test.values:
-            mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
-            rows = mine if rows is None else np.intersect1d(rows, mine, assume_unique=True)
-        assert rows is not None
-        z, p, phi = self._with_history(rows, test.outcome, test.p)
-        c = Compared(*(v[test.at : test.at + 1] for v in (test.c.n, test.c.x, test.c.y, test.c.e, test.c.f)))
-        alike = tuple(other for value in test.values for other in self.same.get((value.key, value.value), ()))
-        q = min(p * test.n_tests, 1.0)
-        return _Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
-
-    def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """Tell which segments changed by more than the floors, others left aside."""
-        own, (before, after) = self.own, c.share.T
-        usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
-        if outcome.component == _SLOW:
-            # Of what was never there nothing says how long it should take.
-            return np.asarray((c.n[:, 0] > 0) & (after - usual >= own.slow_floor))
-        return np.asarray((after - usual >= own.failed_floor) & (after >= own.failed_times * usual))
-
-    def _alike(self, one: _Found, other: _Found) -> bool:
-        inside = one.outcome.inside
-        mine, theirs = (f.rows[inside[f.rows]] for f in (one, other))
-        common = len(np.intersect1d(mine, theirs, assume_unique=True))
-        return common >= self.own.same * (len(mine) + len(theirs) - common)
-
-    def _in_history(self, values: Sequence[AttributeValue]) -> dict[tuple[str, str], I8]:
-        """Give the places of the history's requests that have some values; each is read once."""
-        wanted = {(value.key, value.value) for value in values} - set(self.read)
-        if self.history is not None and wanted:
-            keys = sorted({key for key, _ in wanted})
-            tables = [
-                self.history.params(sample, keys=keys, as_codes=True)
-                for sample in range(len(self.history.samples))
-            ]
-            found = attribute_values(tables, self.flat.ids, self.own, self.without, wanted)
-            old = self.flat.sample > PROBLEM
-            self.read |= dict.fromkeys(wanted, np.zeros(0, np.int64))
-            self.read |= {(v.key, v.value): v.rows[old[v.rows]] for v in found}
-        return self.read
-
-    def _with_history(self, rows: I8, outcome: Outcome, alone: float) -> tuple[float, float, float]:
-        """Give (z, p, over-dispersion) of a segment with all that ordinary times tell."""
-        flat, p = self.flat, alone
-        if self.history is None:
-            periods = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
-        else:
-            everything = np.where(flat.sample == PROBLEM, 1, 0)
-            p = float(chance_p(compared([rows], outcome, everything), self.own)[0][0])
-            p = 1.0 if np.isnan(p) else p
-            periods = [np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))]
-        phi = dispersion(rows, outcome, periods, self.own)
-        wide, z = widened(np.array([p]), np.array([phi]))
-        return float(z[0]), float(wide[0]), phi
-
-
-def _distinct(
-    values: Sequence[AttributeValue],
-) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values of the very same requests, of the attribute with the fewest; and give the
-    others by it."""
-    groups: dict[bytes, list[AttributeValue]] = {}
-    for value in sorted(values, key=lambda v: (v.distinct, v.key)):
-        groups.setdefault(value.rows.tobytes(), []).append(value)
-    kept = [group[0] for group in groups.values()]
-    return kept, {(group[0].key, group[0].value): tuple(group[1:]) for group in groups.values()}
-
-
-def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """Cut a sample into blocks of equal time; -1 for other samples."""
-    blocks = np.full(len(flat.row), -1, dtype=np.int64)
-    mine = np.flatnonzero(flat.sample == sample)
-    start = flat.start_ns[mine]
-    span = max(int(start.max() - start.min()) + 1, 1)
-    blocks[mine] = (start - start.min()) * n // span
-    return blocks
-
-
-def _excess(c: Compared) -> float:
-    return float(c.x[0, 1] - c.expected[0])
-
-
-# ------------------------------------------------ where it is
+_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 def segment_changes(
@@ -344,7 +40,7 @@ def segment_changes(
     changes = []
     for found in search.found():
         at = _Places(search, groups, names, found)
-        change = at.slower() if found.outcome.component == _SLOW else at.failing()
+        change = at.slower() if found.outcome.component == SLOW else at.failing()
         if change is not None:
             changes.append(change)
     return tuple(changes)
@@ -354,7 +50,7 @@ class _Places:
     """Call sites of a segment's requests."""
 
     def __init__(
-        self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: _Found
+        self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
     ) -> None:
         self.search, self.groups, self.names, self.found = search, groups, names, found
         flat, outcome = search.flat, found.outcome
@@ -406,7 +102,7 @@ class _Places:
         sites = tuple(sorted(times, key=lambda site: (-times[site], site)))
         (x0, x1), (n0, n1), (before, after) = c.x[0], c.n[0], c.share[0]
         error = np.sqrt(found.phi * ((x0 + 0.5) / max(n0, n1 / 10) ** 2 + x1 / n1**2))
-        excess = _excess(c)
+        beyond = excess(c)
         others = (c.y[0, 1] / max(c.f[0, 1], 1e-300) - c.y[0, 0] / max(c.f[0, 0], 1e-300)) * (
             found.outcome.hit[found.outcome.inside].mean()
         )
@@ -415,7 +111,7 @@ class _Places:
             sites,
             (float(before), float(after), float(error)),
             elsewhere=float(others),
-            weight=excess / self.n_problem,
+            weight=beyond / self.n_problem,
         )
 
     def slower(self) -> Change | None:
@@ -508,6 +204,3 @@ class _Places:
             noise_p=found.p,
             segment=self._segment(sites, elsewhere),
         )
-
-
-_NO_ROWS: Final = np.zeros(0, dtype=np.int64)

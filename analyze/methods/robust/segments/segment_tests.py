@@ -18,28 +18,30 @@ from analyze.stats.noncentral import at_least_given_odds, at_least_of
 from schemas.arrays import B1, F8, I8
 
 _LEAST_P = 1e-300
+SLOW = -1
+"""Component of an outcome that is counted anywhere: a slow request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is counted, among whom."""
+    """Outcome of requests that is counted, and the requests that could have it."""
 
     component: int
-    """Component at which requests fail; negative: requests are slow."""
+    """Component at which requests fail, or SLOW."""
     of_root: bool
-    """Of one root type, else of all."""
+    """True if only requests of one root type are counted."""
     inside: B1
-    """[requests] those that could show it."""
+    """[requests] True for those that could have it."""
     hit: B1
-    """[requests] those that do."""
+    """[requests] True for those that have it."""
     stratum: I8
-    """[requests]"""
+    """[requests] number of the group that a request is held against."""
     n_strata: int
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Segments against the other requests; arrays are [values, 2] before and after, where not said."""
+    """Counts of segments and of the other requests; arrays are [values, 2], before and after."""
 
     n: F8
     """Requests of the segment, of strata that have others."""

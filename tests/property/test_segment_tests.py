@@ -1,0 +1,92 @@
+"""Segments: counts equal those of a plain loop; what never changed is seldom called a change, a real one is
+seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.segment_counts import plain_counts
+
+from analyze.methods.robust.segments.segment_tests import (
+    Outcome,
+    chance_p,
+    compared,
+    counted,
+    dispersion,
+    widened,
+)
+from analyze.methods.robust.settings import SegmentSettings
+from schemas.arrays import I8
+
+OWN = SegmentSettings()
+
+
+def outcome_of(rng: np.random.Generator, n: int, hit: float, n_strata: int) -> Outcome:
+    inside, hits = rng.random(n) < 0.9, rng.random(n) < hit
+    return Outcome(0, False, inside, hits, rng.integers(0, n_strata, n), n_strata)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 60),
+    hit=st.sampled_from([0.0, 0.03, 0.3, 1.0]),
+    n_blocks=st.integers(1, 4),
+    n_strata=st.integers(1, 3),
+)
+def test_counts_are_those_of_a_loop(seed: int, n: int, hit: float, n_blocks: int, n_strata: int) -> None:
+    rng = np.random.default_rng(seed)
+    outcome = outcome_of(rng, n, hit, n_strata)
+    rows = [np.flatnonzero(rng.random(n) < share) for share in (0.0, 0.2, 1.0)]
+    block = rng.integers(-1, n_blocks, n)
+    for found, plain in zip(
+        counted(rows, outcome, block, n_blocks), plain_counts(rows, outcome, block, n_blocks), strict=True
+    ):
+        assert found.tolist() == plain.tolist()
+
+
+def two_periods(rng: np.random.Generator, share: float, usual: float, now: float) -> tuple[float, float]:
+    """p of a segment in `share` of 12,000 requests of two periods, with all that ordinary times tell."""
+    n = 12_000
+    mine = rng.random(n) < share
+    period: I8 = (np.arange(n) >= n // 2).astype(np.int64)
+    chance = np.where(mine & (period == 1), now, usual)
+    outcome = Outcome(0, False, np.ones(n, dtype=np.bool_), rng.random(n) < chance, rng.integers(0, 4, n), 4)
+    rows = np.flatnonzero(mine)
+    alone = chance_p(compared([rows], outcome, period), OWN)[0]
+    blocks = [np.where(period == side, np.arange(n) * 8 // n, -1) for side in (0, 1)]
+    phi = dispersion(rows, outcome, blocks, OWN)
+    wide = widened(np.nan_to_num(alone, nan=1.0), np.array([phi]))[0]
+    return float(np.nan_to_num(alone[0], nan=1.0)), float(wide[0])
+
+
+@pytest.mark.parametrize("usual", [0.005, 0.05, 0.3])
+@pytest.mark.parametrize("share", [0.05, 0.4])
+def test_size(usual: float, share: float) -> None:
+    """At most 5 % and 1 % of segments of ordinary times have a p below that, before and after widening."""
+    rng = np.random.default_rng([3, int(usual * 1000), int(share * 100)])
+    found = np.array([two_periods(rng, share, usual, usual) for _ in range(400)])
+    for level, most in ((0.05, 34), (0.01, 12)):  # 400 · level + 3.3 standard deviations
+        assert ((found < level).sum(axis=0) <= most).all(), (level, (found < level).sum(axis=0))
+
+
+@pytest.mark.parametrize(("usual", "now"), [(0.005, 0.05), (0.05, 0.12), (0.3, 0.45)])
+def test_power(usual: float, now: float) -> None:
+    """A plain test of two shares would see these in 99 of 100; both conditions and dispersion cost some."""
+    rng = np.random.default_rng([4, int(usual * 1000)])
+    found = np.array([two_periods(rng, 0.2, usual, now)[1] for _ in range(40)])
+    assert (found < 1e-4).mean() > 0.7
+
+
+def test_what_fails_more_for_all_is_of_no_segment() -> None:
+    rng = np.random.default_rng(5)
+    n = 12_000
+    period = (np.arange(n) >= n // 2).astype(np.int64)
+    small = 0
+    for _ in range(200):
+        rows = np.flatnonzero(rng.random(n) < 0.2)
+        hit = rng.random(n) < np.where(period == 1, 0.2, 0.02)
+        outcome = Outcome(0, False, np.ones(n, dtype=np.bool_), hit, np.zeros(n, dtype=np.int64), 1)
+        small += bool(chance_p(compared([rows], outcome, period), OWN)[0][0] < 0.01)
+    assert small <= 7
