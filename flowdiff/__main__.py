@@ -21,6 +21,7 @@ import typer
 import typer.core
 import typer.main
 
+from flowdiff.cli.lake_word import LakeCommand
 from flowdiff.cli.outcome import Leaving, exit_code, open_closed_streams, tolerate_any_text
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.version import version
@@ -122,7 +123,7 @@ def _load(name: str) -> Any:
     command = import_module(module_of(name)).command
     # A line a paragraph: Typer keeps line ends, and would break each line again.
     paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
-    app.command(name, help="\n\n".join(paragraphs))(command)
+    app.command(name, cls=LakeCommand, help="\n\n".join(paragraphs))(command)
     loaded = typer.main.get_command(app)
     for parameter in loaded.params:
         if isinstance(parameter, typer.core.TyperArgument | typer.core.TyperOption):

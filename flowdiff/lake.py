@@ -287,6 +287,7 @@ def analysed(
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.profile.history import read_samples
+    from analyze.watch.deployments import known_deployments
     from stitch.processes import shared_processes
 
     with shared_processes(workers):
@@ -309,6 +310,7 @@ def analysed(
                 refined=refine,
                 source=", ".join(roots),
                 calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
+                marks=known_deployments(found.compared[-1][1][0].store),
             )
 
 

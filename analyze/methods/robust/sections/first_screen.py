@@ -13,6 +13,7 @@ from analyze.methods.robust.sections.findings import differs
 from analyze.methods.robust.sections.verdict import meaning
 from analyze.report import blocks as b
 from analyze.report import wording
+from analyze.report.drawing.time_strip import time_strip
 from analyze.report.section_view import FirstScreen
 from analyze.report.wording import NBSP, clip, count, counted, percent, significant
 from schemas.report.accounts import Account, AccountedMeasure, AccountSection, VerdictSection
@@ -66,6 +67,7 @@ def first_screen(report: Report) -> FirstScreen:
             b.Facts([*_facts(report, shown, lead, total, accounts["mean"])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
+        over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
     )
 
 
@@ -129,6 +131,11 @@ def _without_finding(report: Report, verdict: VerdictSection) -> str:
         return verdict.reasons[0]
     text = meaning(verdict)
     return text[:1].lower() + text[1:]
+
+
+def _onset_ns(lead: Finding | None) -> int | None:
+    when = None if lead is None else lead.when
+    return None if when is None or when.began is None else when.began.at_ns
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
