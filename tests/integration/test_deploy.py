@@ -565,7 +565,7 @@ def test_the_runbook_has_a_section_for_every_alert() -> None:
     sections = dict(re.findall(r"^## (Flowdiff\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert [*sections] == [*alerts()]
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         assert "**Means.**" in sections[name]
         assert "**Do.**" in sections[name]
 
