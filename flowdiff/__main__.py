@@ -57,8 +57,8 @@ COMMANDS: Final = {
     "calibrate": (
         "Compare ordinary periods of a lake with each other and count the findings, all of them false."
     ),
-    "demo": "Simulate a storage service before and after a change, compare, write a report.",
-    "simulate": "Simulate a storage service and write its traces.",
+    "demo": "Simulate a web shop before and after a deployment, compare, write a report.",
+    "simulate": "Simulate a storage service, or a web shop, and write its traces.",
     "produce": "Write trace files to a Kafka topic, all of a request to one partition.",
     "rekey": "Write a Kafka topic to another one, all of a request to one partition.",
     "fsck": "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is.",

@@ -1,9 +1,9 @@
 """A web shop of nine services as OpenTelemetry spans, with a deployment in the middle of the run.
 
-Smaller than the storage service, and what most people run: HTTP routes, instances that are deployed one after the
-other, a database, a cache, a payment provider that declines some cards. Times are log-normal, requests do not wait
-for each other. With the fault, version 1.8.2 of `inventory` reads the stock of the warehouse `eu-2` without an
-index. The same arguments give the same bytes.
+Smaller than the storage service, and what most people run: HTTP routes, instances that are deployed one
+after the other, a database, a cache, a payment provider that declines some cards. Times are log-normal,
+requests do not wait for each other. With the fault, version 1.8.2 of `inventory` reads the stock of the
+warehouse `eu-2` without an index. The same arguments give the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEPLOYED: Final = ("inventory", "1.8.2")
 ROLLOUT_S: Final = 10.0
 """Seconds between the deployments of two instances."""
 INSTANCES: Final = 3
-WAREHOUSES: Final = (("eu-1", 0.45), ("eu-2", 0.3), ("us-1", 0.25))
+WAREHOUSES: Final = {"eu-1": 0.45, "eu-2": 0.3, "us-1": 0.25}
 DECLINED: Final = 0.02
 """Share of cards that the provider declines."""
 NETWORK_MS: Final = 0.25
@@ -95,7 +95,10 @@ ROUTES: Final = (
     ),
     (0.36, Step("frontend", "GET /product/{sku}", 1.2, (_GET_PRODUCT, _GET_STOCK))),
     (0.16, Step("frontend", "GET /cart", 0.9, (_GET_CART,))),
-    (0.1, Step("frontend", "POST /cart", 1.0, (_GET_STOCK, Step("cart", "POST /carts/{id}", 0.5, (_REDIS,))))),
+    (
+        0.1,
+        Step("frontend", "POST /cart", 1.0, (_GET_STOCK, Step("cart", "POST /carts/{id}", 0.5, (_REDIS,)))),
+    ),
     (
         0.08,
         Step(
@@ -135,6 +138,15 @@ class ShopPlan:
     """Time that the new version adds to the query of stock in `eu-2`; 0: none."""
 
 
+SHOP: Final = "web-shop"
+"""Name of the workload."""
+SLOW_STOCK: Final = "S1-slow-stock"
+"""Name of the fault; its severity is the time added to a query, ms."""
+SLOW_MS: Final = 45.0
+ABOUT: Final = "a web shop as OpenTelemetry spans: eight services, a database, a cache, a payment provider"
+ABOUT_FAULT: Final = "inventory 1.8.2 is deployed, and reads the stock of one warehouse without an index"
+
+
 def shop_lines(plan: ShopPlan) -> Iterator[bytes]:
     """OTLP/JSON, a request a line, in order of their start."""
     random = Random(plan.seed)
@@ -162,7 +174,7 @@ class _Request:
     def line(self, route: Step) -> bytes:
         """The request's message."""
         self.trace_id = f"{self.random.getrandbits(128):032x}"
-        self.warehouse = self.random.choices(*zip(*WAREHOUSES, strict=True))[0]
+        self.warehouse = self.random.choices([*WAREHOUSES], [*WAREHOUSES.values()])[0]
         self.tenant = f"shop-{self.random.randrange(12):02d}"
         self._serve(route, self.start_ns, "")
         resources = [
@@ -234,9 +246,7 @@ class _Request:
         pod = f"{service}-{version.replace('.', '')}-{instance}"
         return {"service.name": service, "service.version": version, "host.name": pod}
 
-    def _open(
-        self, where: tuple[str, int], name: str, kind: int, at_ns: int, parent: str
-    ) -> dict[str, Any]:
+    def _open(self, where: tuple[str, int], name: str, kind: int, at_ns: int, parent: str) -> dict[str, Any]:
         span: dict[str, Any] = {
             "traceId": self.trace_id,
             "spanId": f"{self.random.getrandbits(64):016x}",
