@@ -2,8 +2,9 @@
 
 Smaller than the storage service, and what most people run: HTTP routes, instances that are deployed one
 after the other, a database, a cache, a payment provider that declines some cards. Times are log-normal,
-requests do not wait for each other. With the fault, version 1.8.2 of `inventory` reads the stock of the
-warehouse `eu-2` without an index. The same arguments give the same bytes.
+requests do not wait for each other. With the fault, version 1.8.2 of `inventory` is deployed, which reads the
+stock of the warehouse `eu-2` without an index, and makes a new query at every reservation. The same arguments
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ ROLLOUT_S: Final = 10.0
 """Seconds between the deployments of two instances."""
 INSTANCES: Final = 3
 WAREHOUSES: Final = {"eu-1": 0.45, "eu-2": 0.3, "us-1": 0.25}
-DECLINED: Final = 0.02
-"""Share of cards that the provider declines."""
+DECLINED: Final = 0.04
+"""Share of charges that the provider declines."""
 NETWORK_MS: Final = 0.25
 SIGMA: Final = 0.35
 """Standard deviation of the logarithm of a time."""
@@ -74,6 +75,9 @@ _GET_STOCK: Final = Step("inventory", "GET /stock/{sku}", 0.5, (STOCK,))
 _REDIS: Final = Step("", "HGETALL", 0.35, kind=CLIENT, peer="redis-carts.internal")
 _GET_CART: Final = Step("cart", "GET /carts/{id}", 0.4, (_REDIS,))
 _GET_PRODUCT: Final = Step("catalog", "GET /products/{sku}", 0.7, (_select("products", 0.9),))
+WAREHOUSE: Final = _select("warehouses", 0.8)
+"""The query that the new version makes before it reserves."""
+_RESERVE: Final = Step("inventory", "POST /reservations", 0.6, (STOCK, _select("reservations", 1.1)))
 _CHARGE: Final = Step(
     "payment",
     "POST /charges",
@@ -112,7 +116,7 @@ ROUTES: Final = (
                     2.0,
                     (
                         _GET_CART,
-                        Step("inventory", "POST /reservations", 0.6, (STOCK, _select("reservations", 1.1))),
+                        _RESERVE,
                         _CHARGE,
                         Step("mail", "orders", 3.0, kind=CONSUMER),
                     ),
@@ -193,9 +197,11 @@ class _Request:
         span = self._open(where, step.name, kind, at_ns, parent)
         own_ns = self._time(step.own_ms)
         now_ns, failed = at_ns + own_ns // 2, False
-        for call in step.calls:
-            now_ns, broke = self._call(where, call, now_ns, span["spanId"])
-            if failed := broke:
+        for call in self._calls(where, step):
+            now_ns, failed = self._call(where, call, now_ns, span["spanId"])
+            if failed and call.peer:  # once more, as some cards are taken then
+                now_ns, failed = self._call(where, call, now_ns, span["spanId"])
+            if failed:
                 break  # what comes after it is not called
         now_ns += own_ns - own_ns // 2
         values: dict[str, str | int] = {"warehouse": self.warehouse, "tenant": self.tenant}
@@ -204,6 +210,10 @@ class _Request:
             values |= {"http.response.status_code": code, "http.route": step.name.partition(" ")[2]}
         self._close(span, now_ns, failed, **values)
         return now_ns, failed
+
+    def _calls(self, where: tuple[str, int], step: Step) -> tuple[Step, ...]:
+        is_new = step is _RESERVE and self._version(*where) == DEPLOYED[1]
+        return (WAREHOUSE, *step.calls) if is_new else step.calls
 
     def _call(self, caller: tuple[str, int], call: Step, at_ns: int, parent: str) -> tuple[int, bool]:
         """Make a call; returns when it is over for the caller and whether it failed."""
