@@ -43,6 +43,8 @@ INSTANCES: Final = 3
 WAREHOUSES: Final = {"eu-1": 0.45, "eu-2": 0.3, "us-1": 0.25}
 DECLINED: Final = 0.04
 """Share of charges that the provider declines."""
+DECLINED_AGAIN: Final = 0.5
+"""Share of the second attempts that it declines."""
 NETWORK_MS: Final = 0.25
 SIGMA: Final = 0.35
 """Standard deviation of the logarithm of a time."""
@@ -200,7 +202,7 @@ class _Request:
         for call in self._calls(where, step):
             now_ns, failed = self._call(where, call, now_ns, span["spanId"])
             if failed and call.peer:  # once more, as some cards are taken then
-                now_ns, failed = self._call(where, call, now_ns, span["spanId"])
+                now_ns, failed = self._call(where, call, now_ns, span["spanId"], DECLINED_AGAIN)
             if failed:
                 break  # what comes after it is not called
         now_ns += own_ns - own_ns // 2
@@ -215,7 +217,9 @@ class _Request:
         is_new = step is _RESERVE and self._version(*where) == DEPLOYED[1]
         return (WAREHOUSE, *step.calls) if is_new else step.calls
 
-    def _call(self, caller: tuple[str, int], call: Step, at_ns: int, parent: str) -> tuple[int, bool]:
+    def _call(
+        self, caller: tuple[str, int], call: Step, at_ns: int, parent: str, declined: float = DECLINED
+    ) -> tuple[int, bool]:
         """Make a call; returns when it is over for the caller and whether it failed."""
         if call.kind == CONSUMER:
             span = self._open(caller, f"send {call.name}", PRODUCER, at_ns, parent)
@@ -226,7 +230,7 @@ class _Request:
         span = self._open(caller, call.name, CLIENT, at_ns, parent)
         if call.kind == CLIENT:
             end_ns = at_ns + self._time(call.own_ms) + self._slower(caller, call)
-            failed = call.peer.startswith("api.") and self.random.random() < DECLINED
+            failed = call.peer.startswith("api.") and self.random.random() < declined
             self._close(span, end_ns, failed, **{"server.address": call.peer})
             return end_ns, failed
         there_ns = at_ns + self._time(NETWORK_MS)

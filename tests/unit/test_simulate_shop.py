@@ -13,7 +13,7 @@ from flowdiff.commands.simulate import shop_plan
 from schemas.errors import ConfigError
 from simulator.shop import DEPLOYED, ROLLOUT_S, SLOW_STOCK, ShopPlan, shop_lines
 
-PLAN = ShopPlan(2000, 3, 10**18, deployed_s=200.0, slow_ms=45.0)
+PLAN = ShopPlan(4000, 3, 10**18, deployed_s=200.0, slow_ms=45.0)
 
 
 def spans(plan: ShopPlan) -> list[dict[str, Any]]:
