@@ -72,7 +72,7 @@ def scattered(services: int) -> System:
 
 
 def recorded(name: str, services: int, windows: int, requests: int) -> Path:
-    """Give a lake of one-minute windows with so many requests in all, kept while what makes it is the same."""
+    """Give a lake of one-minute windows with so many requests in all, kept while its sources are the same."""
     sources = ("tests/bench/bench_segments.py", "tests/evaluation/segments", "schemas", "ingest", "stitch")
     lake = ROOT / ".cache" / "bench" / f"{fingerprint(ROOT, sources)}-{name}"
     if lake.is_dir():
@@ -149,12 +149,11 @@ def eight(flows: pa.Table) -> pa.Table:
     first = np.cumsum([0, *VALUES[:-1]])
     words = pa.array([f"v{value}" for size in VALUES for value in range(size)])
     value = np.stack([rng.integers(size, size=n) + base for base, size in zip(first, VALUES, strict=True)])
-    kind = pa.array(["spans"] * n)
     rows = pa.array(np.repeat(np.arange(n), KEYS))
     table = pa.table(
         {
             "request_id": flows["request_id"].take(rows),
-            "kind": kind.take(rows),
+            "kind": flows["kind"].take(rows),
             "position": pa.array(np.zeros(n * KEYS, np.int32)),
             "key": pa.array([f"key.{at}" for at in range(KEYS)]).take(pa.array(np.tile(np.arange(KEYS), n))),
             "num": pa.nulls(n * KEYS, pa.float64()),

@@ -153,5 +153,5 @@ def test_attributes_are_those_of_requests_of_the_same_kind_and_of_all_their_mess
     ids = request_ids(
         pa.array(["one", "two", "one", "other", "one"]), np.array([True, True, False, True, True])
     )
-    found = attribute_values([table], ids, SegmentSettings(least_requests=1), ())
+    found = attribute_values([table], ids, 5, SegmentSettings(least_requests=1), ())
     assert {value.value: value.rows.tolist() for value in found} == {"a": [0, 4], "b": [1, 2]}

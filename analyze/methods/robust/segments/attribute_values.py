@@ -58,6 +58,7 @@ class AttributeValue:
 def attribute_values(
     tables: Sequence[pa.Table],
     ids: RequestIds,
+    n_requests: int,
     settings: SegmentSettings,
     without: Collection[str],
     only: Collection[tuple[str, str]] | None = None,
@@ -65,8 +66,8 @@ def attribute_values(
     """Give the values of attributes that do not nearly identify a request, the most frequent of each, or
     just `only`.
 
-    without: attributes left out. Numbers that are not whole are no value. O(rows of the tables, and values x
-    requests).
+    n_requests: those that the tables are of, however many `ids` has. without: attributes left out. Numbers
+    that are not whole are no value. O(rows of the tables, and values x requests).
     """
     table = pa.concat_tables(tables).unify_dictionaries()
     if not table.num_rows:
@@ -83,7 +84,7 @@ def attribute_values(
     key = kinds // len(words)
     distinct = np.bincount(key, minlength=len(keys))
     if only is None:
-        kept = _kept(key, times, distinct, len(ids.code), settings)
+        kept = _kept(key, times, distinct, n_requests, settings)
     else:
         texts = words.take(pa.array(kinds % len(words))).to_pylist()
         kept = np.array(
