@@ -1,8 +1,8 @@
 """Find segments whose requests fail, or are slow, by more than the others: one after another.
 
-The surest value of an attribute comes first, within it a second one where that holds nearly all; of values
-that stand for the same requests the one of the attribute with the fewest values. Its requests are taken out,
-and what is left is tested again: so that nothing is named that another explains.
+The surest value of an attribute comes first, within it a second one where that holds most of the excess; of
+values that stand for the same requests the one of the attribute with the fewest values. Its requests are
+taken out, and what is left is tested again: so that nothing is named that another explains.
 """
 
 from __future__ import annotations
@@ -185,6 +185,8 @@ class SegmentSearch:
         rows = [value.rows for value in values]
         counts = [compared(rows, outcome, block, self._alike_of(values, outcome)) for outcome in outcomes]
         p = [chance_p(c, self.own) for c in counts]
+        if changed:
+            p = [(sure, sure) for _, sure in p]
         n_tests = {
             of_root: _FAMILIES
             * sum(
@@ -195,11 +197,10 @@ class SegmentSearch:
             for of_root in (False, True)
         }
         tests = [
-            _Test((value,), outcome, c, at, float((sure if changed else chance)[at]), n, changed)
+            _Test((value,), outcome, c, at, float(chance[at]), n_tests[outcome.of_root], changed)
             for outcome, c, (chance, sure) in zip(outcomes, counts, p, strict=True)
-            for n in (n_tests[outcome.of_root],)
             for at, value in enumerate(values)
-            if self._may_count((sure if changed else chance)[at], sure[at], n)
+            if self._may_count(chance[at], sure[at], n_tests[outcome.of_root])
             and self._matters(c, outcome)[at]
         ]
         passing = self._passing(tests)
