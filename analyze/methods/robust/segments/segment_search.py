@@ -183,7 +183,12 @@ class SegmentSearch:
             return None
         block = self._periods()
         rows = [value.rows for value in values]
-        counts = [compared(rows, outcome, block, self._alike_of(values, outcome)) for outcome in outcomes]
+        counts = []
+        for outcome in outcomes:
+            c = compared(rows, outcome, block, np.zeros(len(rows)))
+            if outcome.component not in self.alike:  # the first time, of all requests that could have it
+                self._learn(outcome.component, values, c)
+            counts.append(replace(c, alike=self._alike_of(values, outcome)))
         p = [chance_p(c, self.own) for c in counts]
         if changed:
             p = [(sure, sure) for _, sure in p]
@@ -214,18 +219,14 @@ class SegmentSearch:
         singles = tuple(f.values[0] for f in same[1:] if len(f.values) == 1)
         return replace(same[0], alike=(*same[0].alike, *singles))
 
+    def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
+        """Learn how far the values of each attribute have an outcome alike."""
+        keys = sorted({value.key for value in values})
+        weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
+        self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
+
     def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
-        """Give [values] how far, in hits, a value is assumed to be hit as the others: of all requests that
-        could have the outcome, whatever is left of them."""
-        if outcome.component not in self.alike:
-            keys = sorted({value.key for value in self.values})
-            key = np.array([keys.index(value.key) for value in self.values])
-            rows, block = [value.rows for value in self.values], self._periods()
-            c = compared(rows, outcome, block, np.zeros(len(rows)))
-            weight = alike_weight(c, key, self.own)
-            self.alike[outcome.component] = dict(
-                zip((v.key for v in self.values), weight.tolist(), strict=True)
-            )
+        """Give [values] how far, in hits, a value is assumed to be hit as the others."""
         return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
