@@ -235,7 +235,7 @@ def read_params(
 ) -> pa.Table:
     """Parameters of a sample's windows, file by file; only `keys`, only of `requests` (None: all).
 
-    as_codes: texts as dictionaries, and no column but request, key, number and text. See `ReadParams`. Row
+    as_codes: texts as dictionaries, and just the columns of PARAMS_AS_CODES. See `ReadParams`. Row
     groups without a wanted key or request are not read. Raises LakeError.
     """
     wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
@@ -247,7 +247,7 @@ def read_params(
     for period in parts_of(found):
         period.fetch(period.params)
     if as_codes:
-        columns, texts = ("request_id", "key", "num", "text"), ("request_id", "key", "text")
+        columns, texts = PARAMS_AS_CODES.names, ("request_id", "kind", "key", "text")
         coded = [
             read_stored(part, path, columns, as_codes=texts, where=wanted).cast(PARAMS_AS_CODES)
             for path, part in files.items()

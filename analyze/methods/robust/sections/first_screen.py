@@ -116,7 +116,12 @@ def _headline(
     mark = b.Styled(f"{_MARK.get(verdict.outcome, by_tone)} {text}", tone)
     if lead is not None:
         since = since_words(lead, report.samples[1])
-        return (mark, f" {since}: " if since else ": ", lead.title)
+        told = f" {since}" if since else ""
+        # A segment's title begins with what the word says: `FAILING since … for tier = free: …`.
+        verb, _, rest = lead.title.partition(" ")
+        if verb.upper() == text:
+            return (mark, told, f" {rest}")
+        return (mark, f"{told}: ", lead.title)
     return (mark, ": ", _without_finding(report, verdict))
 
 
