@@ -28,7 +28,7 @@ from schemas.errors import InputError
 
 COMMANDS: Final = {
     "import": "Import trace files, or a range of a topic of Kafka, into a lake.",
-    "ingest": "Ingest topics of Kafka into a lake, continuously and exactly once.",
+    "ingest": "Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.",
     "top": "Show what a running `flowdiff ingest` does, in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
