@@ -44,9 +44,7 @@ QUICK = ("--window-length", "1m", "--commit-interval", "200ms", "--idle", "1s", 
 
 
 @contextlib.contextmanager
-def receiving(
-    folder: Path, *options: object, **env: str
-) -> Iterator[tuple[IngestProcess, dict[str, str]]]:
+def receiving(folder: Path, *options: object, **env: str) -> Iterator[tuple[IngestProcess, dict[str, str]]]:
     """A receiver on a lake in a folder, and its addresses."""
     with ingesting(
         folder,
@@ -62,9 +60,7 @@ def receiving(
 
 def drained(folder: Path) -> None:
     """Publish all that a spool holds, without receiving."""
-    with ingesting(
-        folder, "--lake", folder / "lake", "--otlp", "127.0.0.1:0", *QUICK, "--until-end"
-    ) as run:
+    with ingesting(folder, "--lake", folder / "lake", "--otlp", "127.0.0.1:0", *QUICK, "--until-end") as run:
         assert run.ended() == 0, run.text
 
 
@@ -262,7 +258,11 @@ def test_clients_that_send_slowly_stop_nobody(tmp_path: Path) -> None:
     body = traces(1)[0].protobuf()
     heads = (b"", b"POST /v1/traces HTTP/1.1\r\nHost: a\r\n", b"POST /v1/traces HTTP/1.1\r\nX: " + b"a" * 999)
     whole = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
-    slow = (*heads, whole + b"Content-Length: 9\r\n\r\n", whole + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab")
+    slow = (
+        *heads,
+        whole + b"Content-Length: 9\r\n\r\n",
+        whole + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+    )
     options = ("--serve-address", "127.0.0.1:0")
     limits = {"FLOWDIFF_RECEIVER_MAX_CONNECTIONS": "200", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": "3s"}
     with receiving(tmp_path, *options, **limits) as (run, address):
@@ -473,9 +473,10 @@ def test_no_answered_request_is_lost_by_many_kills(tmp_path: Path) -> None:
 
 
 def test_a_second_receiver_on_a_spool_is_refused(tmp_path: Path) -> None:
-    with receiving(tmp_path), ingesting(
-        tmp_path, "--lake", tmp_path / "lake", "--otlp", "127.0.0.1:0", *QUICK
-    ) as second:
+    with (
+        receiving(tmp_path),
+        ingesting(tmp_path, "--lake", tmp_path / "lake", "--otlp", "127.0.0.1:0", *QUICK) as second,
+    ):
         assert second.ended() == 75 or "Another process receives" in second.text
 
 
