@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from ingest.http.address import split_address
@@ -21,6 +22,6 @@ def listening_socket(address: str, key: str, remedy: str) -> socket.socket:
             (host, port), family=socket.AF_INET6, dualstack_ipv6=socket.has_dualstack_ipv6()
         )
     except OSError as error:
-        raise ConfigError(
-            f"{key} '{address}' cannot be listened on: {error.strerror or error}.", remedy=remedy
-        ) from error
+        # Python adds to the system's text which address it was.
+        why = os.strerror(error.errno) if error.errno else error
+        raise ConfigError(f"{key} '{address}' cannot be listened on: {why}.", remedy=remedy) from error

@@ -23,7 +23,7 @@ from pathlib import Path
 import grpc
 import pyarrow as pa
 import pytest
-from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting
+from fixtures.ingest_process import IngestProcess, ingesting
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
@@ -32,12 +32,11 @@ from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from oracles.sent_spans import Trace, nodes_by_request, nodes_of
+from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
 
 from stitch.lake.fsck import check
 from stitch.lake.place import open_store
 
-PROTOBUF = {"Content-Type": "application/x-protobuf"}
 JSON = {"Content-Type": "application/json"}
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 QUICK = ("--window-length", "1m", "--commit-interval", "200ms", "--idle", "1s", "--lateness", "1s")
@@ -62,25 +61,6 @@ def drained(folder: Path) -> None:
     """Publish all that a spool holds, without receiving."""
     with ingesting(folder, "--lake", folder / "lake", "--otlp", "127.0.0.1:0", *QUICK, "--until-end") as run:
         assert run.ended() == 0, run.text
-
-
-def post(
-    address: str, body: bytes, headers: dict[str, str] | None = None, path: str = "/v1/traces"
-) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of an answer."""
-    connection = http.client.HTTPConnection(address, timeout=30)
-    try:
-        connection.request("POST", path, body, PROTOBUF if headers is None else headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
-    finally:
-        connection.close()
-
-
-def traces(n: int, *, first: int = 1, ago_s: int = 3_600) -> list[Trace]:
-    """Traces of some time ago, apart by a tenth of a second."""
-    began = time.time_ns() - ago_s * NS_PER_SECOND
-    return [Trace(first + i, began + i * NS_PER_SECOND // 10) for i in range(n)]
 
 
 def zstd(body: bytes) -> bytes:

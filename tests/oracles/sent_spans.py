@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 
 CALLS = 3
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,22 @@ def nodes_by_request(lake: Path) -> dict[str, int]:
 def nodes_of(traces: list[Trace]) -> dict[str, int]:
     """Nodes that traces must have in a lake: two a span."""
     return {trace.trace_id.hex(): 2 * (CALLS + 1) for trace in traces}
+
+
+def post(
+    address: str, body: bytes, headers: dict[str, str] | None = None, path: str = "/v1/traces"
+) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of an answer."""
+    connection = http.client.HTTPConnection(address, timeout=30)
+    try:
+        connection.request("POST", path, body, PROTOBUF if headers is None else headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def traces(n: int, *, first: int = 1, ago_s: int = 3_600) -> list[Trace]:
+    """Traces of some time ago, apart by a tenth of a second."""
+    began = time.time_ns() - ago_s * 10**9
+    return [Trace(first + i, began + i * 10**9 // 10) for i in range(n)]
