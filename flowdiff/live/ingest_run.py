@@ -100,7 +100,9 @@ def _opened_input(
 
 def _turns(run: LiveRun, taken: RunInput, stop: Stop, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
-    while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
+    while not stop.asked and not (
+        ends and (ends.is_reached_by(taken) or ends.reached(run, time.monotonic()))
+    ):
         if run.all_halted and not stays:
             break
         taken.check()
@@ -125,6 +127,11 @@ class _Ends:
         self._ends: dict[str, int] = {}
         self._waits_since_s: float | None = None
         self.are_reached = False
+
+    def is_reached_by(self, taken: RunInput) -> bool:
+        """True if the input has no stream, and will have none."""
+        self.are_reached = taken.is_empty
+        return self.are_reached
 
     def reached(self, run: LiveRun, now_s: float) -> bool:
         """True if all streams were read to these ends. Raises InputError if none is assigned for

@@ -29,6 +29,11 @@ class RunInput(Protocol):
 
     source: LiveSource
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no stream to read, and none will come."""
+        ...
+
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
         """Let it come in; returns where from, by name. Raises FlowdiffError."""
         ...
@@ -58,6 +63,11 @@ class KafkaInput:
         log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
         self._group = config.kafka.group
         self.source: LiveSource = KafkaSource(config.kafka, config.live.decode, fetch_sizes(memory_bytes))
+
+    @property
+    def is_empty(self) -> bool:
+        """See RunInput. Partitions may be assigned at any time."""
+        return False
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:  # noqa: ARG002 - as RunInput has it
         """See RunInput."""
@@ -91,6 +101,11 @@ class OtlpInput:
         self._receiver: Receiver | None = None
         self._spool: Spool = Spool(spool_folder(config), config.receiver)
         self.source: LiveSource = SpoolSource(self._spool, config.receiver.partition, config.live.decode)
+
+    @property
+    def is_empty(self) -> bool:
+        """See RunInput."""
+        return not self._receives and not self._spool.streams()
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
         """See RunInput."""

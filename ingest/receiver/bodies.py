@@ -69,8 +69,6 @@ def encoding_of(message: bytes) -> str:
     """Encoding of a message of gRPC by its first bytes; none of them begins a request of OTLP."""
     if message.startswith(GZIP):
         return "gzip"
-    if message.startswith(ZSTD):
-        return "zstd"
     return "deflate" if message.startswith(_ZLIB) else "identity"
 
 

@@ -452,6 +452,11 @@ def test_no_answered_request_is_lost_by_many_kills(tmp_path: Path) -> None:
     kill_many(tmp_path, kills=200, seed=2)
 
 
+def test_an_empty_spool_ends_at_once(tmp_path: Path) -> None:
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == {}
+
+
 def test_a_second_receiver_on_a_spool_is_refused(tmp_path: Path) -> None:
     with (
         receiving(tmp_path),
