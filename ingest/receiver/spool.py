@@ -238,7 +238,8 @@ class Spool:
                 raise PendingFullError("Too many requests wait for the disk.")
             self._pending.append(_Pending(stream, message, done))
             self._pending_bytes += len(message)
-            self._work.notify()
+            if len(self._pending) == 1 or self._pending_bytes >= _BATCH_BYTES:
+                self._work.notify()  # else it waits for its interval, and need not wake
         return done
 
     def streams(self) -> dict[str, str]:

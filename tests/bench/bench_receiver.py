@@ -31,7 +31,7 @@ from bench.trace_stream import messages
 
 HERE = Path(__file__).resolve().parents[2]
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-CONNECTIONS = 4
+CONNECTIONS = 16
 ROUNDS = 3
 ALONE = """
 import signal, sys, threading
