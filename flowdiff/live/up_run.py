@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from flowdiff.__main__ import COMMANDS
 from flowdiff.cli.outcome import FAILED, say
-from flowdiff.cli.stopping import stopped_by_signal
+from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.version import version
 from flowdiff.extras import needed
@@ -107,10 +107,13 @@ class _Part:
             shown = " ".join(f"{key}={value}" for key, value in rest.items())
             say(f"{self.name}: {visible(str(told.get('event')))} {visible(shown)}".rstrip())
 
-    def wait_for(self, event: str) -> dict[str, Any]:
-        """First line of its log of an event. Raises PartFailedError where it ends before, or hangs."""
+    def wait_for(self, event: str, stop: Stop) -> dict[str, Any]:
+        """First line of its log of an event.
+
+        Raises PartFailedError where it ends before, hangs, or all is to end.
+        """
         deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not stop.asked:
             try:
                 told = self.told.get(timeout=TURN_S)
             except queue.Empty:
@@ -197,7 +200,7 @@ def up(
                 *("ingest", "ingest", "--lake", str(lake), "--otlp", otlp, "--otlp-grpc", otlp_grpc),
                 *("--serve-address", "", *quick, *given),
             )
-            began = ingest.wait_for("started")
+            began = ingest.wait_for("started", stop)
             # A port that was free is kept when the receiver is started again.
             fixed = {otlp: str(began["otlp"]), otlp_grpc: str(began["otlp_grpc"])}
             ingest.arguments = [fixed.get(word, word) for word in ingest.arguments]
@@ -205,7 +208,7 @@ def up(
             address = ""
             if "serve" in COMMANDS:
                 serve = started("serve", "serve", str(lake), "--listen", listen)
-                address = str(serve.wait_for("started")["address"])
+                address = str(serve.wait_for("started", stop)["address"])
                 serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
             echo(f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)")
             echo(f"Look at        {address}")

@@ -87,6 +87,9 @@ class OtlpHttp:
             return HTTPStatus.NOT_FOUND, Code.NOT_FOUND, f"Spans go to {PATH}.", []
         if scope["method"] != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED, Code.UNIMPLEMENTED, "Send by POST.", [(b"allow", b"POST")]
+        if b"origin" in headers:
+            # A page of anybody's, under a name that leads to this machine (DNS rebinding).
+            return HTTPStatus.FORBIDDEN, Code.PERMISSION_DENIED, "Browsers do not send here.", []
         if not self._intake.tokens.allow(headers.get(b"authorization")):
             challenge = [(b"www-authenticate", b"Bearer")]
             return HTTPStatus.UNAUTHORIZED, Code.UNAUTHENTICATED, "A bearer token is wanted.", challenge

@@ -51,7 +51,7 @@ class ReceiverSettings(Config):
     """Size from which on the spool goes on in another file; a file is removed once the lake has all of it."""
     segment_age_ns: int = Field(default=10 * NS_PER_MINUTE, ge=NS_PER_SECOND)
     """Age at which a file of which the lake has all is removed, however small it is."""
-    max_connections: int = Field(default=512, ge=1, le=100_000)
+    max_connections: int = Field(default=256, ge=1, le=100_000)
     """HTTP connections at once; beyond, the one that has waited longest for a request to be whole is
     dropped."""
     request_timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND)

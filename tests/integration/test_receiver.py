@@ -152,6 +152,7 @@ def test_what_cannot_be_read_is_refused_for_good(tmp_path: Path) -> None:
             (post(to, body, {**PROTOBUF, "Content-Encoding": "br"}), 415),
             (post(to, body, {"Content-Type": "text/plain"}), 415),
             (post(to, body, path="/v1/metrics"), 404),
+            (post(to, body, {**PROTOBUF, "Origin": "http://127.0.0.1"}), 403),
         ]
         for (status, answer, told), wanted in refused:
             assert status == wanted
@@ -455,6 +456,18 @@ def test_no_answered_request_is_lost_by_many_kills(tmp_path: Path) -> None:
 def test_an_empty_spool_ends_at_once(tmp_path: Path) -> None:
     drained(tmp_path)
     assert nodes_by_request(tmp_path / "lake") == {}
+
+
+def test_a_receiver_needs_no_package_of_kafka(tmp_path: Path) -> None:
+    blocked = ("kafka", "crc32c", "lz4", "snappy", "zstandard", "obstore", "pyiceberg", "sklearn")
+    script = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); " + (
+        "sys.argv[0] = 'flowdiff'; import runpy; runpy.run_module('flowdiff', run_name='__main__')"
+    )
+    words = ["ingest", "--lake", str(tmp_path / "lake"), "--otlp", "127.0.0.1:0", "--until-end"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--serve-address", ""], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_second_receiver_on_a_spool_is_refused(tmp_path: Path) -> None:
