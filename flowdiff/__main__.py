@@ -28,8 +28,9 @@ from flowdiff.cli.version import version
 from schemas.errors import InputError
 
 COMMANDS: Final = {
+    "up": "Start all of flowdiff on this machine: receive spans over OTLP, keep, watch and show them.",
     "import": "Import trace files, or a range of a topic of Kafka, into a lake.",
-    "ingest": "Ingest topics of Kafka into a lake, continuously and exactly once.",
+    "ingest": "Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.",
     "top": "Show what a running `flowdiff ingest` does, in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
@@ -78,7 +79,7 @@ PANELS: Final = {
         "browse",
         "sql",
     ),
-    "Watch production": ("ingest", "watch", "incidents"),
+    "Watch production": ("up", "ingest", "watch", "incidents"),
     "Set up": ("config", "simulate"),
 }
 """Commands of every day, by heading of the help."""

@@ -11,6 +11,8 @@ from schemas.errors import ConfigError
 
 EXTRAS: Final = {
     "crc32c": "kafka",
+    "grpc": "serve",
+    "httptools": "serve",
     "kafka": "kafka",
     "lz4": "kafka",
     "obstore": "s3",
@@ -21,8 +23,10 @@ EXTRAS: Final = {
     "sklearn": "clusters",
     "snappy": "kafka",
     "sqlalchemy": "iceberg",
+    "starlette": "serve",
     "structlog": "kafka",
     "threadpoolctl": "clusters",
+    "uvicorn": "serve",
     "zstandard": "kafka",
 }
 """Importable names of optional packages, and the extra of pyproject.toml that installs each."""

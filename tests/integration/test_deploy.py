@@ -128,6 +128,24 @@ def test_compose_is_whole_and_listens_on_loopback_only() -> None:
     )
 
 
+def test_compose_without_a_broker_receives_on_loopback_only() -> None:
+    done = deploy_check("compose", DEPLOY / "compose-otlp.yaml")
+    assert done.returncode == 0, done.stderr
+    services = json.loads(done.stdout)["services"]
+    for service in services.values():
+        for port in service.get("ports", []):
+            assert ipaddress.ip_address(port["host_ip"]).is_loopback
+    receive = services["receive"]
+    assert Path(receive["build"]["context"]).resolve() == REPOSITORY
+    settings = effective({}, receive["environment"]).config
+    assert duration_of(receive["stop_grace_period"]) > settings.stop_budget_ns
+    addresses = (settings.otlp, settings.otlp_grpc, settings.serve.address)
+    inside = {int(address.rpartition(":")[2]) for address in addresses}
+    assert {port["target"] for port in receive["ports"]} == inside
+    assert services["watch"]["command"] == ["watch", settings.lake]
+    assert settings.lake.startswith(receive["volumes"][0]["target"] + "/")
+
+
 def test_a_compose_file_with_a_mistake_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "compose.yaml"
     wrong.write_text((DEPLOY / "compose.yaml").read_text().replace("depends_on:", "depend_on:", 1))
@@ -233,6 +251,22 @@ def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
     options = ("--offline=yes", f"--root={tmp_path}", "--threshold=20", "--no-pager")
     security = run("systemd-analyze", "security", *options, unit.name)
     assert security.returncode == 0, security.stdout[-300:]
+
+
+def test_the_receiver_is_a_unit_as_confined_as_ingestion(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "flowdiff-receive.service").read_text()
+    unit = unit_in(tmp_path, text, "flowdiff-receive.service")
+    assert verify(tmp_path, unit) == ""
+    told, other = (
+        [line for line in each.splitlines() if "=" in line and not line.startswith(("#", "Env", "Desc"))]
+        for each in (text, SYSTEMD.read_text())
+    )
+    assert told == other
+    given = [line.removeprefix("Environment=").split("=", 1) for line in text.splitlines() if "=" in line]
+    environ = {name: value for name, value in given if name.startswith("FLOWDIFF_")}
+    settings = effective({}, environ).config
+    assert settings.receiver.token_file is not None
+    assert settings.receiver.certificate_file is not None
 
 
 def test_a_unit_with_a_mistake_is_refused(tmp_path: Path) -> None:

@@ -55,11 +55,13 @@ ENDS = {
     "ingest --topics t --bootstrap localhost:9": 2,
     "top localhost:9": 2,
     "publish --iceberg shop": 2,
+    "up": 2,
 }
 """Commands on a demo's lake, and the code each ends with where no extra is installed."""
 EXTRA = {
     **{"clusters": "clusters", "publish": "iceberg"},
     **{"produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"},
+    **{"up": "serve"},
 }
 
 SMOKE = """
