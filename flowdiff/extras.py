@@ -11,8 +11,10 @@ from schemas.errors import ConfigError
 
 EXTRAS: Final = {
     "crc32c": "kafka",
+    "grpc": "serve",
     "kafka": "kafka",
     "lz4": "kafka",
+    "mcp": "mcp",
     "obstore": "s3",
     "prometheus_client": "kafka",
     "py4j": "spark",
@@ -21,8 +23,10 @@ EXTRAS: Final = {
     "sklearn": "clusters",
     "snappy": "kafka",
     "sqlalchemy": "iceberg",
+    "starlette": "serve",
     "structlog": "kafka",
     "threadpoolctl": "clusters",
+    "uvicorn": "serve",
     "zstandard": "kafka",
 }
 """Importable names of optional packages, and the extra of pyproject.toml that installs each."""
