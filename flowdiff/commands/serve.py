@@ -44,6 +44,10 @@ def command(
     anyone: Annotated[
         bool, typer.Option("--anyone", help="Let everybody in who reaches an address beyond loopback.")
     ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep results of comparisons here; else until the server ends."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A limit: see docs/serve.md; repeated."),
@@ -60,6 +64,7 @@ def command(
 
     from flowdiff.cli.terminal import echo
     from flowdiff.extras import needed
+    from stitch.scratch import Scratch
 
     address, port = split_address(listen)
     with needed():
@@ -93,7 +98,8 @@ def command(
     log_to(handler)
     bound = listening(address, port)
     port = bound.getsockname()[1]
-    site = open_site(lake, limits, base_path, TABS)
+    scratch = Scratch()
+    site = open_site(lake, limits, base_path, TABS, cache or scratch.folder)
     shown = f"[{address}]" if ":" in address else address
     try:
         app = make_app(

@@ -24,6 +24,8 @@ class Asked:
     """Path and query under the base path, for links to other forms of the same page."""
     who: str = ""
     """Name of the user; empty: unknown."""
+    wants_json: bool = False
+    """True if the address asks for data instead of a page."""
     is_foreign: bool = False
     """True if another site's page sent the browser here: such a request computes nothing."""
 
@@ -87,8 +89,6 @@ class Whole:
     """Content security policy; empty: the server's own."""
     name: str = ""
     """File name, for what is downloaded rather than shown."""
-    data: Any = None
-    """The same as JSON; None: the document has no such form."""
 
 
 Reply = Answer | Moved | Whole

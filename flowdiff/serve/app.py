@@ -137,6 +137,7 @@ async def _asked(site: Site, request: Request, user: User) -> Asked:
         query=values,
         address=f"{path}?{request.url.query}" if request.url.query else path,
         who=user.name,
+        wants_json=_wants_json(request),
         is_foreign=request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"),
     )
 
@@ -144,15 +145,18 @@ async def _asked(site: Site, request: Request, user: User) -> Asked:
 def _response(site: Site, page: Page, request: Request, reply: Reply) -> Response:
     if isinstance(reply, Moved):
         return RedirectResponse(reply.to, HTTPStatus.SEE_OTHER)
-    status = reply.status if isinstance(reply, Answer) else HTTPStatus.OK
-    if request.query_params.get("format") == "json" and reply.data is not None:
-        return Response(json_of(reply.data), status, media_type=_JSON)
     if isinstance(reply, Whole):
         headers = {"content-security-policy": reply.policy} if reply.policy else {}
         if reply.name:
             headers["content-disposition"] = f'attachment; filename="{reply.name}"'
         return Response(reply.body, headers=headers, media_type=reply.kind)
-    return Response(site.shell.page(reply, page.tab), status, media_type="text/html; charset=utf-8")
+    if _wants_json(request) and reply.data is not None:
+        return Response(json_of(reply.data), reply.status, media_type=_JSON)
+    return Response(site.shell.page(reply, page.tab), reply.status, media_type="text/html; charset=utf-8")
+
+
+def _wants_json(request: Request) -> bool:
+    return request.query_params.get("format") == "json"
 
 
 def _status(error: FlowdiffError) -> HTTPStatus:
@@ -167,7 +171,7 @@ def _status(error: FlowdiffError) -> HTTPStatus:
 
 def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffError, tab: str) -> Response:
     headers = {"retry-after": str(_RETRY_SECONDS)} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
-    if request.query_params.get("format") == "json":
+    if _wants_json(request):
         data = {"error": error.slug, "message": error.message, "remedy": error.remedy}
         return Response(json_of(data), status, headers, media_type=_JSON)
     title = "Not found" if status is HTTPStatus.NOT_FOUND else status.phrase
@@ -182,7 +186,7 @@ def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
             f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
         )
         return _error(site, request, HTTPStatus.FORBIDDEN, needed, page.tab)
-    if request.query_params.get("format") == "json":
+    if _wants_json(request):
         return _error(site, request, HTTPStatus.UNAUTHORIZED, ForbiddenError("A token is needed."), page.tab)
     back = request.url.path.removeprefix(site.links.base) if request.method == "GET" else "/"
     form = site.shell.rendered("sign_in.html.jinja", back=back)

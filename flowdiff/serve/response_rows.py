@@ -19,15 +19,11 @@ import pyarrow.compute as pc
 from flowdiff.serve.lake_state import Known
 from flowdiff.serve.queries import Queries
 from flowdiff.serve.settings import ServeSettings
+from flowdiff.serve.statements import statement
 from schemas.errors import FlowdiffError
 from schemas.periods import format_instant
 from stitch.lake.manifest import WindowEntry
 
-STATEMENT: Final = (
-    "SELECT epoch_ns(window_start) AS start_ns,"
-    " root, requests, weighted, mean_us, p50_us, p95_us, p99_us, failing"
-    " FROM responses ORDER BY ALL"
-)
 SCHEMA: Final = pa.schema(
     [
         ("start_ns", pa.int64()),
@@ -122,7 +118,7 @@ class ResponseRows:
         start_ns, end_ns = windows[0].window.start_ns, windows[-1].window.end_ns
         period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
         with self._queries.borrowed(known.token, period) as session:
-            found = session.query(STATEMENT).cast(SCHEMA)
+            found = session.query(statement("response_rows")).cast(SCHEMA)
         read = {
             entry.window.start_ns: _content(entry)
             for entry in known.windows

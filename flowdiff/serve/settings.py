@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas.config import Config
+from schemas.sizes import parse_size
 
 
 class ServeSettings(Config):
@@ -47,8 +48,24 @@ class ServeSettings(Config):
     job_seconds: float = Field(default=900.0, gt=0)
     """Time limit of a comparison, after which its process is killed."""
     job_memory: str = "4GB"
-    """Memory that a comparison's process may take; it fails at the bound."""
+    """Memory that a comparison's processes may take together, beyond which they are killed."""
+    job_nice: int = Field(default=5, ge=0, le=19)
+    """Niceness of a comparison's process: pages come first."""
     kept_jobs: int = Field(default=200, ge=1)
     """Results of comparisons that are kept; the oldest give way."""
+    kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
+    """Memory for drawn reports; those not asked for longest give way."""
     listed: int = Field(default=200, ge=1)
     """Longest list on a page, of reports or incidents; the rest is on the next page."""
+
+    @field_validator("query_memory", "job_memory")
+    @classmethod
+    def _is_size(cls, text: str) -> str:
+        if parse_size(text) is None:
+            raise ValueError("write a size: 512MB, 2GB")
+        return text
+
+    @property
+    def job_memory_bytes(self) -> int:
+        """`job_memory` in bytes."""
+        return parse_size(self.job_memory) or 0

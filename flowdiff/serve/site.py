@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from flowdiff.serve.fresh import Fresh
+from flowdiff.serve.jobs.queue import Jobs
+from flowdiff.serve.jobs.results import Results
+from flowdiff.serve.kept import KeptPages
 from flowdiff.serve.lake_state import Known, read_known
 from flowdiff.serve.links import Links
 from flowdiff.serve.queries import Queries
@@ -31,10 +35,14 @@ class Site:
     """Decisions of its watch."""
     queries: Queries
     responses: ResponseRows
+    jobs: Jobs
+    pages: KeptPages
+    """Drawn reports."""
     clock_ns: Callable[[], int]
 
     def close(self) -> None:
         """End threads and processes."""
+        self.jobs.close()
         self.responses.close()
         self.queries.close()
 
@@ -44,9 +52,10 @@ def open_site(
     settings: ServeSettings,
     base_path: str,
     tabs: tuple[Tab, ...],
+    cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet."""
+    """Open a lake, which need not exist yet; cache: folder for results of jobs."""
     links = Links(base_path)
     known = Fresh(lambda: read_known(lake), settings.fresh_seconds, clock_ns)
     watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds, clock_ns)
@@ -60,5 +69,7 @@ def open_site(
         watched=watched,
         queries=queries,
         responses=ResponseRows(known, queries, settings),
+        pages=KeptPages(settings.kept_pages_bytes),
+        jobs=Jobs(lake, settings, Results(cache, settings.kept_jobs)),
         clock_ns=clock_ns,
     )

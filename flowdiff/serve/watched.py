@@ -34,6 +34,18 @@ class Watched:
     """Deployments under observation."""
     is_watched: bool = False
 
+    def incidents_between(self, start_ns: int, end_ns: int) -> list[Incident]:
+        """Incidents that go on in some part of [start, end)."""
+        return [
+            one
+            for one in self.incidents
+            if one.began_from_ns < end_ns and (one.resolved_ns is None or one.resolved_ns >= start_ns)
+        ]
+
+    def deployments_between(self, start_ns: int, end_ns: int) -> list[Deployment]:
+        """Deployments in [start, end)."""
+        return [one for one in self.deployments if start_ns <= one.at_ns < end_ns]
+
 
 def read_watched(store: Store) -> Watched:
     """Read the decisions of a lake's watch. Raises LakeError, OSError."""

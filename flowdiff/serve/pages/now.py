@@ -33,25 +33,15 @@ from analyze.report.blocks import (
 from analyze.report.drawing.heat_strip import Mark, draw_axis, draw_heat, draw_marks
 from analyze.report.drawing.wide_charts import clock_ticks
 from flowdiff.serve.answer import Answer, Asked
-from flowdiff.serve.lake_state import Known
+from flowdiff.serve.event_marks import marks_of
 from flowdiff.serve.pages.empty import empty
 from flowdiff.serve.root_strips import RootStrip, root_strips
 from flowdiff.serve.site import Site
-from flowdiff.serve.watched import Deployment, incident_words
-from schemas.incidents import Incident
+from flowdiff.serve.spans_of_time import SPAN_NAMES, SPANS, default_span, shown_time
+from flowdiff.serve.statements import shown
+from flowdiff.serve.watched import incident_words
 from schemas.periods import format_instant
-from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
-SPANS: Final = {
-    "1h": NS_PER_DAY // 24,
-    "6h": NS_PER_DAY // 4,
-    "1d": NS_PER_DAY,
-    "1w": 7 * NS_PER_DAY,
-    "4w": 28 * NS_PER_DAY,
-}
-SPAN_NAMES: Final = {"1h": "hour", "6h": "six hours", "1d": "day", "1w": "week", "4w": "four weeks"}
-LEAST_WINDOWS: Final = 12
-"""Windows from which a span is worth to be drawn without being chosen."""
 MOST_CELLS: Final = 288
 """Cells of a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
@@ -65,15 +55,13 @@ def now(site: Site, asked: Asked) -> Answer:
         return empty(site)
     usual = default_span(known)
     span = asked.chosen("span", (usual, *(name for name in SPANS if name != usual)))
-    length_ns = known.windows[-1].window.length_ns
-    end_ns = known.bounds_ns[1]
-    start_ns = end_ns - max(SPANS[span], length_ns)
+    start_ns, end_ns = shown_time(known, span)
     summed = site.responses.between(start_ns, end_ns)
-    n_cells = min(MOST_CELLS, max((end_ns - start_ns) // length_ns, 1))
+    n_cells = min(MOST_CELLS, max((end_ns - start_ns) // known.windows[-1].window.length_ns, 1))
     strips = root_strips(summed.rows, start_ns, end_ns, n_cells)
     watched = site.watched()
-    incidents = [one for one in watched.incidents if _overlaps(one, start_ns, end_ns)]
-    deployments = [one for one in watched.deployments if start_ns <= one.at_ns < end_ns]
+    incidents = watched.incidents_between(start_ns, end_ns)
+    deployments = watched.deployments_between(start_ns, end_ns)
     here = [entry for entry in known.windows if entry.window.start_ns >= start_ns]
     requests = sum(entry.flows for entry in here)
     open_ones = [one for one in incidents if one.goes_on]
@@ -82,7 +70,7 @@ def now(site: Site, asked: Asked) -> Answer:
         *(["marks"] if incidents or deployments else []),
         *strips[:MOST_ROOTS],
     ]
-    marks = _marks(incidents, deployments, start_ns, end_ns)
+    marks = marks_of(incidents, deployments, start_ns, end_ns)
     columns = (
         Column("", "Root", "text", lambda row: _name(site, row)),
         Column(
@@ -132,11 +120,11 @@ def now(site: Site, asked: Asked) -> Answer:
     blocks.append(Part("Roots", (_Brushed(site, grid, start_ns, end_ns).block,), note="most time first"))
     if len(strips) > MOST_ROOTS:
         blocks.append(Text(f"and {wording.counted(len(strips) - MOST_ROOTS, 'more root')}", "dim"))
-    statement = _statement(start_ns, end_ns)
+    query = shown("roots", {"first": format_instant(start_ns), "past": format_instant(end_ns)})
     blocks.append(
         Details(
             "The same in SQL",
-            (Text(statement, "pre"), Text(Styled("Run it", href=site.links.to("sql", q=statement)))),
+            (Text(query, "pre"), Text(Styled("Run it", href=site.links.to("sql", q=query)))),
         )
     )
     return Answer(
@@ -170,14 +158,6 @@ def now(site: Site, asked: Asked) -> Answer:
         },
         script=True,
     )
-
-
-def default_span(known: Known) -> str:
-    """Day, or the first longer span that has `LEAST_WINDOWS` windows; the longest if none has."""
-    end_ns = known.bounds_ns[1]
-    starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]
-    spans = ("1d", "1w", "4w")
-    return next((span for span in spans if starts[0] >= end_ns - SPANS[span]), spans[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,27 +204,6 @@ def _strip(row: RootStrip | str, marks: Sequence[Mark], start_ns: int, end_ns: i
     )
 
 
-def _marks(
-    incidents: Sequence[Incident], deployments: Sequence[Deployment], start_ns: int, end_ns: int
-) -> list[Mark]:
-    length = end_ns - start_ns
-
-    def at(ns: int) -> float:
-        return min(max((ns - start_ns) / length, 0.0), 1.0)
-
-    found = [
-        Mark("incident", at(one.began_to_ns), at(one.resolved_ns or end_ns), wording.visible(one.headline))
-        for one in incidents
-    ]
-    return found + [
-        Mark("deployment", at(one.at_ns), at(one.at_ns), wording.visible(one.text)) for one in deployments
-    ]
-
-
-def _overlaps(incident: Incident, start_ns: int, end_ns: int) -> bool:
-    return incident.began_from_ns < end_ns and (incident.resolved_ns or end_ns) >= start_ns
-
-
 def _mean(rows: pa.Table) -> float | None:
     weight = rows["weighted"].to_numpy()
     return float(weight @ rows["mean_us"].to_numpy() / weight.sum()) if rows.num_rows else None
@@ -253,13 +212,3 @@ def _mean(rows: pa.Table) -> float | None:
 def _failing(rows: pa.Table) -> float | None:
     weight = rows["weighted"].to_numpy()
     return float(weight @ rows["failing"].to_numpy() / weight.sum()) if rows.num_rows else None
-
-
-def _statement(start_ns: int, end_ns: int) -> str:
-    first, past = (format_instant(-(-ns // NS_PER_MINUTE) * NS_PER_MINUTE) for ns in (start_ns, end_ns))
-    return (
-        "SELECT root, sum(requests) AS requests, sum(weighted * mean_us) / sum(weighted) AS mean_us,\n"
-        "    max(p95_us) AS highest_p95_us, sum(weighted * failing) / sum(weighted) AS failing\n"
-        f"FROM responses WHERE window_start >= '{first}' AND window_start < '{past}'\n"
-        "GROUP BY root ORDER BY sum(weighted * mean_us) DESC;"
-    )

@@ -57,5 +57,4 @@ def reports(site: Site, asked: Asked) -> Answer:
 
 def report(site: Site, asked: Asked) -> Whole:
     """Show one report that the lake keeps."""
-    found = kept_report(site, asked.path["report"])
-    return report_page(site, found, "reports", {"report": found.id})
+    return report_page(site, asked, kept_report(site, asked.path["report"]), "reports")
