@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -15,15 +15,18 @@ from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analyze.report.blocks import Text
+from flowdiff.extras import installed
 from flowdiff.serve.access import COOKIE, Access, Role, User
 from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
 from flowdiff.serve.busy import BusyError, ForbiddenError
 from flowdiff.serve.guard import Guard, RefusedError
+from flowdiff.serve.openapi import openapi
 from flowdiff.serve.routes import PAGES, Page
 from flowdiff.serve.shell import json_of, static_files
 from flowdiff.serve.site import Site
@@ -62,10 +65,15 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     metrics = _metrics()
     limiter: list[CapacityLimiter] = []
 
+    agents = _agents(site) if installed("mcp") else None
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         limiter.append(CapacityLimiter(site.settings.threads))
-        yield
+        async with AsyncExitStack() as stack:
+            if agents is not None:
+                await stack.enter_async_context(agents.router.lifespan_context(agents))
+            yield
 
     def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
@@ -81,14 +89,19 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), media_type=kind)
 
+    async def described(_: Request) -> Response:
+        return Response(json_of(openapi(PAGES, site.links.base)), media_type=_JSON)
+
     async def signed_in(request: Request) -> Response:
         return await _signed_in(site, access, request)
 
     routes: list[BaseRoute] = [
         *(Route(page.path, endpoint(page), methods=[page.method]) for page in PAGES),
+        *([] if agents is None else [Mount("/mcp", _for_role(agents, access, Role.RUN))]),
         Route("/static/{name}", _static),
         Route("/sign-in", signed_in, methods=["POST"]),
         Route("/healthz", _health),
+        Route("/openapi.json", described),
         Route("/metrics", measured),
         Route("/favicon.ico", _no_icon),
     ]
@@ -103,6 +116,27 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
         exception_handlers={HTTPStatus.NOT_FOUND: missing, RefusedError: _body_refused},
     )
     return Guard(app, hosts, site.settings)
+
+
+def _agents(site: Site) -> Starlette:
+    from flowdiff.serve.agents.server import agent_app, agent_server
+
+    return agent_app(agent_server(site))
+
+
+def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
+    """Application for users with a role; others are refused."""
+
+    async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
+        user = access.user(HTTPConnection(scope))
+        if user.role >= role:
+            await app(scope, receive, send)
+            return
+        status = HTTPStatus.FORBIDDEN if user.role > Role.NONE else HTTPStatus.UNAUTHORIZED
+        text = f"This needs a token with the role {role.name.lower()}.\n"
+        await PlainTextResponse(text, status, {"www-authenticate": "Bearer"})(scope, receive, send)
+
+    return allowed
 
 
 async def _answered(

@@ -118,7 +118,11 @@ PAGES: Final = (
         "sql",
         "One reading statement, its rows as table, csv, json or parquet",
         sql.sql,
-        (Parameter("q", "the statement"), Parameter("period", "all, or as for a comparison")),
+        (
+            Parameter("q", "the statement"),
+            Parameter("period", "all, or as for a comparison"),
+            Parameter("format", "csv, json or parquet"),
+        ),
         Role.RUN,
     ),
 )

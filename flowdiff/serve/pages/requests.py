@@ -16,11 +16,13 @@ from analyze.report import wording
 from analyze.report.blocks import (
     Beside,
     Block,
+    Blocks,
     Column,
     Drawing,
     Fact,
     Facts,
     Grid,
+    Only,
     Part,
     Styled,
     Text,
@@ -66,44 +68,66 @@ class Place:
 
 def request(site: Site, asked: Asked) -> Answer:
     """Show one request and its twin."""
-    request_id, kind = asked.path["request"], asked.one("kind") or None
     stored = named_report(site, asked)
-    finding, twin = _of_report(stored, request_id)
-    with site.queries.borrowed(site.known().token) as session:
-        found = find_flow(session, request_id, kind)
-        other = _twin(session, found, asked.one("beside") or twin)
-    this, that = _Shown.of(found), None if other is None else _Shown.of(other)
-    axis_us = max([this.end_us, 0.0 if that is None else that.end_us])
-    lanes: list[Block] = [_lanes(site, "This request", this, axis_us)]
-    if that is not None:
-        lanes.append(_lanes(site, _side(finding, str(that.flow["request_id"])), that, axis_us))
-    blocks: list[Block] = [Facts(list(_facts(site, this, stored, finding)))]
-    blocks += [Beside(lanes), Text(_LEGEND, "dim")]
-    if that is not None and (rows := differing(this.bars, that.bars)):
-        grid = Grid("What differs", _DIFFERING, rows[:MOST_ROWS], len(rows))
-        blocks.append(Part("What differs", (grid,), note="time that the response waited for"))
-    if params := _params(found, other):
-        blocks.append(Part("Parameters that differ", (Grid("Parameters", _PARAMS, params),)))
+    pair = request_pair(site, asked.path["request"], asked.one("kind") or None, stored, asked.one("beside"))
     return Answer(
-        wording.clip(str(found.flow["request_id"]), 80),
-        blocks,
-        data={"request": _data(found), "twin": None if other is None else _data(other)},
+        wording.clip(str(pair.this.flow["request_id"]), 80),
+        request_blocks(site, pair),
+        data={"request": _data(pair.this), "twin": None if pair.that is None else _data(pair.that)},
     )
 
 
+def request_pair(
+    site: Site, request_id: str, kind: str | None, stored: Stored | None, beside: str
+) -> RequestPair:
+    """Read a request and its twin. Raises NotFoundError; kind: as in `find_flow`."""
+    finding, twin = _of_report(stored, request_id)
+    with site.queries.borrowed(site.known().token) as session:
+        found = find_flow(session, request_id, kind)
+        other = _twin(session, found, beside or twin)
+    return RequestPair(Shown.of(found), None if other is None else Shown.of(other), stored, finding)
+
+
+def request_blocks(site: Site, pair: RequestPair) -> Blocks:
+    """Facts, swim lanes side by side, what differs in waiting and in parameters."""
+    this, that = pair.this, pair.that
+    axis_us = max([this.end_us, 0.0 if that is None else that.end_us])
+    lanes: list[Block] = [_lanes(site, "This request", this, axis_us)]
+    if that is not None:
+        lanes.append(_lanes(site, _side(pair.finding, str(that.flow["request_id"])), that, axis_us))
+    blocks: list[Block] = [
+        Facts(list(_facts(site, pair))),
+        Beside(lanes),
+        Only("page", (Text(_LEGEND, "dim"),)),
+    ]
+    if that is not None and (rows := differing(this.bars, that.bars)):
+        grid = Grid("What differs", _DIFFERING, rows[:MOST_ROWS], len(rows))
+        blocks.append(Part("What differs", (grid,), note="time that the response waited for"))
+    if params := _params(this.stored, None if that is None else that.stored):
+        blocks.append(Part("Parameters that differ", (Grid("Parameters", _PARAMS, params),)))
+    return blocks
+
+
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class Shown:
     """A request as it is drawn."""
 
-    flow: Mapping[str, Any]
+    stored: StoredFlow
     bars: Sequence[Activity]
 
     @classmethod
-    def of(cls, stored: StoredFlow) -> _Shown:
-        return cls(stored.flow, activities(stored.flow, stored.structure))
+    def of(cls, stored: StoredFlow) -> Shown:
+        """Bars of a stored request."""
+        return cls(stored, activities(stored.flow, stored.structure))
+
+    @property
+    def flow(self) -> Mapping[str, Any]:
+        """Row of the request, FLOWS_SCHEMA."""
+        return self.stored.flow
 
     @property
     def response_us(self) -> float:
+        """Response time, µs."""
         return float(self.flow["response_ns"]) / 1e3
 
     @property
@@ -111,6 +135,19 @@ class _Shown:
         """End of the axis that its drawing needs: the response, or the last bar if that is not much later."""
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPair:
+    """A request, and its twin."""
+
+    this: Shown
+    that: Shown | None
+    """None: there is no other request of its root type."""
+    report: Stored | None
+    """Report that led here."""
+    finding: Finding | None
+    """Finding that it is an example of."""
 
 
 def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, str]:
@@ -188,7 +225,7 @@ _LEGEND: Final[Words] = (
 )
 
 
-def _lanes(site: Site, title: str, shown: _Shown, axis_us: float) -> Block:
+def _lanes(site: Site, title: str, shown: Shown, axis_us: float) -> Block:
     request_id = str(shown.flow["request_id"])
     drawn = shown.bars[:MOST_BARS]
     caption: Words = (
@@ -211,7 +248,8 @@ def _example(finding: Finding | None, request_id: str) -> Example | None:
     return next((one for one in examples if one.request_id == request_id), None)
 
 
-def _facts(site: Site, shown: _Shown, stored: Stored | None, finding: Finding | None) -> Iterator[Fact]:
+def _facts(site: Site, pair: RequestPair) -> Iterator[Fact]:
+    shown, stored, finding = pair.this, pair.report, pair.finding
     flow = shown.flow
     started = datetime.fromtimestamp(flow["start_ns"] / 1e9, UTC)
     status: Words = tag(flow["status"], "" if flow["status"] == "ok" else "failing")
@@ -268,15 +306,12 @@ def _values(stored: StoredFlow) -> dict[tuple[str, str], str]:
     return found
 
 
-def _data(stored: StoredFlow) -> dict[str, Any]:
-    shown = _Shown.of(stored)
+def _data(shown: Shown) -> dict[str, Any]:
+    flow = shown.flow
     return {
-        "request_id": stored.flow["request_id"],
-        "kind": stored.flow["kind"],
-        "root": stored.flow["root"],
-        "start_ns": stored.flow["start_ns"],
+        **{name: flow[name] for name in ("request_id", "kind", "root", "start_ns")},
         "response_us": shown.response_us,
-        "status": stored.flow["status"],
+        "status": flow["status"],
         "bars": [
             {
                 "lane": bar.lane,
