@@ -59,7 +59,7 @@ ENDS = {
 }
 """Commands on a demo's lake, and the code each ends with where no extra is installed."""
 EXTRA = {
-    **{"clusters": "clusters", "publish": "iceberg"},
+    **{"clusters": "clusters", "publish": "iceberg", "serve": "serve", "mcp": "mcp"},
     **{"produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"},
     **{"up": "serve"},
 }
