@@ -140,6 +140,8 @@ class ShopPlan:
     per_second: float = 5.0
     deployed_s: float | None = None
     """Second of the run at which the first instance is deployed; None: no deployment."""
+    rolled_back_s: float | None = None
+    """Second at which the first instance goes back to the version before; None: none does."""
     slow_ms: float = 0.0
     """Time that the new version adds to the query of stock in `eu-2`; 0: none."""
 
@@ -252,8 +254,9 @@ class _Request:
         deployed_s = self.plan.deployed_s
         if service != DEPLOYED[0] or deployed_s is None:
             return VERSIONS[service]
-        since_s = (self.start_ns - self.plan.start_ns) / NS_PER_S - deployed_s
-        return DEPLOYED[1] if since_s >= instance * ROLLOUT_S else VERSIONS[service]
+        at_s = (self.start_ns - self.plan.start_ns) / NS_PER_S - instance * ROLLOUT_S
+        until_s = math.inf if self.plan.rolled_back_s is None else self.plan.rolled_back_s
+        return DEPLOYED[1] if deployed_s <= at_s < until_s else VERSIONS[service]
 
     def _resource(self, service: str, instance: int) -> dict[str, str | int]:
         version = self._version(service, instance)
