@@ -126,6 +126,10 @@ class Gate(NamedTuple):
     """Sentence on the changes that decided."""
 
 
+def _fail(n: int) -> str:
+    return f"{counted(n, 'finding')} {'makes' if n == 1 else 'make'} it fail"
+
+
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     """Decide whether a result of the requested kinds reaches the floor (a share of the first sample's sum).
 
@@ -143,15 +147,17 @@ def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     left = sum(found.sure for found in outcome.weighed) - sure
     if on.kinds is not None and not on.kinds:
         return Gate(GateCode.PASSED, "gate: off (--fail-on never), exit 0")
-    others = f"; {left} of other kinds, for the better or too small" if left else ""
+    others = (
+        f"; {counted(left, 'other', 'others')} would not: for the better, too small, or of another kind"
+        if left
+        else ""
+    )
     if sure:
-        return Gate(
-            GateCode.CHANGED, f"gate: FAIL, exit 1; counted {sure} of {counted(sure + left, 'change')}"
-        )
+        return Gate(GateCode.CHANGED, f"gate: FAIL, exit 1; {_fail(sure)}{others}")
     if counting:
-        why = "a change of a kind that counts cannot be excluded, or is not explained"
+        why = "what may have changed, or changed without a finding, could make it fail"
         return Gate(GateCode.UNSURE, f"gate: UNSURE, exit 3; {why}{others}")
-    return Gate(GateCode.PASSED, f"gate: PASS, exit 0; no change counts{others}")
+    return Gate(GateCode.PASSED, f"gate: PASS, exit 0; no finding makes it fail{others}")
 
 
 RESPONSE_TIME: Final = "response-time"

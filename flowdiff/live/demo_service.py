@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
+from flowdiff.cli.terminal import echo
 from flowdiff.simulation import shop
 from schemas.windows import NS_PER_SECOND
 
@@ -52,7 +53,7 @@ def main(address: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"demo: {text}", flush=True)
+    echo(f"demo: {text}")
 
 
 def _clock(at_s: int) -> str:

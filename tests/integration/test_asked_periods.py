@@ -33,8 +33,8 @@ def test_since_takes_as_many_windows_before(
 ) -> None:
     assert run("compare", lakes[0], "--since", "09:00", "--no-save") == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "before 2026-11-18T09:00Z/2026-11-19T09:00Z, 600 requests" in said
-    assert "after 2026-11-19T09:00Z/2026-11-19T09:05Z, 600 requests" in said
+    assert "before 2026-11-18T09:00Z to 2026-11-19T09:00Z, 600 requests" in said
+    assert "after 2026-11-19T09:00Z to 2026-11-19T09:05Z, 600 requests" in said
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_periods_name_their_lakes_where_there_are_two(
     days = ("--reference", f"{both}@2026-11-18", "--problem", f"{later}@2026-11-19")
     assert run("compare", *days, "--no-save") == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "before both@2026-11-18/2026-11-19," in said
-    assert "after later@2026-11-19/2026-11-20," in said
+    assert "before both@2026-11-18 to 2026-11-19," in said
+    assert "after later@2026-11-19 to 2026-11-20," in said
 
 
 @pytest.mark.parametrize("command", ["windows", "fsck", "reports"])

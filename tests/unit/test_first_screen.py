@@ -110,7 +110,8 @@ def test_escapes_and_markup_of_names_are_shown() -> None:
 def test_a_gate_that_is_off_says_so() -> None:
     assert gate(OUTCOME, FailOn(frozenset()), Floor()).line == "gate: off (--fail-on never), exit 0"
     assert (
-        gate(replace(OUTCOME, weighed=()), FailOn(), Floor()).line == "gate: PASS, exit 0; no change counts"
+        gate(replace(OUTCOME, weighed=()), FailOn(), Floor()).line
+        == "gate: PASS, exit 0; no finding makes it fail"
     )
 
 

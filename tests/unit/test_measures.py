@@ -102,7 +102,7 @@ def test_a_burst_is_one_event() -> None:
     before = slow_reads(1, range(0))
     assert said(before, slow_reads(2, range(120, 149))) == []
     (text,) = said(before, slow_reads(2, range(0, N, 10)))
-    assert text.startswith(f"db/read takes very long (over 30.1{NBSP}ms) in 10{NBSP}% of its")
+    assert text.startswith(f"db/read: slow (over 30.1{NBSP}ms) in 10{NBSP}% of its")
 
 
 def test_where_ordinary_times_went_is_no_change() -> None:

@@ -4,6 +4,7 @@ lines."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
@@ -45,6 +46,7 @@ _WORD: Final = {
     ChangeKind.LOST_PATH: "OTHER PATHS",
 }
 """Verdict word of a report that a finding of this kind leads."""
+_REVERSED: Final = "before is LATER than after: swap the two, unless that is meant"
 Accounts = Mapping[AccountedMeasure, Account]
 
 _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
@@ -58,13 +60,15 @@ def first_screen(report: Report) -> FirstScreen:
     total = found.findings_total - (found.better_total if found.only == "worse" else 0)
     accounts = {one.measure: one for one in account.accounts}
     word = direction(verdict, accounts, shown)
+    before, after = report.samples
     lead = next((one for one in shown if _agrees(one, word[0])), None)
     return FirstScreen(
         headline=_headline(report, verdict, word, lead),
         blocks=(
+            *((b.Text(_REVERSED, "warning"),) if before.start_ns >= after.end_ns else ()),
             b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
-            b.Facts([*_facts(report, shown, lead, total, accounts["mean"])], look="table"),
+            b.Facts([*_facts(report, shown, lead, total, accounts, word[0])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
         over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
@@ -129,7 +133,7 @@ def _without_finding(report: Report, verdict: VerdictSection) -> str:
     """Say in the headline why no finding is shown."""
     section = report.section(FindingsSection)
     if section.only == "worse" and section.findings and all(one.is_better for one in section.findings):
-        return "all findings are for the better, and not shown, as asked"
+        return "all findings are for the better, and not shown (--only worse)"
     if section.findings:
         return "no finding is the cause of it; what was found stands below"
     if verdict.outcome == "cannot-tell" and verdict.reasons:
@@ -144,17 +148,19 @@ def _onset_ns(lead: Finding | None) -> int | None:
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """Say since when: `since 20:38:02Z`, `from the start until 20:40:10Z`; empty where that is unknown."""
+    """Say since when: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until 20:40:10Z`; where
+    that is unknown, `in the period from 20:38:00Z`."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
+    start = _clock(period.start_ns, day)
     if when is None:
         if first is None:
-            return ""
-        return "from the start" if first <= period.start_ns else f"since {_clock(first, day)}"
+            return f"in the period from {start}"
+        return f"since {start} or before" if first <= period.start_ns else f"since {_clock(first, day)}"
     began = None if when.began is None else _clock(when.began.at_ns, day)
     if when.ended is None:
-        return "from the start" if began is None else f"since {began}"
-    return f"from {began or 'the start'} until {_clock(when.ended.at_ns, day)}"
+        return f"since {start} or before" if began is None else f"since {began}"
+    return f"from {began or start} until {_clock(when.ended.at_ns, day)}"
 
 
 def _instant(ns: int) -> datetime:
@@ -191,6 +197,8 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     return "   ".join(part.replace(" ", NBSP) for part in parts)
 
 
+_RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
+"""Slash between two instants."""
 _CHANCE: Final = " (may be chance)"
 """Remark on two numbers that do not differ significantly."""
 
@@ -205,7 +213,7 @@ def _who(finding: Finding, account: AccountSection) -> b.Words:
     others = [row.root for row in account.roots if row.requests1 and row.root not in hit] if all_known else []
     said: list[b.Words] = [b.strong(f"{percent(finding.share1)} of the requests"), f": {_listed(names)}"]
     if others and names:
-        said.append(b.dim(f".   None of: {_listed(others)}"))
+        said.append(b.dim(f".   Not affected: {_listed(others)}"))
     return said if names else said[:1]
 
 
@@ -216,14 +224,19 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _facts(
-    report: Report, found: Sequence[Finding], lead: Finding | None, total: int, mean: Account
+    report: Report,
+    found: Sequence[Finding],
+    lead: Finding | None,
+    total: int,
+    accounts: Accounts,
+    word: str,
 ) -> Iterator[b.Fact]:
     """Give the lines below: of the finding in the headline, of the others, or why there is none."""
-    verdict = report.section(VerdictSection)
+    verdict, mean = report.section(VerdictSection), accounts["mean"]
     if found:
         others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
         if lead is not None:
-            yield from _of_finding(lead, mean)
+            yield from _of_finding(lead, accounts, word)
         for finding in others:
             yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"  {_explains(finding, mean)}")))
         if (rest := total - len(others) - (lead is not None)) > 0:
@@ -232,7 +245,7 @@ def _facts(
             return  # those that are not shown explain some of it, too
         unexplained = 1 - sum(f.contribution_us for f in found) / ((mean.after - mean.before) or math.inf)
         if verdict.outcome == "partly-explained" and mean.changed and unexplained > 0:
-            yield b.Fact("open", f"{percent(unexplained)} of the change of the mean has no finding")
+            yield b.Fact("unexplained", f"{percent(unexplained)} of the change of the mean")
         return
     suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]
     reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
@@ -246,8 +259,9 @@ def _facts(
         yield b.Fact("suspect", (one.title, b.dim(far)))
 
 
-def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
-    yield b.Fact("explains", _explains(finding, mean))
+def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.Fact]:
+    failing = _explains_failing(finding, accounts["errors"]) if word == "FAILING" else ""
+    yield b.Fact("explains", failing or _explains(finding, accounts["mean"]))
     if finding.explanation is not None:
         if finding.explanation.reliable:
             yield b.Fact("only", _only(finding.explanation))
@@ -261,15 +275,25 @@ def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
     if finding.suspect:
         yield b.Fact("look at", b.strong(finding.suspect))
     if finding.evidence:
-        yield b.Fact("sure", f"{significant(abs(finding.evidence[0].z), 2)} × ordinary variation")
+        yield b.Fact(
+            "sure", f"{significant(abs(finding.evidence[0].z), 2)} × ordinary variation (3 is enough)"
+        )
     yield from _see(finding)
+
+
+def _explains_failing(finding: Finding, errors: Account) -> str:
+    """Say what part of the failing requests a finding makes; empty where their share did not change."""
+    whole, part = errors.after - errors.before, finding.share1 - finding.share0
+    if not errors.changed or whole <= 0 or part <= 0:
+        return ""
+    return f"{percent(min(part / whole, 1.0))} of the {significant(100 * whole, 2)} points more that fail"
 
 
 def _explains(finding: Finding, mean: Account) -> str:
     """Say what part of the change of the mean a finding makes, in numbers that can be divided by hand."""
     part, whole = finding.contribution_us, mean.after - mean.before
     if not mean.changed or not whole:
-        return f"{wording.change(part)} on the mean, whose change may be chance"
+        return f"{wording.change(part)} on the mean; what the whole mean did may be chance"
     of = f"{wording.change(part)} of {wording.change(whole)} on the mean"
     if part / whole < 0:
         return f"{wording.change(part)} on the mean, which {'rose' if whole > 0 else 'fell'}"
@@ -338,5 +362,6 @@ def _periods(samples: Sequence[SampleSummary]) -> b.Words:
     parts = []
     for name, sample in zip(("before", "after"), samples, strict=True):
         where = f" where {sample.where}" if sample.where else ""
-        parts.append(f"{name} {sample.text}{where}, {counted(sample.requests, 'request')}")
+        when = _RANGE.sub(" to ", sample.text)
+        parts.append(f"{name} {when}{where}, {counted(sample.requests, 'request')}")
     return "; ".join(parts)
