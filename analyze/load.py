@@ -117,7 +117,7 @@ def load_population(
         flows,
         pa.concat_tables([unnested(table) for table in stored]),
         settings,
-        tuple(sample_of(name, parts) for name, parts in asked),
+        told_samples(asked),
         asked[0][1][0].window_ns,
         len(samples),
     )
@@ -154,6 +154,24 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
         f"Period {ranges_text([part.period for part in parts])}{filtered} holds no request.",
         remedy=unknown_name(parts[0]),
     )
+
+
+def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sample, ...]:
+    """Samples made up of named periods, whose texts name the lake where the periods lie in several.
+
+    A lake's text is the end of its path, or all of it where two end alike.
+    """
+    lakes = list(dict.fromkeys(part.lake for _, parts in asked for part in parts))
+    ends = [lake.rstrip("/").rpartition("/")[2] for lake in lakes]
+    shown = dict(zip(lakes, ends if len({*ends}) == len(ends) else lakes, strict=True))
+    samples = []
+    for name, parts in asked:
+        sample = sample_of(name, parts)
+        if len(lakes) > 1:
+            where = ", ".join(dict.fromkeys(shown[part.lake] for part in parts))
+            sample = replace(sample, text=f"{where}@{sample.text}")
+        samples.append(sample)
+    return tuple(samples)
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
