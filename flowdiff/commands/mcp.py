@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 
 
-def command(lake: LakeArgument) -> None:
+def command(lake: LakeOption) -> None:
     """Offer a lake to an agent as tools of the Model Context Protocol, on standard streams.
 
     The tools read: list_windows, propose_periods, compare, finding, example_requests, flow, incidents, sql.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument, named_values
+from flowdiff.cli.options import LakeOption, named_values
 from flowdiff.cli.outcome import say
 from schemas.errors import ConfigError
 
@@ -15,7 +15,7 @@ LISTEN = "127.0.0.1:4320"
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
     ] = LISTEN,
