@@ -6,9 +6,19 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from fixtures.served_site import PROBLEM, REFERENCE, Served, serving, simulated_lake, watched_lake
+from fixtures.served_site import (
+    HOSTILE,
+    PROBLEM,
+    REFERENCE,
+    Served,
+    hostile_lake,
+    serving,
+    simulated_lake,
+    watched_lake,
+)
 from oracles.devtools import Tab
 
 pytestmark = pytest.mark.browser
@@ -181,3 +191,27 @@ def test_an_incident_is_accepted(tab: Tab, tmp_path: Path) -> None:
         assert (after["state"], after["note"]) == ("accepted", "moved to another region")
         again = served.post(f"/incidents/{incident['id']}/accept", {"note": "x"})
         assert again.status == 404
+
+
+def test_no_name_or_value_is_markup(tab: Tab, tmp_path: Path) -> None:
+    with serving(hostile_lake(tmp_path)) as served:
+        filled(served)
+        (report,) = served.get("/reports?format=json").json["reports"]
+        (request,) = served.get(f"/sql?q={quote('SELECT request_id FROM requests LIMIT 1')}&format=json").json
+        root = served.get("/?format=json").json["roots"][0]["root"]
+        site = served.get("/timeline?format=json").json["sites"][0]["site"]
+        for path in (
+            "/",
+            f"/reports/{report['id']}",
+            f"/requests/{quote(request['request_id'], safe='')}",
+            f"/timeline?root={quote(root, safe='')}",
+            f"/timeline?site={site}",
+            f"/sql?q={quote('FROM params LIMIT 5')}",
+            f"/compare?where={quote(HOSTILE)}",
+            f"/reports?q={quote(HOSTILE)}",
+        ):
+            tab.open(f"{served.address}{path}")
+            assert tab.complaints == [], path
+            # Markup of a name would have made these; no page of ours has an image or a script in its text.
+            assert tab.run("document.querySelectorAll('img, main script, [onerror]').length") == 0, path
+            assert "onerror" in tab.run("document.body.textContent + document.body.innerHTML"), path
