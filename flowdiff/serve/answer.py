@@ -65,6 +65,8 @@ class Answer:
     """The same as JSON; None: the page has no such form."""
     above: Markup = field(default_factory=Markup)
     """Forms and drawings between the title and the blocks, made by a template."""
+    below: Markup = field(default_factory=Markup)
+    """The same behind the blocks."""
     status: HTTPStatus = HTTPStatus.OK
     refresh_seconds: int | None = None
     """Time after which a browser asks again by itself; None: never."""

@@ -1,35 +1,74 @@
-"""Value that is read again once it is older than some seconds, for many threads."""
+"""Value that is read again, in the background, once it is older than some seconds; for many threads."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from schemas.windows import NS_PER_SECOND
+from schemas.errors import FlowdiffError
 
 T = TypeVar("T")
+_LOG: Final = logging.getLogger("flowdiff.serve")
 
 
 class Fresh(Generic[T]):
-    """Cached result of a function. An exception is not cached."""
+    """Cached result of a function, which readers wait for once only: later they get the last one.
 
-    def __init__(self, read: Callable[[], T], fresh_seconds: float, clock_ns: Callable[[], int]) -> None:
+    Reading takes a small part of the time at most: what takes long is read less often. An exception of the
+    first reading is raised, and not cached; one of a later reading leaves the last result.
+    """
+
+    def __init__(self, read: Callable[[], T], fresh_seconds: float, most_share: float = 0.1) -> None:
+        """most_share: largest part of the time that may be spent on reading."""
         self._read = read
-        self._fresh_ns = fresh_seconds * NS_PER_SECOND
-        self._clock_ns = clock_ns
+        self._fresh = fresh_seconds
+        self._most_share = most_share
         self._lock = threading.Lock()
-        self._kept: tuple[int, T] | None = None
+        self._reading = threading.Lock()
+        self._kept: tuple[float, float, T] | None = None
+        """Clock at the start of the last reading, seconds that it took, its result."""
 
     def __call__(self) -> T:
-        """Value, read at most `fresh_seconds` ago. Raises what reading raises."""
-        with self._lock:
-            now_ns = self._clock_ns()
-            if self._kept is None or now_ns - self._kept[0] > self._fresh_ns:
-                self._kept = now_ns, self._read()
-            return self._kept[1]
+        """Last result; the first, or the one after `forget`, is waited for. Raises what reading raises."""
+        kept = self._kept
+        if kept is None:
+            return self._waited_for()
+        began, took, value = kept
+        if time.monotonic() - began > max(self._fresh, took / self._most_share) and self._reading.acquire(
+            blocking=False
+        ):
+            threading.Thread(target=self._read_again, daemon=True).start()
+        return value
 
     def forget(self) -> None:
-        """Read again at the next call."""
+        """Wait for a new result at the next call."""
         with self._lock:
             self._kept = None
+
+    def _waited_for(self) -> T:
+        with self._lock:
+            if self._kept is None:
+                self._kept = self._timed()
+            return self._kept[2]
+
+    def _read_again(self) -> None:
+        try:
+            kept = self._timed()
+            with self._lock:
+                if self._kept is not None:
+                    self._kept = kept
+        except (FlowdiffError, OSError) as error:
+            _LOG.warning("The lake cannot be read: %s", error)
+            with self._lock:
+                if self._kept is not None:
+                    self._kept = time.monotonic(), self._kept[1], self._kept[2]
+        finally:
+            self._reading.release()
+
+    def _timed(self) -> tuple[float, float, T]:
+        began = time.monotonic()
+        value = self._read()
+        return began, time.monotonic() - began, value

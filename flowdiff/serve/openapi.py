@@ -9,14 +9,15 @@ from typing import Any
 from flowdiff.cli.version import version
 from flowdiff.serve.routes import Page
 
-_IN_PATH = re.compile(r"{(\w+)}")
+_IN_PATH = re.compile(r"{(\w+)(?::path)?}")
+"""Part of a path; one of the kind `path` may have slashes in it, as ids of requests may."""
 
 
 def openapi(pages: Sequence[Page], base: str) -> dict[str, Any]:
     """Document of all pages; each answers JSON with `format=json`."""
     paths: dict[str, dict[str, Any]] = {}
     for page in pages:
-        paths.setdefault(page.path, {})[page.method.lower()] = _operation(page)
+        paths.setdefault(_IN_PATH.sub(r"{\1}", page.path), {})[page.method.lower()] = _operation(page)
     return {
         "openapi": "3.1.0",
         "info": {"title": "flowdiff", "version": version()},

@@ -55,11 +55,12 @@ def _events(known: Known, watched: Watched) -> Iterator[_Pair]:
     length_ns = known.windows[0].window.length_ns
     span_ns = max(_HOUR_NS, 2 * length_ns)
     for incident in [*watched.incidents][:_MOST_EVENTS]:
-        at, until = incident.began_from_ns, incident.resolved_ns or known.bounds_ns[1]
-        since = incident.began_to_ns, min(until, incident.began_to_ns + span_ns)
+        at = incident.began_from_ns // length_ns * length_ns
+        begun = -(-incident.began_to_ns // length_ns) * length_ns
+        since = begun, min(incident.resolved_ns or known.bounds_ns[1], begun + span_ns)
         yield f"since the incident: {incident.headline}", (at - span_ns, at), since
     for one in [*watched.deployments][-_MOST_EVENTS:]:
-        at = one.at_ns
+        at = one.at_ns // length_ns * length_ns
         yield f"after the deployment: {one.text}", (at - span_ns, at), (at, at + span_ns)
 
 

@@ -30,16 +30,19 @@ class Queries:
         self._closed = False
 
     @contextmanager
-    def borrowed(self, token: str, period: str = "all") -> Iterator[SessionProcess]:
+    def borrowed(
+        self, token: str, period: str = "all", seconds: float | None = None
+    ) -> Iterator[SessionProcess]:
         """Process on a period of the lake in the state `token`; ended afterwards.
 
-        Raises BusyError if none is free in time; else as `SessionProcess`.
+        seconds: time limit of a query on a part of the lake; None: `query_seconds`. Raises BusyError if none
+        is free in time; else as `SessionProcess`.
         """
         if not self._room.acquire(timeout=self._settings.query_wait_seconds):
             raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")
         try:
             taken = self._taken(token) if period == "all" else None
-            session = self._started(period) if taken is None else taken
+            session = self._started(period, seconds) if taken is None else taken
             try:
                 yield session
             finally:
@@ -68,14 +71,14 @@ class Queries:
             self._spare[1].close()
             self._spare = None
 
-    def _started(self, period: str) -> SessionProcess:
+    def _started(self, period: str, seconds: float | None = None) -> SessionProcess:
         settings = self._settings
         return SessionProcess(
             self._lake,
             period,
             now_ns=self._clock_ns(),
             memory=settings.query_memory,
-            seconds=settings.query_seconds,
+            seconds=settings.query_seconds if seconds is None else seconds,
         )
 
     def _taken(self, token: str) -> SessionProcess | None:

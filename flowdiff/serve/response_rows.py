@@ -107,17 +107,27 @@ class ResponseRows:
                     missing = self._missing(known)
                 if not missing:
                     break
-                self._read(known, missing[-self._settings.summed_windows :])
+                self._read(known, self._next(missing))
         except (FlowdiffError, OSError) as error:
             _LOG.warning("Response times cannot be read: %s", error)
         finally:
             with self._lock:
                 self._reading = None
 
+    def _next(self, missing: Sequence[WindowEntry]) -> Sequence[WindowEntry]:
+        """Latest windows that one query reads."""
+        first, requests = len(missing), 0
+        while first > max(len(missing) - self._settings.summed_windows, 0):
+            requests += missing[first - 1].flows
+            if first < len(missing) and requests > self._settings.summed_requests:
+                break
+            first -= 1
+        return missing[first:]
+
     def _read(self, known: Known, windows: Sequence[WindowEntry]) -> None:
         start_ns, end_ns = windows[0].window.start_ns, windows[-1].window.end_ns
         period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
-        with self._queries.borrowed(known.token, period) as session:
+        with self._queries.borrowed(known.token, period, self._settings.job_seconds) as session:
             found = session.query(statement("response_rows")).cast(SCHEMA)
         read = {
             entry.window.start_ns: _content(entry)

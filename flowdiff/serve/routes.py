@@ -69,7 +69,7 @@ PAGES: Final = (
     Page("/compare", "compare", "Start the work of a question", compare.start, _PERIODS, Role.RUN, "POST"),
     Page("/results/{job}", "compare", "Report of a finished job", compare.finished),
     Page(
-        "/requests/{request}",
+        "/requests/{request:path}",
         "compare",
         "One request beside its twin of the other side",
         requests.request,

@@ -28,7 +28,11 @@ class ServeSettings(Config):
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
     summed_windows: int = Field(default=288, ge=1)
-    """Windows whose response times are read by one query; the latest come first."""
+    """Windows whose response times are read by one query, at most; the latest come first."""
+    summed_requests: int = Field(default=10_000, ge=1)
+    """Requests of such a query, at most, but for those of one window: without kept statistics each takes a
+    third of a millisecond.
+    """
     query_memory: str = "1GB"
     """Memory limit of a query, by which it fails."""
     query_seconds: float = Field(default=30.0, gt=0)

@@ -83,6 +83,7 @@ class Shell:
             lake=self.lake,
             top=self.top(tab),
             above=answer.above,
+            below=answer.below,
             blocks=blocks_html(answer.blocks, "", 2),
             style=self.links.to("static", files["style.css"].name),
             script=self.links.to("static", files["brush.js"].name) if answer.script else "",

@@ -57,8 +57,8 @@ def open_site(
 ) -> Site:
     """Open a lake, which need not exist yet; cache: folder for results of jobs."""
     links = Links(base_path)
-    known = Fresh(lambda: read_known(lake), settings.fresh_seconds, clock_ns)
-    watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds, clock_ns)
+    known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
+    watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
     queries = Queries(lake, settings, clock_ns)
     return Site(
         lake=lake,

@@ -20,11 +20,16 @@ LEAST_WINDOWS: Final = 12
 
 
 def default_span(known: Known) -> str:
-    """Day, or the first longer span that has `LEAST_WINDOWS` windows; the longest if none has."""
-    end_ns = known.bounds_ns[1]
+    """Shortest span that shows all of a young lake; of an older one the day, or longer if that has too few
+    windows.
+    """
+    first_ns, end_ns = known.bounds_ns
     starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]
-    spans = ("1d", "1w", "4w")
-    return next((span for span in spans if starts[0] >= end_ns - SPANS[span]), spans[-1])
+    for span, length_ns in SPANS.items():
+        is_enough = length_ns >= NS_PER_DAY and starts[0] >= end_ns - length_ns
+        if first_ns >= end_ns - length_ns or is_enough:
+            return span
+    return [*SPANS][-1]
 
 
 def shown_time(known: Known, span: str) -> tuple[int, int]:

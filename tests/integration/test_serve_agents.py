@@ -172,7 +172,7 @@ def test_every_address_is_described(site: Served) -> None:
     document = site.get("/openapi.json").json
     assert document["openapi"] == "3.1.0"
     assert {(path, method) for path, of in document["paths"].items() for method in of} == {
-        (page.path, page.method.lower()) for page in PAGES
+        (page.path.replace(":path", ""), page.method.lower()) for page in PAGES
     }
     for path, of in document["paths"].items():
         for operation in of.values():

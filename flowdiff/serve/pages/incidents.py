@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from analyze.report import measures, wording
 from analyze.report.blocks import (
     Block,
@@ -99,9 +101,7 @@ def incident(site: Site, asked: Asked) -> Answer:
     return Answer(
         one.headline,
         blocks,
-        above=site.shell.rendered("accept.html.jinja", incident=one)
-        if one.goes_on
-        else site.shell.rendered("nothing.html.jinja"),
+        below=site.shell.rendered("accept.html.jinja", incident=one) if one.goes_on else Markup(),
         data={
             "incident": one,
             "events": [
@@ -137,7 +137,9 @@ def _facts(site: Site, one: Incident) -> list[Fact]:
         Fact("what", (tag(one.kind), " ", *value)),
         Fact("where", (strong(one.component), f": {one.operation}")),
     ]
-    facts += [Fact("root", one.root)] if one.root else []
+    facts += (
+        [Fact("root", Styled(one.root, href=site.links.to("timeline", root=one.root)))] if one.root else []
+    )
     facts += [Fact("host", one.host)] if one.host else []
     facts += [Fact("version", one.version)] if one.version else []
     facts.append(Fact("adds", f"{wording.change(one.contribution_us)} a request"))

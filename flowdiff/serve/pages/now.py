@@ -42,6 +42,8 @@ from flowdiff.serve.statements import shown
 from flowdiff.serve.watched import incident_words
 from schemas.periods import format_instant
 
+REFRESH_SECONDS: Final = 5
+"""Time after which a page that is not complete yet is asked for again."""
 MOST_CELLS: Final = 288
 """Cells of a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
@@ -156,6 +158,7 @@ def now(site: Site, asked: Asked) -> Answer:
             "incidents": [one.id for one in incidents],
             "deployments": [{"at": format_instant(one.at_ns), "text": one.text} for one in deployments],
         },
+        refresh_seconds=REFRESH_SECONDS if summed.missing else None,
         script=True,
     )
 

@@ -1,0 +1,83 @@
+"""Values that the server reads again in the background."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from flowdiff.serve.fresh import Fresh
+from schemas.errors import LakeError
+
+
+def test_readers_wait_for_the_first_reading_only() -> None:
+    going, read = threading.Event(), []
+
+    def slow() -> int:
+        read.append(len(read))
+        if len(read) > 1:
+            going.wait(10)
+        return read[-1]
+
+    fresh = Fresh(slow, 0.0, most_share=1.0)
+    assert fresh() == 0
+    while len(read) < 2:  # the second reading goes on in the background
+        assert fresh() == 0
+    assert [fresh() for _ in range(50)] == [0] * 50
+    assert len(read) == 2
+    going.set()
+    while fresh() == 0:
+        pass
+
+
+def test_an_error_of_the_first_reading_is_raised_and_not_kept() -> None:
+    answers = iter([LakeError("gone"), 7])
+
+    def read() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    fresh = Fresh(read, 60.0)
+    with pytest.raises(LakeError):
+        fresh()
+    assert fresh() == 7
+
+
+def test_an_error_later_leaves_the_last_result() -> None:
+    failed = threading.Event()
+
+    def read() -> int:
+        if fresh_once:
+            failed.set()
+            raise LakeError("gone")
+        fresh_once.append(1)
+        return 7
+
+    fresh_once: list[int] = []
+    fresh = Fresh(read, 0.0, most_share=1.0)
+    assert fresh() == 7
+    while not failed.is_set():
+        assert fresh() == 7
+    assert fresh() == 7
+
+
+def test_what_takes_long_is_read_less_often() -> None:
+    reads = []
+
+    def read() -> int:
+        reads.append(1)
+        threading.Event().wait(0.05)
+        return len(reads)
+
+    fresh = Fresh(read, 0.0, most_share=1e-6)
+    assert {fresh() for _ in range(1000)} == {1}
+
+
+def test_forgotten_is_read_again() -> None:
+    values = iter(range(9))
+    fresh = Fresh(lambda: next(values), 60.0)
+    assert [fresh(), fresh()] == [0, 0]
+    fresh.forget()
+    assert fresh() == 1
