@@ -3,8 +3,7 @@
 Run: `make bench-receiver [SPANS=200000]`, which builds the Collector. The same bodies (500 spans, protobuf,
 plain and gzip) are posted over HTTP and gRPC by some connections to each process in turns: CPU of the whole
 process from its start to its end, less that of one that receives nothing. flowdiff's process receives into
-the spool, and fsyncs; the Collector writes protobuf to a file, without fsync. `ingest`: the whole command,
-which stitches and publishes as well.
+the spool, and fsyncs; the Collector writes protobuf to a file, without fsync.
 """
 
 from __future__ import annotations
@@ -132,11 +131,6 @@ def alone(folder: Path, http_: str, grpc_: str) -> list[str]:
     return [sys.executable, "-c", ALONE, str(folder / "spool"), http_, grpc_]
 
 
-def ingest(folder: Path, http_: str, grpc_: str) -> list[str]:
-    words = ["ingest", "--otlp", http_, "--otlp-grpc", grpc_, "--lake", str(folder / "lake")]
-    return [sys.executable, "-m", "flowdiff", *words, "--serve-address", ""]
-
-
 def collector(program: str) -> Callable[[Path, str, str], list[str]]:
     def command(folder: Path, http_: str, grpc_: str) -> list[str]:
         protocols = {"http": {"endpoint": http_}, "grpc": {"endpoint": grpc_, "max_recv_msg_size_mib": 16}}
@@ -156,7 +150,7 @@ def collector(program: str) -> Callable[[Path, str, str], list[str]]:
 
 def main(program: str, n_spans: int = 200_000) -> None:
     """Print spans a CPU second of each, in turns."""
-    sides = {"Collector, file": collector(program), "flowdiff, spool": alone, "flowdiff ingest": ingest}
+    sides = {"Collector, file": collector(program), "flowdiff, spool": alone}
     idle = {
         name: min(spent(command, "http", [], packed=False)[0] for _ in range(2))
         for name, command in sides.items()

@@ -164,9 +164,7 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in second.text
 
 
-@pytest.mark.skipif(
-    not os.environ.get("FLOWDIFF_TEST_DEMO"), reason="takes five minutes: FLOWDIFF_TEST_DEMO=1"
-)
+@pytest.mark.chaos
 def test_the_demo_opens_an_incident_within_five_minutes(tmp_path: Path) -> None:
     began = time.monotonic()
     with started(tmp_path, *FREE, "--demo") as (run, _):
