@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -51,6 +52,7 @@ class _Request:
 
 def main(address: str) -> None:
     """Send until the service ends, to `host:port` of OTLP over HTTP."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the folder of its traces goes with it
     begun_s = int(time.time())
     start_s, broken_s = begun_s - BEFORE_S, begun_s + UNTIL_FAULT_S
     repaired_s = broken_s + FAULT_S
