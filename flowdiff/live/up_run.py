@@ -208,16 +208,17 @@ def up(
             # A free port that it took is kept when it is started again; so below.
             ingest.arguments = receiving(str(began["otlp"]), str(began["otlp_grpc"]))
             started("watch", "watch", str(lake), *given)
-            look = ""
+            lines = [
+                f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)",
+                f"Kept in        {lake}",
+            ]
             if "serve" in COMMANDS:
                 serve = started("serve", "serve", str(lake), "--listen", listen)
                 address = str(serve.wait_for("started", stop)["address"])
                 serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
-                look = f"Look at        {address}\n"
-            echo(
-                f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)\n"
-                f"{look}Kept in        {lake}"
-            )
+                lines.insert(1, f"Look at        {address}")
+            for line in lines:
+                echo(line)
             if is_demo:
                 started("demo", "demo-service", str(began["otlp"]), is_restarted=False)
             while not stop.asked:
