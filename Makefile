@@ -55,7 +55,7 @@ kafka: java ## Start an Apache Kafka for trials; it runs until `make kafka-stop`
 kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the next start
 	@deploy/kafka/kafka.sh stop .cache/kafka-trial
 
-demo: $(VENV)/native.stamp ## Simulate a storage service before and after a change, compare, write a report
+demo: $(VENV)/native.stamp ## Simulate a web shop before and after a deployment, compare, write a report
 	@$(BIN)/flowdiff demo
 
 live: $(VENV)/native.stamp java ## Live ingestion from a Kafka of its own, a fault that a watch finds by itself, a report (twelve minutes)
@@ -127,6 +127,7 @@ else
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_watch.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench_segments.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 

@@ -15,6 +15,7 @@ EXTRAS: Final = {
     "httptools": "serve",
     "kafka": "kafka",
     "lz4": "kafka",
+    "mcp": "mcp",
     "obstore": "s3",
     "prometheus_client": "kafka",
     "py4j": "spark",

@@ -17,7 +17,6 @@ import pyarrow as pa
 from ingest.codecs.parquet.pages import VALUE_BYTES, Chunk, PageError, chunks_of
 from ingest.codecs.parquet.parquet import TIME_UNIT, most_plain_bytes
 from ingest.codecs.parquet.plain_columns import (
-    HARDLY_MORE,
     longest_word,
     plain_bytes,
     with_used_words,
@@ -78,7 +77,9 @@ def read_table(
                     yield Payloads.refused(stream, Reject(Reason.TOO_LARGE, detail, b"", number))
                     number = until
                     continue
-                words, longest_bytes = _read_as_words(chunks, path, file.metadata, index, page_bytes)
+                words, longest_bytes = _read_as_words(
+                    chunks, path, file.metadata, index, page_bytes, config.min_repetition
+                )
                 row_bytes = _row_bytes(group) + longest_bytes
                 with ParquetFile(path, metadata=file.metadata, read_dictionary=words) as rows:
                     wanted = [*{*mapped.values()}]
@@ -103,13 +104,17 @@ def _texts(schema: Any) -> set[str]:
 
 
 def _read_as_words(
-    chunks: Iterable[Chunk], path: str | Path, metadata: Any, index: int, most_bytes: int
+    chunks: Iterable[Chunk],
+    path: str | Path,
+    metadata: Any,
+    index: int,
+    most_bytes: int,
+    min_repetition: float,
 ) -> tuple[list[str], int]:
     """Paths of text that is read as words; bytes of the longest words of text that is not though it repeats.
 
     Together they take `most_bytes` at the most. Text of which a part is no word is read as text if that
-    hardly takes more with the longest word at each place: to look each value up among the words takes Arrow
-    a third of the time.
+    takes less than `min_repetition` times as much with the longest word at each place.
     """
     chosen, longest_bytes, room = [], 0, most_bytes
     for chunk in sorted(chunks, key=lambda one: one.held_bytes):
@@ -120,7 +125,7 @@ def _read_as_words(
             continue
         if chunk.held_bytes > chunk.words_bytes:
             text_bytes = chunk.word_values * _longest_word(path, metadata, index, chunk)
-            if text_bytes <= min(room, HARDLY_MORE * chunk.held_bytes):
+            if text_bytes <= min(room, min_repetition * chunk.held_bytes):
                 room -= text_bytes
                 continue
         chosen.append(chunk.path)
@@ -149,7 +154,7 @@ def _payloads(
 ) -> Iterator[tuple[bytes, int]]:
     """Yield payloads, each with the number of its rows."""
     size = sum(map(plain_bytes, batch.columns))
-    columns = [with_used_words(column) for column in batch.columns]
+    columns = [with_used_words(column, config.min_repetition) for column in batch.columns]
     batch = pa.record_batch(columns, names=batch.schema.names)
     payload = _payload(batch, mapped, time_unit)
     if size <= 2 * chunk_bytes or size > most_plain_bytes(payload, config):

@@ -66,6 +66,9 @@ class DecodeConfig(Config):
     """Longer text parameters are cut at this many bytes, with a count."""
     max_params_per_event: int = Field(default=128, gt=0)
     """Parameters past this many (in key order) are dropped, with a count."""
+    min_repetition: float = Field(default=2, ge=1)
+    """A table's text is held as distinct words and their numbers if it takes over this many times as much as
+    they do. Else it is read as text: to look each value up among the words is a third of the time."""
 
 
 class SpanColumns(Config):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.effective import effective
@@ -17,7 +17,7 @@ from schemas.errors import ConfigError
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     finished: Annotated[
         bool,
         typer.Option(

@@ -73,7 +73,10 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
             address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
             with (
-                giving_back(config.live.memory_bytes),
+                giving_back(
+                    config.live.keep_freed_share * config.live.memory_bytes,
+                    config.live.keep_freed_ns / NS_PER_SECOND,
+                ),
                 served(address, registry, run.status, clock, stalled_ns) as serves,
             ):
                 begun = taken.begin(registry)

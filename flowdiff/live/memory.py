@@ -22,12 +22,6 @@ from stitch.heap import ARENA_MAX, set_heap
 
 EVERY_S: Final = 1.0
 """Seconds between looks at the memory of the process."""
-KEPT_SHARE: Final = 0.7
-"""Share of its memory up to which a process keeps what it freed: returned pages are cleared anew when they
-are taken again, an eighth to a quarter of the CPU of a backlog when done each second.
-"""
-KEPT_S: Final = 60.0
-"""Seconds after which free memory is returned below that share, too: a process at rest gives all back."""
 BUFFERS: Final = 160 * 2**20
 """Memory of work in progress beyond the freshly started process, however small the lanes' share: 103 to 155
 MB were observed. Fetches and decoding in progress, a segment, code loaded later, freed memory not yet
@@ -82,11 +76,11 @@ def share_one_heap() -> bool:
 
 
 @contextmanager
-def giving_back(memory_bytes: int, every_s: float = EVERY_S, kept_s: float = KEPT_S) -> Iterator[None]:
+def giving_back(kept_bytes: float, kept_s: float, every_s: float = EVERY_S) -> Iterator[None]:
     """Return freed memory in a thread, as a commit at the end takes many seconds.
 
-    memory_bytes: what the process may take. Above KEPT_SHARE of it free memory is returned at each look, else
-    once in `kept_s`.
+    While the process takes more than `kept_bytes`, free memory is returned at each look, else once in
+    `kept_s`.
     """
     over = threading.Event()
 
@@ -94,7 +88,7 @@ def giving_back(memory_bytes: int, every_s: float = EVERY_S, kept_s: float = KEP
         looks = 0
         while not over.wait(every_s):
             looks += 1
-            if looks * every_s >= kept_s or resident_bytes() > KEPT_SHARE * memory_bytes:
+            if looks * every_s >= kept_s or resident_bytes() > kept_bytes:
                 give_back()
                 looks = 0
 

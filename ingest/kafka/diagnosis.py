@@ -25,7 +25,7 @@ from kafka.errors import (
 )
 from kafka.net.compat import KafkaNetClient
 
-from ingest.kafka.kafka_security import client_security
+from ingest.kafka.kafka_security import TokenError, client_security
 from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity, KafkaSettings
 from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
@@ -209,9 +209,8 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
         return _refused(server, security)
     except IncompatibleBrokerVersion:
         return f"{server} is no broker that clients may use: a controller, perhaps."
-    except FlowdiffError as error:
-        # Raised for the file of a secret, which is read when a token is requested.
-        return error.message
+    except TokenError as error:
+        return f"Not authenticated at {server}: {error}."
     except (KafkaError, OSError, RuntimeError) as error:
         return _explained(server, str(error), settings)
     finally:

@@ -134,7 +134,8 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
         try:
             return self._file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise TokenError(f"the token file '{self._file}' cannot be read: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+            raise TokenError(f"the token file '{self._file}' cannot be read: {why}") from None
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
@@ -186,10 +187,15 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
     def _ask(self) -> tuple[str, float]:
         """Return a token and how long it holds, s. Raises TokenError."""
+        try:
+            client_secret = self._read_secret()
+        except ConfigError as error:
+            # The file may be back when it is asked again: a running process does not end for it.
+            raise TokenError(f"{error.message[:1].lower()}{error.message[1:].rstrip('.')}") from None
         form = {
             "grant_type": "client_credentials",
             "client_id": self._client_id,
-            "client_secret": self._read_secret(),
+            "client_secret": client_secret,
         }
         if self._scope is not None:
             form["scope"] = self._scope

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shlex
 import shutil
@@ -601,6 +602,28 @@ def test_the_action_tells_the_verdict_and_warns_where_nothing_can_be_told(
 # -- Prometheus, Grafana, runbook ----
 
 
+@pytest.mark.parametrize("name", ["compare", "release"])
+def test_actions_use_others_by_their_commit(name: str) -> None:
+    jobs = yaml.safe_load((DEPLOY / "github" / f"{name}.yml").read_text())["jobs"]
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_a_release_is_built_with_and_without_the_native_reader_and_is_of_its_tag() -> None:
+    jobs = yaml.safe_load((DEPLOY / "github" / "release.yml").read_text())["jobs"]
+    assert {one["cargo"] for one in jobs["wheels"]["strategy"]["matrix"]["include"]} == {"yes", "no"}
+    steps = "\n".join(step.get("run", "") for step in jobs["wheels"]["steps"])
+    (check,) = re.findall(r"^grep .*$", steps, re.MULTILINE)
+    version = re.search(r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    for tag, code in ((f"v{version[1]}", 0), ("v99.0.0", 1)):
+        told = {"GITHUB_REF_NAME": tag, "PATH": os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", check], cwd=REPOSITORY, env=told, check=False)
+        assert done.returncode == code
+    assert set(jobs["publish"]["needs"]) == {"wheels", "image"}
+
+
 def test_prometheus_takes_its_configuration_and_the_alerts_do_what_they_say() -> None:
     for words in (
         ("check", "config", DEPLOY / "prometheus" / "prometheus.yml"),
@@ -629,7 +652,7 @@ def test_the_runbook_has_a_section_for_every_alert() -> None:
     sections = dict(re.findall(r"^## (Flowdiff\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert [*sections] == [*alerts()]
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         assert "**Means.**" in sections[name]
         assert "**Do.**" in sections[name]
 

@@ -257,7 +257,9 @@ def test_words_read_as_words_or_as_text_are_the_same(
     tags = pa.array([[("k" * 30, f"v{i % 3}")] * (i % 4) for i in rows], pa.map_(pa.string(), pa.string()))
     pq.write_table(spans(3_000, SpanName=names, SpanAttributes=tags), file, row_group_size=1_000)
     read_as_words = table_file._read_as_words
-    monkeypatch.setattr(table_file, "_read_as_words", lambda *asked: read_as_words(*asked[:-1], held))
+    monkeypatch.setattr(
+        table_file, "_read_as_words", lambda *asked: read_as_words(*asked[:-2], held, asked[-1])
+    )
     batches = [*decode_file(file, None, DecodeConfig(), chunk_bytes=2**16)]
     monkeypatch.undo()
     whole = [*decode_file(file, None, DecodeConfig())]

@@ -6,6 +6,7 @@ import base64
 import http.server
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.kafka_bench import KafkaBench, Reader, numbered
+from fixtures.ingest_process import IngestProcess, records
+from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
 from oracles import fork_server
@@ -249,6 +251,37 @@ def test_a_process_whose_authority_drips_at_renewal_ends_when_told_to(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("kept", ["client_secret_file", "token_file"])
+def test_a_process_whose_secret_is_gone_at_renewal_says_so_and_goes_on_when_it_is_back(
+    bench: KafkaBench, renewing: str, tmp_path: Path, kept: str
+) -> None:
+    topic, file = bench.topic(), tmp_path / kept
+    bench.fill(topic, records(5, time.time_ns() - 10**10))
+    file.write_text("s3cret" if kept == "client_secret_file" else unsigned_token(_Renewing.life_s))
+    who = {"token_url": renewing, "client_id": "flowdiff"} if kept == "client_secret_file" else {}
+    ca, named = bench.broker.tls / "ca.pem", f"'{file}' cannot be read"
+    security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "ca_file": ca, kept: file, **who}
+    environ = {f"FLOWDIFF_KAFKA_SECURITY_{key.upper()}": str(value) for key, value in security.items()}
+    lake, (server, *_) = tmp_path / "lake", bench.broker.listeners("SASL_SSL")
+    words = ["--bootstrap", server, "--topics", topic, "--lake", lake, "--commit-interval", "500ms"]
+    words += ["--serve-address", "", "--default-format", "native"]
+
+    def commits() -> int:
+        return len([*lake.glob("control/commits/lane=1/*.json")])
+
+    with IngestProcess(tmp_path / "log", *words, env=environ) as ingest:
+        wait_until(lambda: commits() >= 2 or ingest.process.poll() is not None)
+        file.unlink()
+        ingest.wait_for("trouble", lambda event: named in event["why"])
+        before = commits()
+        file.write_text("s3cret" if who else unsigned_token(600))
+        bench.fill(topic, records(5, time.time_ns(), name="again"))
+        wait_until(lambda: commits() > before or ingest.process.poll() is not None)
+        ingest.signal(signal.SIGTERM)
+        assert ingest.ended() == 0, ingest.text
+        assert "Traceback" not in ingest.text
+
+
 def token_url(url: str, secret: str) -> dict[str, Any]:
     """Settings of OAUTHBEARER."""
     who = {"token_url": url, "client_id": "flowdiff", "client_secret": secret}
@@ -298,8 +331,9 @@ def test_a_secret_that_cannot_be_read_any_more_is_said(
 ) -> None:
     who = {"token_url": authority, "client_id": "flowdiff", "client_secret_file": tmp_path / "gone"}
     security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
-    said = broker_problem(settings(bench, topic, **security))
-    assert said == f"The secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory."
+    told = settings(bench, topic, **security)
+    why = f"the secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory"
+    assert broker_problem(told) == f"Not authenticated at {told.bootstrap[0]}: {why}."
 
 
 def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str) -> None:

@@ -34,8 +34,11 @@ from flowdiff.notify.senders import Counts
 from schemas.periods import parse_period
 
 ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
-PANELS = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())["panels"]
-QUERIES = sorted({target["expr"] for panel in PANELS for target in panel.get("targets", [])})
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+QUERIES = sorted(
+    {target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])}
+    | {annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]}
+)
 MAY_BE_EMPTY = ("> 0", "flowdiff_quality_flows_total")
 """Queries that show what happens seldom."""
 

@@ -16,6 +16,7 @@ from oracles.traffic import otlp_messages
 
 from ingest.codecs.otlp.otlp_proto import OtlpProtoCodec
 from ingest.codecs.parquet.parquet import ParquetCodec
+from ingest.codecs.values.ids import binary_parts
 from ingest.files import decode_file
 from schemas.config import DecodeConfig, SpanColumns
 from schemas.events import concat_events
@@ -292,3 +293,12 @@ def test_payloads_that_are_no_rows() -> None:
     decoded = ParquetCodec().decode([b"hello", b"", b"\xff\xff\xff\xff\x10\0\0\0" + bytes(16)], CONFIG)
     assert decoded.events.num_rows == 0
     assert [each.reason for each in decoded.rejects] == [Reason.WRONG_SHAPE, Reason.EMPTY, Reason.WRONG_SHAPE]
+
+
+def test_offsets_of_another_writer_may_be_followed_by_anything() -> None:
+    offsets = np.array([0, 2, 2, 5], np.int32).tobytes()
+    text = pa.StringArray.from_buffers(3, pa.py_buffer(offsets + b"\1"), pa.py_buffer(b"abcde"))
+    for column, expected in ((text, [0, 2, 2, 5]), (text[1:], [2, 2, 5]), (text[:0], [0])):
+        assert binary_parts(column)[0].tolist() == expected
+    none = pa.StringArray.from_buffers(0, pa.py_buffer(b""), pa.py_buffer(b""))
+    assert binary_parts(none)[0].tolist() == [0]

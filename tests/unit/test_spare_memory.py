@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flowdiff.live import memory
-from flowdiff.live.memory import KEPT_SHARE, give_back, giving_back
+from flowdiff.live.memory import give_back, giving_back
 
 MANY = 2**40
 """More memory than a process of tests takes."""
@@ -22,9 +22,9 @@ def resident_mb() -> float:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the GNU C library's")
 @pytest.mark.parametrize(
-    ("memory_bytes", "kept_s"), [(1, 3600.0), (MANY, 0.01)], ids=["under pressure", "at rest"]
+    ("kept_bytes", "kept_s"), [(1, 3600.0), (MANY, 0.01)], ids=["under pressure", "at rest"]
 )
-def test_what_threads_freed_in_pieces_goes_back(memory_bytes: int, kept_s: float) -> None:
+def test_what_threads_freed_in_pieces_goes_back(kept_bytes: int, kept_s: float) -> None:
     kept: list[bytes] = []
 
     def work() -> None:
@@ -40,7 +40,7 @@ def test_what_threads_freed_in_pieces_goes_back(memory_bytes: int, kept_s: float
         thread.join()
     held = resident_mb() - before
     assert held > 100
-    with giving_back(memory_bytes, 0.01, kept_s):
+    with giving_back(kept_bytes, kept_s, 0.01):
         deadline = time.monotonic() + 30
         while resident_mb() - before > 0.3 * held:
             assert time.monotonic() < deadline
@@ -52,14 +52,14 @@ def test_what_threads_freed_in_pieces_goes_back(memory_bytes: int, kept_s: float
 def test_with_room_left_free_memory_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     returned = threading.Event()
     looked: list[int] = []
-    resident = int(KEPT_SHARE * 1_000_000)
+    resident = 700_000
 
     def look() -> int:
-        looked.append(resident + len(looked) // 50)  # it grows over the share at the 50th look
+        looked.append(resident + len(looked) // 50)  # it grows over that at the 50th look
         return looked[-1]
 
     monkeypatch.setattr(memory, "resident_bytes", look)
     monkeypatch.setattr(memory, "give_back", returned.set)
-    with giving_back(1_000_000, 0.001, 3600.0):
+    with giving_back(resident, 3600.0, 0.001):
         assert returned.wait(30)
     assert len(looked) >= 51

@@ -40,6 +40,7 @@ from ingest.codecs.payloads import (
     without_bom,
 )
 from ingest.codecs.port import Decoded
+from ingest.codecs.values.ids import text_offsets
 from schemas.arrays import I8
 from schemas.config import DecodeConfig
 from schemas.events import concat_events, empty_events
@@ -345,9 +346,9 @@ def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)
     for params in columns["params"].chunks:
-        _, offsets, data = params.buffers()
+        data = params.buffers()[2]
         if data is not None:
-            bounds = np.frombuffer(offsets, np.int32)[params.offset : params.offset + len(params) + 1]
+            bounds = text_offsets(params)
             known += _names(memoryview(data)[bounds[0] : bounds[-1]])
     return 0 if names == known else _count_unknown(blocks)
 

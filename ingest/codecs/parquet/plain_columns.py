@@ -16,8 +16,6 @@ from ingest.codecs.values.columns import list_column, mask, owners, ragged
 from schemas.arrays import B1
 
 _PAIR: Final = ("key", "value")
-HARDLY_MORE: Final = 2
-"""Text that takes less than this many times its words and their numbers is as well without them."""
 
 
 class RepeatedTextError(Exception):
@@ -117,9 +115,11 @@ def without_dictionaries(column: pa.Array) -> pa.Array:
     return _with_leaves(column, lambda leaf: leaf.dictionary_decode())
 
 
-def with_used_words(column: pa.Array) -> pa.Array:
-    """The column with dictionaries of the words it has, and without where text takes hardly more."""
-    return _with_leaves(column, _with_used_words)
+def with_used_words(column: pa.Array, min_repetition: float) -> pa.Array:
+    """The column with dictionaries of the words it has, and without where text takes less than
+    `min_repetition` times their bytes.
+    """
+    return _with_leaves(column, lambda leaf: _with_used_words(leaf, min_repetition))
 
 
 def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.Array:
@@ -136,7 +136,7 @@ def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.A
     return made(column) if pa.types.is_dictionary(column.type) else column
 
 
-def _with_used_words(column: pa.DictionaryArray) -> pa.Array:
+def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Array:
     """O(values and words)."""
     words, indices = column.dictionary, column.indices
     if not is_text(words.type) or not len(words):
@@ -144,7 +144,7 @@ def _with_used_words(column: pa.DictionaryArray) -> pa.Array:
     used = np.zeros(len(words), np.bool_)
     used[indices.drop_null().to_numpy()] = True
     kept = words.filter(pa.array(used))
-    if plain_bytes(column) <= HARDLY_MORE * (kept.nbytes + indices.nbytes):
+    if plain_bytes(column) <= min_repetition * (kept.nbytes + indices.nbytes):
         return column.dictionary_decode()
     if len(kept) == len(words):
         return column

@@ -138,10 +138,20 @@ def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     """`[n + 1]` offsets and data bytes of a binary or string array; nulls get length 0."""
     if column.null_count:
         column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
-    _, offset_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    data_buffer = column.buffers()[2]
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return offsets.astype(np.int64), data
+    return text_offsets(column).astype(np.int64), data
+
+
+def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
+    """`[n + 1]` offsets of a binary or string array into its data.
+
+    The buffer of another writer may be longer, by no whole number of offsets, and that of no values empty.
+    """
+    if not len(column):
+        return np.zeros(1, np.int32)
+    size = np.dtype(np.int32).itemsize
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, size * column.offset)
 
 
 def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:

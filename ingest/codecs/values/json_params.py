@@ -20,6 +20,7 @@ from ingest.codecs.named_twice import members
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, no_attributes, plain_value
 from ingest.codecs.values.columns import mask
+from ingest.codecs.values.ids import binary_parts
 from schemas.arrays import B1, I8
 
 _QUOTE, _COLON, _MINUS, _ZERO, _NINE, _NULL = (ord(c) for c in '":-09n')
@@ -57,7 +58,7 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
 
 def _rows_with_escapes(texts: pa.Array) -> B1 | None:
     """Rows with a backslash; None if there are none."""
-    offsets, data = _bytes_of(texts)
+    offsets, data = binary_parts(texts)
     if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
         return None
     return mask(pc.match_substring(texts, "\\"))
@@ -151,7 +152,7 @@ class _Flat:
 
 def _flat(texts: pa.Array) -> _Flat:
     """Find keys and values; `texts` are compact JSON objects without a backslash."""
-    offsets, data = _bytes_of(texts)
+    offsets, data = binary_parts(texts)
     quotes = np.flatnonzero(data[offsets[0] : offsets[-1]] == _QUOTE) + offsets[0]
     opens, closes = quotes[0::2], quotes[1::2]
     string = np.flatnonzero(data[closes + 1] == _COLON)
@@ -169,13 +170,6 @@ def _flat(texts: pa.Array) -> _Flat:
     start += is_text
     end[is_text] = closes[string[is_text] + 1]
     return _Flat(texts, row, key_open + 1, key_close, start, end, first)
-
-
-def _bytes_of(texts: pa.Array) -> tuple[I8, npt.NDArray[np.uint8]]:
-    """Offsets [n + 1] and data of a string array without nulls."""
-    _, offsets, data = texts.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    return bounds, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def _slices(texts: pa.Array, start: I8, end: I8) -> pa.Array:

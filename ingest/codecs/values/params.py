@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
 from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.columns import list_column
+from ingest.codecs.values.ids import text_offsets
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
 from schemas.arrays import I4, I8
 from schemas.config import DecodeConfig
@@ -161,11 +162,11 @@ def _shared_keys(
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
     """Words with secrets removed from those that are nested values. O(bytes of the nested)."""
-    _, offsets, data = text.buffers()
+    data = text.buffers()[2]
     if data is None or len(data) == 0:
         return text
     bytes_ = np.frombuffer(data, np.uint8)
-    begin = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    begin = text_offsets(text)
     first = bytes_[np.minimum(begin[:-1], len(bytes_) - 1)]
     # For an empty text this is the first byte of the next one; it does not parse, and stays.
     at = (first == _BRACE) | (first == _BRACKET)

@@ -35,6 +35,11 @@ class LiveSettings(Config):
     left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
     pause until windows are published or open requests are closed: first those that have all that they name,
     then the oldest, INCOMPLETE."""
+    keep_freed_share: float = Field(default=0.7, ge=0, le=1)
+    """Share of `memory_bytes` up to which the process keeps memory that it freed. Returned pages are cleared
+    anew when they are taken again: an eighth to a quarter of the CPU of a backlog, if done each second."""
+    keep_freed_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
+    """Below that share freed memory is returned this often: a process at rest gives all back."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
     """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
     requests anew that late events belong to: run it at least so often. 0 keeps none."""
