@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
-from flowdiff.__main__ import COMMANDS
 from flowdiff.cli.outcome import FAILED, say
 from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.terminal import echo
@@ -208,17 +207,12 @@ def up(
             # A free port that it took is kept when it is started again; so below.
             ingest.arguments = receiving(str(began["otlp"]), str(began["otlp_grpc"]))
             started("watch", "watch", str(lake), *given)
-            lines = [
-                f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)",
-                f"Kept in        {lake}",
-            ]
-            if "serve" in COMMANDS:
-                serve = started("serve", "serve", str(lake), "--listen", listen)
-                address = str(serve.wait_for("started", stop)["address"])
-                serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
-                lines.insert(1, f"Look at        {address}")
-            for line in lines:
-                echo(line)
+            serve = started("serve", "serve", str(lake), "--listen", listen)
+            address = str(serve.wait_for("started", stop)["address"])
+            serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
+            echo(f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)")
+            echo(f"Look at        {address}")
+            echo(f"Kept in        {lake}")
             if is_demo:
                 started("demo", "demo-service", str(began["otlp"]), is_restarted=False)
             while not stop.asked:

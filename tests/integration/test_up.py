@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,6 @@ import pytest
 from oracles.sent_spans import CALLS, nodes_by_request, post, traces
 
 import flowdiff
-from flowdiff.__main__ import COMMANDS
 
 PATIENCE_S = 60.0
 FREE = ("--otlp", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--listen", "127.0.0.1:0")
@@ -96,7 +96,10 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
     with started(tmp_path, *FREE) as (run, address):
         run.wait_for(f"^Kept in +{run.lake}$")
         lines = [line for line in run.text.splitlines() if not line.startswith("flowdiff: ")]
-        assert len(lines) == 2 + ("serve" in COMMANDS)
+        assert len(lines) == 3
+        look = run.wait_for(r"^Look at +(http://\S+)$")[1]
+        with urllib.request.urlopen(look, timeout=30) as page:
+            assert page.status == 200
         sent = traces(20)
         for trace in sent:
             assert post(address, trace.protobuf())[0] == 200
@@ -113,7 +116,7 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
 def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     with started(tmp_path, *kept_ports()) as (run, address):
         run.wait_for("^Kept in")
-        for name in ("ingest", "watch"):
+        for name in ("ingest", "watch", "serve"):
             before = run.parts()[name]
             os.kill(before, signal.SIGKILL)
             run.wait_for(f"{name} ended with code -9: starting it again")
