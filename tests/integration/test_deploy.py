@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_compose_without_a_broker_receives_on_loopback_only() -> None:
     inside = {int(address.rpartition(":")[2]) for address in addresses}
     assert {port["target"] for port in receive["ports"]} == inside
     assert services["watch"]["command"] == ["watch", settings.lake]
+    serve = services["serve"]
+    assert serve["command"][:2] == ["serve", settings.lake]
+    options = dict(pairwise(serve["command"]))
+    (page,) = serve["ports"]
+    assert options["--listen"].endswith(f":{page['target']}")
+    assert {*options} >= {"--anyone", "--host"}  # a name that browsers of this machine use is let in
     assert settings.lake.startswith(receive["volumes"][0]["target"] + "/")
 
 
