@@ -10,12 +10,14 @@ from typing import Final
 from schemas.errors import ConfigError
 
 EXTRAS: Final = {
+    "anyio": "serve",
     "crc32c": "kafka",
     "grpc": "serve",
     "httptools": "serve",
     "kafka": "kafka",
     "lz4": "kafka",
     "mcp": "mcp",
+    "mcp_types": "mcp",
     "obstore": "s3",
     "prometheus_client": "kafka",
     "py4j": "spark",

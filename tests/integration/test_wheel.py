@@ -56,12 +56,14 @@ ENDS = {
     "top localhost:9": 2,
     "publish --iceberg shop": 2,
     "up": 2,
+    "serve": 2,
+    "mcp": 2,
 }
 """Commands on a demo's lake, and the code each ends with where no extra is installed."""
 EXTRA = {
     **{"clusters": "clusters", "publish": "iceberg", "serve": "serve", "mcp": "mcp"},
     **{"produce": "kafka", "rekey": "kafka", "ingest": "kafka", "top": "kafka"},
-    **{"up": "serve"},
+    **{"up": "serve", "serve": "serve", "mcp": "mcp"},
 }
 
 SMOKE = """
@@ -211,7 +213,7 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
     (hostile / "smoke.txt").write_text(SMOKE)
     asked = ("smoke.txt", json.dumps(ENDS), json.dumps(EXTRA))
     told = checked(bare / "python", *asked, cwd=hostile, **path, FLOWDIFF_LAKE="demo/lake")
-    assert told.endswith("2 0.1.0 set()\n")
+    assert told.endswith("1 0.1.0 set()\n")
 
 
 def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Path, repository: Path) -> None:
