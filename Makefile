@@ -107,7 +107,7 @@ fuzz: $(VENV)/dev.stamp $(VENV)/native.stamp ## Property tests and codecs with f
 	$(BIN)/python $(WIRE)/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
 
 chaos: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1
-	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py tests/integration/test_receiver.py
+	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py tests/integration/test_receiver.py tests/integration/test_up.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 soak: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,7 @@ _HEAD, _TAIL = b'{"resourceSpans":[', b"]}"
 
 def main(address: str) -> None:
     """Send until the shop ends, to `host:port` of OTLP over HTTP."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     begun_s = int(time.time())
     start_s, broken_s = begun_s - BEFORE_S, begun_s + UNTIL_FAULT_S
     repaired_s = broken_s + FAULT_S

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
-from flowdiff.__main__ import COMMANDS
 from flowdiff.cli.outcome import FAILED, say
 from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.terminal import echo
@@ -196,20 +195,21 @@ def up(
 
     with stopped_by_signal() as stop:
         try:
-            ingest = started(
-                *("ingest", "ingest", "--lake", str(lake), "--otlp", otlp, "--otlp-grpc", otlp_grpc),
-                *("--serve-address", "", *quick, *given),
-            )
+
+            def receiving(http: str, grpc: str) -> list[str]:
+                return [
+                    *("ingest", "--lake", str(lake), "--otlp", http, "--otlp-grpc", grpc),
+                    *("--serve-address", "", *quick, *given),
+                ]
+
+            ingest = started("ingest", *receiving(otlp, otlp_grpc))
             began = ingest.wait_for("started", stop)
-            # A port that was free is kept when the receiver is started again.
-            fixed = {otlp: str(began["otlp"]), otlp_grpc: str(began["otlp_grpc"])}
-            ingest.arguments = [fixed.get(word, word) for word in ingest.arguments]
+            # A free port that it took is kept when it is started again; so below.
+            ingest.arguments = receiving(str(began["otlp"]), str(began["otlp_grpc"]))
             started("watch", "watch", str(lake), *given)
-            address = ""
-            if "serve" in COMMANDS:
-                serve = started("serve", "serve", str(lake), "--listen", listen)
-                address = str(serve.wait_for("started", stop)["address"])
-                serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
+            serve = started("serve", "serve", str(lake), "--listen", listen)
+            address = str(serve.wait_for("started", stop)["address"])
+            serve.arguments = ["serve", str(lake), "--listen", urlsplit(address).netloc]
             echo(f"Send spans to  http://{began['otlp']} (OTLP over HTTP) or {began['otlp_grpc']} (gRPC)")
             echo(f"Look at        {address}")
             echo(f"Kept in        {lake}")

@@ -87,8 +87,7 @@ class GrpcServer:
         raise AssertionError("abort raises")
 
     async def _taken(self, message: bytes, context: Any) -> Answer:
-        given = dict(context.invocation_metadata() or ())
-        authorization = given.get("authorization")
+        authorization = dict(context.invocation_metadata() or ()).get("authorization")
         if not self._intake.tokens.allow(None if authorization is None else authorization.encode()):
             return Answer(Outcome.NOT_ALLOWED, "A bearer token is wanted.")
         if not self._intake.hold(len(message)):

@@ -3,8 +3,7 @@
 Run: `make bench-receiver [SPANS=200000]`, which builds the Collector. The same bodies (500 spans, protobuf,
 plain and gzip) are posted over HTTP and gRPC by some connections to each process in turns: CPU of the whole
 process from its start to its end, less that of one that receives nothing. flowdiff's process receives into
-the spool, and fsyncs; the Collector writes protobuf to a file, without fsync. `ingest`: the whole command,
-which stitches and publishes as well.
+the spool, and fsyncs; the Collector writes protobuf to a file, without fsync.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def running(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], list[
         process.send_signal(signal.SIGTERM)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        spent += [used.ru_utime + used.ru_stime, used.ru_maxrss / 2**10]
+        spent.append(used.ru_utime + used.ru_stime)
 
 
 def wait_for(process: subprocess.Popen[bytes], address: str) -> None:
@@ -107,8 +106,8 @@ def send_grpc(address: str, bodies: list[bytes], *, packed: bool) -> None:
 
 def spent(
     command: Callable[[Path, str, str], list[str]], transport: str, bodies: list[bytes], *, packed: bool
-) -> tuple[float, float]:
-    """CPU seconds and peak MB of a process that receives the bodies."""
+) -> float:
+    """CPU seconds of a process that receives the bodies."""
     http_, grpc_ = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory() as name:
         with running(command(Path(name), http_, grpc_)) as (process, used):
@@ -125,16 +124,11 @@ def spent(
             for thread in threads:
                 thread.join()
             time.sleep(1.5)  # the Collector's exporter writes what it has
-        return used[0], used[1]
+        return used[0]
 
 
 def alone(folder: Path, http_: str, grpc_: str) -> list[str]:
     return [sys.executable, "-c", ALONE, str(folder / "spool"), http_, grpc_]
-
-
-def ingest(folder: Path, http_: str, grpc_: str) -> list[str]:
-    words = ["ingest", "--otlp", http_, "--otlp-grpc", grpc_, "--lake", str(folder / "lake")]
-    return [sys.executable, "-m", "flowdiff", *words, "--serve-address", ""]
 
 
 def collector(program: str) -> Callable[[Path, str, str], list[str]]:
@@ -156,9 +150,9 @@ def collector(program: str) -> Callable[[Path, str, str], list[str]]:
 
 def main(program: str, n_spans: int = 200_000) -> None:
     """Print spans a CPU second of each, in turns."""
-    sides = {"Collector, file": collector(program), "flowdiff, spool": alone, "flowdiff ingest": ingest}
+    sides = {"Collector, file": collector(program), "flowdiff, spool": alone}
     idle = {
-        name: min(spent(command, "http", [], packed=False)[0] for _ in range(2))
+        name: min(spent(command, "http", [], packed=False) for _ in range(2))
         for name, command in sides.items()
     }
     print("at rest:", ", ".join(f"{name} {cpu:.2f} s" for name, cpu in idle.items()), flush=True)
@@ -169,15 +163,11 @@ def main(program: str, n_spans: int = 200_000) -> None:
             for transport in ("http", "grpc"):
                 given = bodies if transport == "grpc" else sent  # gRPC packs by itself
                 rates: dict[str, list[float]] = {name: [] for name in sides}
-                peaks: dict[str, float] = {}
                 for _ in range(ROUNDS):
                     for name, command in sides.items():
-                        cpu, peak = spent(command, transport, given, packed=packed)
+                        cpu = spent(command, transport, given, packed=packed)
                         rates[name].append(n_spans / max(cpu - idle[name], 1e-3))
-                        peaks[name] = max(peak, peaks.get(name, 0.0))
-                shown = "; ".join(
-                    f"{name} {max(each):,.0f} ({peaks[name]:.0f} MB)" for name, each in rates.items()
-                )
+                shown = "; ".join(f"{name} {max(each):,.0f}" for name, each in rates.items())
                 ratio = max(rates["flowdiff, spool"]) / max(rates["Collector, file"])
                 how = "gzip" if packed else "plain"
                 print(

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_compose_without_a_broker_receives_on_loopback_only() -> None:
     inside = {int(address.rpartition(":")[2]) for address in addresses}
     assert {port["target"] for port in receive["ports"]} == inside
     assert services["watch"]["command"] == ["watch", settings.lake]
+    serve = services["serve"]
+    assert serve["command"][:2] == ["serve", settings.lake]
+    options = dict(pairwise(serve["command"]))
+    (page,) = serve["ports"]
+    assert options["--listen"].endswith(f":{page['target']}")
+    assert {*options} >= {"--anyone", "--host"}  # a name that browsers of this machine use is let in
     assert settings.lake.startswith(receive["volumes"][0]["target"] + "/")
 
 
@@ -305,6 +312,36 @@ def test_the_watch_is_a_unit_and_a_deployment_beside_ingestion(tmp_path: Path) -
     # Its metrics are scraped as a job of its own; pods of ingestion are not chosen by it.
     job = found["Service"]["metadata"]["labels"]["app.kubernetes.io/name"]
     assert f"job_name: {job}" in (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+
+
+def test_the_receiver_is_a_pod_with_a_disk_as_confined_as_ingestion(tmp_path: Path) -> None:
+    found, beside = documents("receive.yaml"), documents("flowdiff.yaml")
+    for document in found.values():
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    whole = found["StatefulSet"]["spec"]
+    pod, other = whole["template"]["spec"], beside["StatefulSet"]["spec"]["template"]["spec"]
+    ((one,), (container,)) = (pod["containers"], other["containers"])
+    for field in ("image", "args", "securityContext", "startupProbe", "livenessProbe", "readinessProbe"):
+        assert one[field] == container[field]
+    for field in ("securityContext", "terminationGracePeriodSeconds", "enableServiceLinks"):
+        assert pod[field] == other[field]
+    file = tmp_path / "flowdiff.toml"
+    file.write_text(found["ConfigMap"]["data"]["flowdiff.toml"])
+    config = effective({}, {}, file).config
+    assert config.stay_halted
+    ports = {each["name"]: each["containerPort"] for each in one["ports"]}
+    addresses = {"otlp-http": config.otlp, "otlp-grpc": config.otlp_grpc, "metrics": config.serve.address}
+    assert ports == {name: int(address.rpartition(":")[2]) for name, address in addresses.items()}
+    assert {each["targetPort"]: each["port"] for each in found["Service"]["spec"]["ports"]} == ports
+    assert found["Service"]["spec"]["selector"].items() <= whole["template"]["metadata"]["labels"].items()
+    mounts = {each["name"]: Path(each["mountPath"]) for each in one["volumeMounts"]}
+    claims = {each["metadata"]["name"] for each in whole["volumeClaimTemplates"]}
+    assert mounts.keys() == {each["name"] for each in pod["volumes"]} | claims
+    # The spool is in the lake, which outlives the pod; tokens and certificate are mounted.
+    assert mounts["lake"] in Path(config.lake).parents
+    assert not config.receiver.spool
+    for secret in ("token_file", "certificate_file", "key_file"):
+        assert getattr(config.receiver, secret).parent in mounts.values()
 
 
 def test_systemd_does_not_start_what_waits_for_a_person() -> None:

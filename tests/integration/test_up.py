@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,6 +97,9 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
         run.wait_for(f"^Kept in +{run.lake}$")
         lines = [line for line in run.text.splitlines() if not line.startswith("flowdiff: ")]
         assert len(lines) == 3
+        look = run.wait_for(r"^Look at +(http://\S+)$")[1]
+        with urllib.request.urlopen(look, timeout=30) as page:
+            assert page.status == 200
         sent = traces(20)
         for trace in sent:
             assert post(address, trace.protobuf())[0] == 200
@@ -112,7 +116,7 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
 def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     with started(tmp_path, *kept_ports()) as (run, address):
         run.wait_for("^Kept in")
-        for name in ("ingest", "watch"):
+        for name in ("ingest", "watch", "serve"):
             before = run.parts()[name]
             os.kill(before, signal.SIGKILL)
             run.wait_for(f"{name} ended with code -9: starting it again")
@@ -164,9 +168,22 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in second.text
 
 
-@pytest.mark.skipif(
-    not os.environ.get("FLOWDIFF_TEST_DEMO"), reason="takes five minutes: FLOWDIFF_TEST_DEMO=1"
-)
+def test_a_demo_that_is_ended_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with started(tmp_path, *FREE, "--demo") as (run, _):
+        run.wait_for("^demo: a simulated storage service")
+        deadline = time.monotonic() + PATIENCE_S
+        while not [*temporary.glob("flowdiff-demo-*")]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait(PATIENCE_S) == 0, run.text
+    assert [*temporary.glob("flowdiff-demo-*")] == []
+
+
+@pytest.mark.chaos
 def test_the_demo_opens_an_incident_within_five_minutes(tmp_path: Path) -> None:
     began = time.monotonic()
     with started(tmp_path, *FREE, "--demo") as (run, _):

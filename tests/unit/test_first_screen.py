@@ -126,4 +126,4 @@ def test_a_segment_is_not_said_to_fail_twice() -> None:
         s.model_copy(update=found) if isinstance(s, FindingsSection) else s for s in report.sections
     )
     first = screen(report.model_copy(update={"sections": sections}))
-    assert "✗ FAILING for tier = free: 3.1 %, was 0.4 %" in first
+    assert "✗ FAILING in the period from 09:00:00Z for tier = free: 3.1 %, was 0.4 %" in first

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from flowdiff.cli.terminal import echo_json
 from flowdiff.serve.jobs.question import Question
 from schemas.config import Config
 from schemas.errors import FlowdiffError
@@ -96,7 +97,7 @@ def _step(name: str) -> Iterator[None]:
 
 
 def _tell(**told: str) -> None:
-    print(json.dumps(told), flush=True)
+    echo_json(json.dumps(told))
 
 
 if __name__ == "__main__":
