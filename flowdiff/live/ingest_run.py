@@ -20,7 +20,7 @@ from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import served
 from flowdiff.settings.ingest_config import IngestConfig
-from ingest.formats import codec_for
+from ingest.formats import AUTO, codec_for, format_names
 from ingest.kafka.fetching import fetch_sizes
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.commits import CommitRecord
@@ -167,7 +167,9 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
 
     Raises ConfigError where that is too little.
     """
-    for name in {config.kafka.default_format, *(row.format for row in config.kafka.formats)}:
+    default = config.kafka.default_format
+    names = format_names() if default == AUTO else (default,)
+    for name in {*names, *(row.format for row in config.kafka.formats)}:
         codec_for(name)
     memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes())
     return config.live.model_copy(update={"memory_bytes": memory_bytes})
