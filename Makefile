@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progre
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
 SUITE = $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not bench and not chaos and not collector and not spark"
 
-.PHONY: help native demo live test check check-kernels buckets spark fuzz chaos soak format bench bench-collector evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help native demo live test check check-kernels buckets spark fuzz chaos soak format bench bench-collector bench-receiver evaluate evaluate-methods evaluate-watch score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -55,7 +55,7 @@ kafka: java ## Start an Apache Kafka for trials; it runs until `make kafka-stop`
 kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the next start
 	@deploy/kafka/kafka.sh stop .cache/kafka-trial
 
-demo: $(VENV)/native.stamp ## Simulate a storage service before and after a change, compare, write a report
+demo: $(VENV)/native.stamp ## Simulate a web shop before and after a deployment, compare, write a report
 	@$(BIN)/flowdiff demo
 
 live: $(VENV)/native.stamp java ## Live ingestion from a Kafka of its own, a fault that a watch finds by itself, a report (twelve minutes)
@@ -107,7 +107,7 @@ fuzz: $(VENV)/dev.stamp $(VENV)/native.stamp ## Property tests and codecs with f
 	$(BIN)/python $(WIRE)/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
 
 chaos: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion against three brokers while all breaks, an unclean election: MINUTES=60, SEED=1
-	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py
+	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py tests/integration/test_receiver.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 soak: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated
@@ -127,11 +127,15 @@ else
 	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_watch.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench_segments.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 
 bench-collector: $(VENV)/dev.stamp $(VENV)/native.stamp java $(VENV)/otelcol ## Live ingestion beside the Collector's groupbytrace, built once, on the same topics: SPANS=1000000, BASE=DIR: beside another checkout too
 	$(BIN)/python tests/bench/bench_beside_collector.py $(VENV)/otelcol $(or $(SPANS),1000000) $(BASE)
+
+bench-receiver: $(VENV)/dev.stamp $(VENV)/native.stamp $(VENV)/otelcol ## The OTLP receiver beside the Collector's, both to disk: SPANS=200000
+	$(BIN)/python tests/bench/bench_receiver.py $(VENV)/otelcol $(or $(SPANS),200000)
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, INSTANCES=1, HALVES=1, SYSTEMS=1, SEGMENTS=seeds, PEERS=1, RULES=1, WITHOUT=rule
 ifneq ($(RULES)$(WITHOUT),)

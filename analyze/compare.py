@@ -14,6 +14,7 @@ import pyarrow as pa
 from analyze.methods.port import Chosen, Result
 from analyze.population import Population
 from analyze.profile.samples import PAIR_SIZE, ComparedSamples, samples_of
+from analyze.profile.time_strip import time_strip
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import Outcome
 from analyze.report.header import excluded_notes, folded_notes, headline
@@ -29,6 +30,7 @@ from schemas.report.report import (
     with_id,
 )
 from schemas.report.report_tables import METHOD_COLUMN
+from schemas.report.time_strip import Mark
 
 
 def compare(
@@ -40,13 +42,15 @@ def compare(
     refined: RefineSettings | None = None,
     source: str = "",
     calibration: str = "",
+    marks: Sequence[Mark] = (),
 ) -> Outcome:
     """Run one or several methods over the samples of a population, or over their stored statistics.
 
     refined: settings by which the population was refined, for the report; None: it was not refined.
     calibration: sentence on the false findings to expect, for verdicts. source: name of the lake, shown but
-    not part of the id. Deterministic in its arguments. Raises ConfigError if a method takes another number of
-    samples or needs requests, TypeError if two methods write a table of one name with different columns.
+    not part of the id. marks: deployments to draw. Deterministic in its arguments. Raises ConfigError if a
+    method takes another number of samples or needs requests, TypeError if two methods write a table of one
+    name with different columns.
     """
     bounds = limits if limits is not None else ReportLimits()
     compared, past = samples_of(population), None if history is None else samples_of(history)
@@ -59,6 +63,7 @@ def compare(
     results = [_analysed(chosen, compared, past, bounds) for chosen in methods]
     samples = compared.summaries()
     ratio = compared.traffic.load_ratio if n == PAIR_SIZE else None
+    strip = time_strip(compared)
     sections = (section for result in results for section in result.sections)
     shown = {row.text for one in sections if isinstance(one, VerdictSection) for row in one.quality}
     report = Report(
@@ -73,6 +78,7 @@ def compare(
             *(note for note in compared.population.notes if note not in shown),
         ),
         headline=headline(samples, ratio, results[0].headline),
+        strip=None if strip is None else strip.model_copy(update={"marks": tuple(marks)}),
         methods=tuple(
             MethodRun(
                 name=chosen.method.name,

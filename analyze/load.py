@@ -117,7 +117,7 @@ def load_population(
         flows,
         pa.concat_tables([unnested(table) for table in stored]),
         settings,
-        tuple(sample_of(name, parts) for name, parts in asked),
+        told_samples(asked),
         asked[0][1][0].window_ns,
         len(samples),
     )
@@ -154,6 +154,24 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
         f"Period {ranges_text([part.period for part in parts])}{filtered} holds no request.",
         remedy=unknown_name(parts[0]),
     )
+
+
+def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sample, ...]:
+    """Samples made up of named periods, whose texts name the lake where the periods lie in several.
+
+    A lake's text is the end of its path, or all of it where two end alike.
+    """
+    lakes = list(dict.fromkeys(part.lake for _, parts in asked for part in parts))
+    ends = [lake.rstrip("/").rpartition("/")[2] for lake in lakes]
+    shown = dict(zip(lakes, ends if len({*ends}) == len(ends) else lakes, strict=True))
+    samples = []
+    for name, parts in asked:
+        sample = sample_of(name, parts)
+        if len(lakes) > 1:
+            where = ", ".join(dict.fromkeys(shown[part.lake] for part in parts))
+            sample = replace(sample, text=f"{where}@{sample.text}")
+        samples.append(sample)
+    return tuple(samples)
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
@@ -217,7 +235,7 @@ def read_params(
 ) -> pa.Table:
     """Parameters of a sample's windows, file by file; only `keys`, only of `requests` (None: all).
 
-    as_codes: texts as dictionaries, and no column but request, key, number and text. See `ReadParams`. Row
+    as_codes: texts as dictionaries, and just the columns of PARAMS_AS_CODES. See `ReadParams`. Row
     groups without a wanted key or request are not read. Raises LakeError.
     """
     wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
@@ -229,7 +247,7 @@ def read_params(
     for period in parts_of(found):
         period.fetch(period.params)
     if as_codes:
-        columns, texts = ("request_id", "key", "num", "text"), ("request_id", "key", "text")
+        columns, texts = PARAMS_AS_CODES.names, ("request_id", "kind", "key", "text")
         coded = [
             read_stored(part, path, columns, as_codes=texts, where=wanted).cast(PARAMS_AS_CODES)
             for path, part in files.items()

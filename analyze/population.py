@@ -266,7 +266,7 @@ PARAMS_AS_TEXT: Final = pa.schema(
 
 _CODES: Final = pa.dictionary(pa.int32(), pa.string())
 PARAMS_AS_CODES: Final = pa.schema(
-    [("request_id", _CODES), ("key", _CODES), ("num", pa.float64()), ("text", _CODES)]
+    [("request_id", _CODES), ("kind", _CODES), ("key", _CODES), ("num", pa.float64()), ("text", _CODES)]
 )
 """Columns of parameters whose texts are dictionary codes."""
 

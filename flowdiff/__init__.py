@@ -5,7 +5,7 @@
     lake = flowdiff.open("demo/lake")
     lake.windows()
     lake.sql("select root, count(*) n from requests group by root")
-    found = lake.compare("2026-11-18", "2026-11-19")
+    found = lake.compare("2026-11-18T20:20/18m", "2026-11-18T20:38/12m")
     print(found.verdict.text, *(finding.title for finding in found.findings), sep="\\n")
 
 Public names are in `__all__`; everything else may change with any version. Nothing is printed, stored in

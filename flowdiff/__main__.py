@@ -21,14 +21,16 @@ import typer
 import typer.core
 import typer.main
 
+from flowdiff.cli.lake_word import LakeCommand
 from flowdiff.cli.outcome import Leaving, exit_code, open_closed_streams, tolerate_any_text
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.version import version
 from schemas.errors import InputError
 
 COMMANDS: Final = {
+    "up": "Start all of flowdiff on this machine: receive spans over OTLP, keep, watch and show them.",
     "import": "Import trace files, or a range of a topic of Kafka, into a lake.",
-    "ingest": "Ingest topics of Kafka into a lake, continuously and exactly once.",
+    "ingest": "Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.",
     "top": "Show what a running `flowdiff ingest` does, in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
@@ -42,6 +44,8 @@ COMMANDS: Final = {
     "windows": "List the sealed windows of a lake: requests, categories, mean response time, errors.",
     "categories": "List the categories of a period: requests that took exactly the same path.",
     "flow": "Draw one request: which component worked when, and what the response waited for.",
+    "serve": "Serve a lake as pages: what is going on, comparisons, incidents, reports, SQL.",
+    "mcp": "Offer a lake to an agent as tools of the Model Context Protocol, on standard streams.",
     "reports": "List the reports that a lake keeps: when, of what, verdict, mean, first finding, page.",
     "sql": "Query a lake in SQL.",
     "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
@@ -56,8 +60,8 @@ COMMANDS: Final = {
     "calibrate": (
         "Compare ordinary periods of a lake with each other and count the findings, all of them false."
     ),
-    "demo": "Simulate a storage service before and after a change, compare, write a report.",
-    "simulate": "Simulate a storage service and write its traces.",
+    "demo": "Simulate a web shop before and after a deployment, compare, write a report.",
+    "simulate": "Simulate a storage service, or a web shop, and write its traces.",
     "produce": "Write trace files to a Kafka topic, all of a request to one partition.",
     "rekey": "Write a Kafka topic to another one, all of a request to one partition.",
     "fsck": "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is.",
@@ -76,8 +80,10 @@ PANELS: Final = {
         "flow",
         "browse",
         "sql",
+        "serve",
+        "mcp",
     ),
-    "Watch production": ("ingest", "watch", "incidents"),
+    "Watch production": ("up", "ingest", "watch", "incidents"),
     "Set up": ("config", "simulate"),
 }
 """Commands of every day, by heading of the help."""
@@ -122,7 +128,7 @@ def _load(name: str) -> Any:
     command = import_module(module_of(name)).command
     # A line a paragraph: Typer keeps line ends, and would break each line again.
     paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
-    app.command(name, help="\n\n".join(paragraphs))(command)
+    app.command(name, cls=LakeCommand, help="\n\n".join(paragraphs))(command)
     loaded = typer.main.get_command(app)
     for parameter in loaded.params:
         if isinstance(parameter, typer.core.TyperArgument | typer.core.TyperOption):

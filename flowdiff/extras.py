@@ -10,9 +10,14 @@ from typing import Final
 from schemas.errors import ConfigError
 
 EXTRAS: Final = {
+    "anyio": "serve",
     "crc32c": "kafka",
+    "grpc": "serve",
+    "httptools": "serve",
     "kafka": "kafka",
     "lz4": "kafka",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
     "obstore": "s3",
     "prometheus_client": "kafka",
     "py4j": "spark",
@@ -21,8 +26,10 @@ EXTRAS: Final = {
     "sklearn": "clusters",
     "snappy": "kafka",
     "sqlalchemy": "iceberg",
+    "starlette": "serve",
     "structlog": "kafka",
     "threadpoolctl": "clusters",
+    "uvicorn": "serve",
     "zstandard": "kafka",
 }
 """Importable names of optional packages, and the extra of pyproject.toml that installs each."""

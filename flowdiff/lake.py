@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 from flowdiff.extras import needed
 from flowdiff.results import Analysis, Flow, Imported
@@ -122,20 +123,32 @@ class Lake:
             return Table(session.query(query, parameters))
 
     def import_(
-        self, files: str | Path | Sequence[str | Path], *, format: str | None = None, progress: bool = False
+        self,
+        files: str | Path | Sequence[str | Path] | object,
+        *,
+        format: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        progress: bool = False,
     ) -> Imported:
-        """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them.
+        """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them;
+        or a table of spans that Arrow reads (DataFrame).
 
-        A missing lake is created. The same input twice changes nothing. Raises LakeError, InputError,
-        ConfigError, UnknownFormatError.
+        columns: of tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A missing
+        lake is created. The same input twice changes nothing. Raises LakeError, InputError, ConfigError,
+        UnknownFormatError.
         """
+        if hasattr(files, "__arrow_c_stream__"):
+            with _as_parquet(files) as path:
+                return self.import_(path, columns=columns, progress=progress)
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.commands.import_ import expanded, import_progress, reaching_topics
+        from flowdiff.commands.import_ import expanded, import_progress, reaching_topics, span_columns
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
-        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
-        settings = reaching_topics(ImportSettings(format=format), names, None)
+        given = [files] if isinstance(files, str | Path) else list(cast("Sequence[str | Path]", files))
+        names = [str(name) for name in given]
+        chosen = ImportSettings(format=format, columns=span_columns(columns or {}))
+        settings = reaching_topics(chosen, names, None)
         with import_progress(shown=progress) as bar:
             summary = import_into(
                 self.name,
@@ -287,6 +300,7 @@ def analysed(
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.profile.history import read_samples
+    from analyze.watch.deployments import known_deployments
     from stitch.processes import shared_processes
 
     with shared_processes(workers):
@@ -309,7 +323,20 @@ def analysed(
                 refined=refine,
                 source=", ".join(roots),
                 calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
+                marks=known_deployments(found.compared[-1][1][0].store),
             )
+
+
+@contextmanager
+def _as_parquet(table: object) -> Iterator[Path]:
+    """Parquet file of a table, for as long as the block runs: the same rows give the same bytes."""
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    with TemporaryDirectory(prefix="flowdiff-table-") as folder:
+        path = Path(folder) / "table.parquet"
+        write_table(pa.table(table), path)
+        yield path
 
 
 def _one(period: Period) -> str:

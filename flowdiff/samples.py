@@ -10,7 +10,7 @@ from typing import Final
 from analyze.profile.history import NamedSamples, cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
 from schemas.errors import ConfigError, PeriodError
-from schemas.periods import Period
+from schemas.periods import Period, format_instant, moment_before, parse_period
 from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
 
 
@@ -46,6 +46,36 @@ def asked_samples(
             raise ConfigError(f"--sample {text}: write NAME=PERIOD, for example `monday=2026-11-16/1d`.")
         samples.setdefault(name, []).append(period)
     return samples
+
+
+def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | None) -> dict[str, list[str]]:
+    """Texts of two periods: from a moment to the end of the lake's last sealed window, and as many windows
+    before it.
+
+    text: an instant; a time of day, the last such before that end (UTC); or a duration before it.
+    Raises PeriodError for another text or a moment without windows on both sides; ConfigError beside other
+    periods, or without a lake.
+    """
+    if asked:
+        raise ConfigError("Give --since, or --reference and --problem, not both.")
+    if lake is None:
+        raise ConfigError("--since needs a lake.", remedy="Give --lake LAKE.")
+    windows = Lakes(lake).sealed(parse_period("all", now_ns=0))
+    first_ns, end_ns = windows[0].start_ns, windows[-1].end_ns
+    at_ns = moment_before(text, end_ns)
+    if not first_ns < at_ns < end_ns:
+        held = f"{format_instant(first_ns)}/{format_instant(end_ns)}"
+        raise PeriodError(
+            f"--since {text}: {format_instant(at_ns)} has no windows on both sides in the lake's {held}.",
+            remedy="Name another moment, or --reference and --problem.",
+        )
+    before = sum(window.start_ns < at_ns for window in windows)
+    after = sum(window.end_ns > at_ns for window in windows)
+    start_ns = windows[max(before - after, 0)].start_ns
+    return {
+        REFERENCE: [f"{format_instant(start_ns)}/{format_instant(at_ns)}"],
+        PROBLEM: [f"{format_instant(at_ns)}/{format_instant(end_ns)}"],
+    }
 
 
 ONE: Final = "period"

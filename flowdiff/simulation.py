@@ -15,6 +15,7 @@ def simulate(
     requests: int = 4_000,
     workload: str = "postmark-large",
     fault: str | Sequence[str] = (),
+    fault_start: float = 0.0,
     seed: int = 0,
     start: str | Moment = "2026-01-05T00:00:00Z",
     sample: float = 1.0,
@@ -23,7 +24,8 @@ def simulate(
 ) -> Path:
     """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    The same seed gives the same bytes. fault: names, or unambiguous prefixes. Raises ConfigError, InputError.
+    The same seed gives the same bytes. fault: names, or unambiguous prefixes. fault_start: second of the run
+    at which they begin. Raises ConfigError, InputError.
     """
     from flowdiff.cli.output import open_output
     from flowdiff.commands.simulate import chosen_faults, epoch_ns
@@ -33,7 +35,13 @@ def simulate(
     from simulator.run import RunPlan
 
     names = [fault] if isinstance(fault, str) else [*fault]
-    plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen_faults(names))))
+    plan = RunPlan(
+        workload,
+        requests,
+        seed,
+        sample,
+        tuple(plan_causes(chosen_faults(names, (), [fault_start] * len(names)))),
+    )
     start_ns = epoch_ns(start if isinstance(start, str) else instant_text(start))
     result = run(plan, start_ns, workers=workers)
     path = Path(out)

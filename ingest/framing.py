@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
@@ -64,7 +65,8 @@ class MessageShape:
         return None if seen < len(self.begins) or (is_complete and missing) else end
 
 
-_LENGTH32 = 4
+LENGTH32_BYTES: Final = 4
+"""Size of a length in front of a message."""
 _MAX_ODD = 1_000
 """Surplus of foreign frames over matching ones from which a file is of another format."""
 
@@ -118,8 +120,8 @@ class Frame:
 def read_length(view: memoryview, at: int, framing: Framing) -> Frame | None:
     """Frame whose length field is at `at`; None if the length is cut off or invalid."""
     if framing is Framing.LENGTH32:
-        if at + _LENGTH32 > len(view):
+        if at + LENGTH32_BYTES > len(view):
             return None
-        return Frame(at + _LENGTH32, int.from_bytes(view[at : at + _LENGTH32], "big"))
+        return Frame(at + LENGTH32_BYTES, int.from_bytes(view[at : at + LENGTH32_BYTES], "big"))
     length = varint(view, at)
     return None if length is None else Frame(length[1], length[0])

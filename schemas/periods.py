@@ -45,6 +45,7 @@ _DAYS_AGO = re.compile(r"([0-9]{1,6}) days? ago")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH_WEEKDAY = 3
 """The epoch began on a Thursday."""
+_TIME_OF_DAY = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?")
 _INSTANT = re.compile(
     r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}(?::\d{2})?)(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
 )
@@ -197,6 +198,21 @@ def _days_ago(word: str, today: int) -> int | None:
     if word.startswith("last ") and word[5:] in _WEEKDAYS:
         return (today + _EPOCH_WEEKDAY - _WEEKDAYS.index(word[5:]) - 1) % 7 + 1
     return None
+
+
+def moment_before(text: str, end_ns: int) -> int:
+    """Moment that a text names, ns since the epoch. Raises PeriodError.
+
+    The text is an instant, a time of day (UTC; the last one before `end_ns`), or a duration before `end_ns`.
+    """
+    word = text.strip()
+    if re.fullmatch(r"[0-9]+[a-z]+", word):
+        return end_ns - _duration(word, text)
+    if _TIME_OF_DAY.fullmatch(word):
+        day = f"{datetime.fromtimestamp(end_ns // NS_PER_SECOND, UTC):%Y-%m-%d}"
+        at_ns, _ = _instant(f"{day}T{'0' * (word[1] == ':')}{word}", text)
+        return at_ns if at_ns < end_ns else at_ns - NS_PER_DAY
+    return _instant(word, text)[0]
 
 
 def _duration(text: str, whole: str) -> int:

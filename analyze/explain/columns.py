@@ -16,6 +16,8 @@ from schemas.windows import NS_PER_MINUTE
 
 REQUEST: Final = "request"
 """Value of `where` for attributes of the request as a whole."""
+ANYWHERE: Final = ""
+"""Value of `where` for parameters that are the same at every operation of a request that has them."""
 OTHER: Final = "(other)"
 """Level that stands for all levels without a code of their own."""
 MISSING: Final = "(missing)"
@@ -39,7 +41,7 @@ class AttributeColumn:
     """One attribute of every request of a table."""
 
     where: str
-    """`component/point` of the node, a component, or `request`."""
+    """`component/point` of the node, a component, `request`, or empty (`ANYWHERE`)."""
     key: str
     values: F8
     """[requests] number, or index into `levels` for a text column; NaN is missing."""
@@ -71,7 +73,7 @@ class AttributeColumn:
     @property
     def text(self) -> str:
         """Name and place, for display: `count at nfs/READ`."""
-        return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
+        return self.name if self.where in (REQUEST, ANYWHERE) else f"{self.name} at {self.where}"
 
     def at(self, rows: B1 | I8) -> AttributeColumn:
         """Column of some of the requests."""

@@ -214,16 +214,15 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
         changed += f" {', '.join(ordinary[:_TWINS_SHOWN])} {verb} such requests apart in the reference, too."
     if found.reason == "":
         return _best_rule(table, found) + changed
-    area = "" if found.auc is None else f" (AUC {found.auc:.2f})"
     contrast = table.contrast
     why = {
         "no-parameters": "there is no parameter or host to compare",
         "too-few": f"{contrast.n_affected} and {contrast.n_others} requests are too few",
-        "not-predictive": f"no parameter tells them apart{area}",
-        "unstable": f"the answer changes from sample to sample{area}",
+        "not-predictive": "no parameter tells them apart",
+        "unstable": "the answer changes from sample to sample",
     }[found.reason]
     if table.identifiers and found.reason in ("not-predictive", "no-parameters"):
-        return f"{changed.strip()} Beyond that no parameter tells them apart{area}."
+        return f"{changed.strip()} Beyond that no parameter tells them apart."
     return f"No reliable explanation: {why}.{changed}"
 
 
@@ -244,7 +243,7 @@ def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
         f"{_percent(best.n_affected / n1)} of the {table.contrast.affected}, "
         f"{_percent(best.n_others / n0)} of the {table.contrast.others}"
     )
-    return f"{' and '.join(best.conditions)}: {shares} (AUC {found.auc:.2f}).{also}"
+    return f"{' and '.join(best.conditions)}: {shares}.{also}"
 
 
 def _percent(share: float) -> str:

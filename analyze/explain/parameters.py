@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.explain.chosen_requests import ChosenRequests
-from analyze.explain.columns import AttributeColumn, shown, text_column
+from analyze.explain.columns import ANYWHERE, AttributeColumn, shown, text_column
 from analyze.explain.settings import IDENTIFIER_NAMES
 from analyze.numbering import Numbering, coded
 from analyze.population import Category, Population
@@ -105,7 +105,11 @@ class ReadParameters:
 
 
 def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
-    """Columns of every (operation, parameter) of requests, by (operation, key).
+    """Columns of parameters of requests: of the request where all its operations agree on the value, else of
+    each operation, by (operation, key).
+
+    A tenant or a warehouse that several operations record is one attribute of the request, whichever of them
+    a request passes.
 
     A parameter that occurs at most once a request makes one column, others one an aggregate; the number of
     occurrences belongs to the structure and makes none. Numbers recorded as text are numbers, but not under
@@ -115,14 +119,55 @@ def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
     structures, values = read.structures, read.values
     if values is None:
         return
+    shared = _shared_keys(values)
+    if shared.any():
+        of_requests = _first_of_requests(values, shared)
+        begin, size = _runs(of_requests.key)
+        for first, past in zip(begin.tolist(), (begin + size).tolist(), strict=True):
+            number = int(of_requests.key[first])
+            operations = np.unique(values.operation[values.key == number])
+            there: B1 = np.asarray(structures.passes[:, operations].any(axis=1))
+            passes = there[structures.of_request]
+            for column in _columns(
+                of_requests, slice(first, past), ANYWHERE, values.keys[number], len(passes)
+            ):
+                yield replace(column, passes=passes)
     begin, size = _runs(values.operation, values.key)
     for first, past in zip(begin.tolist(), (begin + size).tolist(), strict=True):
+        if shared[values.key[first]]:
+            continue
         operation, key = int(values.operation[first]), values.keys[int(values.key[first])]
         passes = structures.passes[structures.of_request, operation]
         for column in _columns(
             values, slice(first, past), structures.operations[operation], key, len(passes)
         ):
             yield replace(column, passes=passes)
+
+
+def _shared_keys(values: _Values) -> B1:
+    """[keys] True for a key of several operations whose value is the same wherever a request has it."""
+    at = np.lexsort((values.request, values.key))
+    key, request, text = values.key[at], values.request[at], values.text[at]
+    number = np.nan_to_num(values.number[at], nan=-0.5)  # equal to itself
+    again = (key[1:] == key[:-1]) & (request[1:] == request[:-1])
+    unlike = again & ((text[1:] != text[:-1]) | (number[1:] != number[:-1]))
+    shared = np.zeros(len(values.keys), dtype=np.bool_)
+    pairs = np.unique(values.key.astype(np.int64) * (int(values.operation.max()) + 1) + values.operation)
+    shared[np.flatnonzero(np.bincount(pairs // (int(values.operation.max()) + 1)) > 1)] = True
+    shared[key[1:][unlike]] = False
+    return shared
+
+
+def _first_of_requests(values: _Values, shared: B1) -> _Values:
+    """First value of every (key, request) of the shared keys, sorted so."""
+    mine = np.flatnonzero(shared[values.key])
+    at = mine[np.lexsort((values.request[mine], values.key[mine]))]
+    begin, _ = _runs(values.key[at], values.request[at])
+    at = at[begin]
+    return replace(
+        values,
+        **{name: getattr(values, name)[at] for name in ("request", "operation", "key", "number", "text")},
+    )
 
 
 class ParameterWord(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.explain.coded_columns import CodedColumns
-from analyze.explain.columns import REQUEST
+from analyze.explain.columns import ANYWHERE, REQUEST
 from analyze.explain.tree import ClassWeights, Split, TreeNode
 from schemas.report.explanations import Rule
 
@@ -96,7 +96,7 @@ def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
 def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
     """One answer to a split: `count <= 4096 at nfs/READ`, `encoding is default`, `user is missing`."""
     column = coded.columns[split.column]
-    at = "" if column.where == REQUEST else f" at {column.where}"
+    at = "" if column.where in (REQUEST, ANYWHERE) else f" at {column.where}"
     missing = coded.width - 1
     if not coded.numeric[split.column]:
         if split.cut == missing:

@@ -56,6 +56,9 @@ class ExplainSettings:
     """A node's parameters are compared where at least this share of both classes passes the node."""
     known: float = 0.9
     """Share of the requests of a period that pass a node whose value must be known for an identifier."""
+    left_over: float = 0.05
+    """Share of the requests of a period from which on a value belongs to it: fewer are left over while a
+    deployment goes on."""
     few_values: int = 10
     """Distinct values below which a text column is always comparable."""
     alike: float = 0.5

@@ -67,7 +67,9 @@ def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | 
         values = column.values[known & mine]
         if len(values) < max(SETTINGS.least_leaf, SETTINGS.known * (passes & mine).sum()):
             return None
-        sides.append(np.unique(values))
+        found, times = np.unique(values, return_counts=True)
+        # A deployment takes its time: some requests still have the value of the other period.
+        sides.append(found[times >= SETTINGS.left_over * len(values)])
     most = 1 if column.levels is None else SETTINGS.levels
     if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -115,8 +116,13 @@ def _ordered(slots: Sequence[Slot]) -> dict[int, _Slots]:
 def _slot_of(category: Category, slots: Mapping[int, _Slots]) -> I8:
     """[requests] slot of each request, -1 for none. O(requests log slots)."""
     found = np.full(category.n_requests, -1, dtype=np.int64)
-    for sample, mine in slots.items():
-        rows = category.rows(sample)
+    # Most graphs have requests in few samples.
+    first = np.flatnonzero(np.diff(category.sample, prepend=-1))
+    for start, end in pairwise([*first.tolist(), len(found)]):
+        mine = slots.get(int(category.sample[start]))
+        if mine is None:
+            continue
+        rows = slice(start, end)
         start_ns = category.start_ns[rows]
         place = mine.starts.searchsorted(start_ns, side="right") - 1
         inside = (place >= 0) & (start_ns < mine.ends[place])

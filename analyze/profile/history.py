@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from analyze.load import load_population, sample_of
+from analyze.load import load_population, sample_of, told_samples
 from analyze.population import Sample
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import ComparedSamples
@@ -312,7 +312,7 @@ def _statistics(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
         for reason in tally.refusals
     )
-    named = tuple(sample_of(name, parts) for name, parts in samples)
+    named = told_samples(samples)
     return ComparedSamples.of_statistics(
         named, found.profile(refine.max_names), samples[0][1][0].window_ns, notes, found, workers
     )

@@ -46,12 +46,8 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
     own = duration.copy()
     overlap: dict[int, F8] = {}
     stretch: dict[int, F8] = {}
-    children: dict[int, list[int]] = {}
-    for unit, above in enumerate(sites.above.tolist()):
-        if above >= 0 and sites.end[unit] != sites.start[unit]:
-            children.setdefault(above, []).append(unit)
     start, end = sites.start.tolist(), sites.end.tolist()
-    for unit, called in children.items():
+    for unit, called in _calls_below(sites).items():
         if len(called) == 1:
             own[unit] -= duration[called[0]]
             continue
@@ -74,12 +70,26 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
     """[units, requests] own time of some units; `times` [nodes, requests]."""
     own: I8 = times[sites.end[units]] - times[sites.start[units]]
+    start, end, below = sites.start.tolist(), sites.end.tolist(), _calls_below(sites)
     for place, unit in enumerate(units.tolist()):
-        called = np.flatnonzero((sites.above == unit) & (sites.end != sites.start))
-        if len(called):
-            own[place] -= _union(times, sites.start[called].tolist(), sites.end[called].tolist())
+        called = below.get(unit, ())
+        if len(called) == 1:
+            own[place] -= times[end[called[0]]] - times[start[called[0]]]
+        elif called:
+            own[place] -= _union(times, [start[child] for child in called], [end[child] for child in called])
     np.maximum(own, 0, out=own)
     return own
+
+
+def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
+    """Unit -> units that it calls and that take time, ascending. O(units)."""
+    below: dict[int, list[int]] = {}
+    for unit, (above, start, end) in enumerate(
+        zip(sites.above.tolist(), sites.start.tolist(), sites.end.tolist(), strict=True)
+    ):
+        if above >= 0 and end != start:
+            below.setdefault(above, []).append(unit)
+    return below
 
 
 def _union(times: I8, starts: Sequence[int], ends: Sequence[int]) -> I8:

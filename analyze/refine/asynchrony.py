@@ -56,10 +56,10 @@ _Question = Callable[[I8, I8], B1]
 class _Ballot:
     """Votes on one yes-no question, from all categories, by place."""
 
-    def __init__(self, n_samples: int) -> None:
-        self._n_samples = n_samples
+    def __init__(self, n_apart: int) -> None:
+        self._n_apart = n_apart
         self._numbers = Numbering[Calls]()
-        none = np.zeros((2, n_samples, 0))
+        none = np.zeros((2, n_apart + 1, 0))
         self._votes = [Answers(np.zeros((0, 1), dtype=np.int64), none[0], none)]
 
     def ask(
@@ -71,7 +71,7 @@ class _Ballot:
             return (question(times[list(tree.start), rows], times[list(tree.end), rows]),)
 
         number = np.array([self._numbers[place] for place in places])
-        votes = answers_of(category, number[:, None], self._n_samples, tree.n_units, answer)
+        votes = answers_of(category, number[:, None], self._n_apart, tree.n_units, answer)
         # One request decides nothing, however many calls it has: it counts once at a place.
         is_first = np.isin(np.arange(len(number)), np.unique(number, return_index=True)[1])
         self._votes.append(replace(votes, requests=votes.requests * is_first))
@@ -102,7 +102,7 @@ def find_asynchronous(
     below asynchronous children · children).
     """
     categories = flows.categories
-    lateness = _Ballot(flows.n_samples)
+    lateness = _Ballot(len(samples))
     for category, matrix, tree in zip(categories, times, trees, strict=True):
         if tree is None:
             continue
@@ -112,7 +112,7 @@ def find_asynchronous(
             lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
     asynchronous = lateness.carried(settings.async_share, settings)
     left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
-    waiting = _Ballot(flows.n_samples)
+    waiting = _Ballot(len(samples))
     candidates = []
     for category, matrix, tree, behind in zip(categories, times, trees, left, strict=True):
         below = [] if tree is None else list(_below(tree, behind))

@@ -66,16 +66,18 @@ class Answers:
         return enough
 
 
-def answers_of(category: StoredCategory, key: I8, n_samples: int, width: int, ask: Ask) -> Answers:
-    """Ask the requests of a category, in blocks. width: cells that a request takes meanwhile. O(cells)."""
+def answers_of(category: StoredCategory, key: I8, n_apart: int, width: int, ask: Ask) -> Answers:
+    """Ask the requests of a category, in blocks. n_apart: samples whose votes are kept apart; those of all
+    later ones are one more sample. width: cells that a request takes meanwhile. O(cells)."""
     weight = np.zeros(0)
     for rows in blocks(category.n_requests, width, FEW_CELLS):
-        bounds = np.searchsorted(category.sample[rows], np.arange(n_samples + 1)).tolist()
+        sample = category.sample[rows]
+        bounds = [*np.searchsorted(sample, np.arange(n_apart + 1)).tolist(), len(sample)]
         answers = ask(rows)
         every = np.ones((len(key), len(category.weight[rows])), dtype=np.bool_)
         block = np.array([_weighed(mask, category.weight[rows], bounds) for mask in (every, *answers)])
         weight = weight + block if len(weight) else block
-    requests = np.bincount(category.sample, minlength=n_samples).astype(np.float64)
+    requests = np.bincount(np.minimum(category.sample, n_apart), minlength=n_apart + 1).astype(np.float64)
     return Answers(key, np.repeat(requests[:, None], len(key), axis=1), weight)
 
 

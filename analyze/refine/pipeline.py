@@ -155,9 +155,7 @@ def _ordered(
             len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units)
         )
         if here:
-            evidence.append(
-                order_evidence(category, matrix, tree, here, numbers, settings, matrices.n_samples)
-            )
+            evidence.append(order_evidence(category, matrix, tree, here, numbers, settings, len(samples)))
     consensus = decide_order(evidence, tuple(numbers.children), settings, samples)
     notes = consensus.notes
     if crowded:

@@ -199,7 +199,7 @@ def order_evidence(
     kin: Sequence[Family],
     numbers: Numbers,
     settings: RefineSettings,
-    n_samples: int,
+    n_apart: int,
 ) -> Answers:
     """Votes on how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
 
@@ -230,7 +230,7 @@ def order_evidence(
         (np.array(codes)[family_of_pair], np.array(parents)[family_of_pair], keys[firsts], keys[seconds]),
         axis=1,
     )
-    return answers_of(category, key, n_samples, len(firsts), order)
+    return answers_of(category, key, n_apart, len(firsts), order)
 
 
 @dataclass(frozen=True, slots=True)

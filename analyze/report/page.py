@@ -13,6 +13,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -103,10 +104,38 @@ def _visible(value: object) -> object:
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def render_html(report: Report, views: Views, *, index: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Navigation of a server, around a page that it shows."""
+
+    top: Markup
+    style: str
+    """CSS of the navigation."""
+
+
+def page_policy(report: Report, views: Views, frame: Frame | None = None) -> str:
+    """Content security policy of a report's page: its own style sheet and script, nothing else."""
+    script = _script(report, views)
+    allowed = f"; script-src '{csp_hash(script)}'" if script else ""
+    style = csp_hash(_style(report, views, frame))
+    return f"default-src 'none'; style-src '{style}'{allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _style(report: Report, views: Views, frame: Frame | None) -> str:
+    own = dict.fromkeys(views[section.section].style for section in report.sections)
+    return "".join((source(STYLE), *own, "" if frame is None else frame.style))
+
+
+def _script(report: Report, views: Views) -> str:
+    own = dict.fromkeys(views[section.section].script for section in report.sections)
+    return "\n".join(one for one in own if one)
+
+
+def render_html(report: Report, views: Views, *, index: str = "", frame: Frame | None = None) -> str:
     """Render the page of a report whose sections all have a view; deterministic.
 
-    index: address of the list of reports that it is kept beside; empty for none.
+    index: address of the list of reports that it is kept beside; empty for none. frame: navigation of a
+    server; None for a page that is a file.
 
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
@@ -117,20 +146,20 @@ def render_html(report: Report, views: Views, *, index: str = "") -> str:
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
     screen = first_screen(report, views)
-    style = source(STYLE) + "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
-    script = "\n".join(dict.fromkeys(view.script for view, _ in shown if view.script))
+    script = _script(report, views)
     return template("analyze.report", "templates/page.html.jinja").render(
         r=report,
         before=report.samples[0],
         after=report.samples[1] if report.headline.change is not None else None,
-        style=Markup(style),
-        style_hash=csp_hash(style),
+        policy=Markup(page_policy(report, views, frame)),
+        top=Markup("") if frame is None else frame.top,
+        style=Markup(_style(report, views, frame)),
         script=Markup(script),
-        script_hash=csp_hash(script),
-        json=_inert_json(report),
+        json="" if frame is not None and not script else _inert_json(report),
         screen=screen,
         index=index,
         first=None if screen is None else blocks_html(screen.blocks, "-first", 2, url),
+        strip=None if screen is None else blocks_html(screen.over_time, "-strip"),
         warnings=warnings(report, views),
         titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
         leading={method: block for view, method, block in reversed(blocks) if view.leads},

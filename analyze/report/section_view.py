@@ -21,6 +21,8 @@ class FirstScreen:
     """Verdict word, since when, and the cause, in one line."""
     blocks: Blocks
     """Numbers, who is affected, the first finding, the periods: some ten lines."""
+    over_time: Blocks = ()
+    """Strip of time, on the page only."""
 
 
 @dataclass(frozen=True, slots=True)

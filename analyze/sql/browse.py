@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from analyze.sql.connection import statement
-from analyze.sql.session import Session
+from analyze.sql.session import Session, Values
 from schemas.errors import ConfigError, NotFoundError
 from schemas.quality import Quality
 
@@ -33,6 +33,13 @@ def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality,
     return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)
 
 
+class Asking(Protocol):
+    """Session, in this process or in one of its own."""
+
+    def query(self, text: str, values: Values = ()) -> pa.Table:
+        """Rows of a statement, values bound."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
     """One request as it is stored: a row of FLOWS_SCHEMA, its STRUCTURES_SCHEMA row, its parameters."""
@@ -42,7 +49,7 @@ class StoredFlow:
     params: list[dict[str, Any]]
 
 
-def find_flow(session: Session, request_id: str, kind: str | None = None) -> StoredFlow:
+def find_flow(session: Asking, request_id: str, kind: str | None = None) -> StoredFlow:
     """The request whose id is `request_id`, or begins so if only one does.
 
     `kind` is `spans` or `records`; None: spans where an id has both.

@@ -7,6 +7,7 @@ deployment are compared with those before it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,10 @@ from analyze.watch.decide import UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import RECENT_NS
 from analyze.watch.slow_lane import certain
 from schemas.config import Config
+from schemas.errors import LakeError
+from schemas.report.time_strip import Mark
+from stitch.lake.store import Store
+from stitch.lake.watch_files import head
 
 MOST_VERSIONS: Final = 10_000
 """Values of the version parameter in a window, at most; with more it names no version."""
@@ -154,3 +159,19 @@ def _of_versions(
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
+
+
+def known_deployments(store: Store) -> tuple[Mark, ...]:
+    """Deployments that the watch of a lake has under observation, in order of time; without one, none.
+
+    What cannot be read is left out: they are drawn beside a comparison, which does not need them.
+    """
+    try:
+        last = head(store)
+        known = Versions() if last is None else Versions.model_validate(json.loads(last.body)["versions"])
+    except (LakeError, OSError, ValueError, KeyError):
+        return ()
+    return tuple(
+        Mark(at_ns=one.start_ns, text=f"{one.component} {one.version}".strip())
+        for one in sorted(known.rollouts, key=lambda one: one.start_ns)
+    )

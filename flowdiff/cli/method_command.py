@@ -23,7 +23,7 @@ import typer
 from analyze.methods.registry import settings_of
 from flowdiff.cli.analysis import Destinations, compared, publish
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import ComparedPeriods
+from flowdiff.cli.options import OUTPUT, PERIODS, ComparedPeriods
 from flowdiff.cli.settings_options import Flags, Options, Together, takes_settings
 from flowdiff.settings.keys import keys_of
 
@@ -45,9 +45,9 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
                 "Default: all, where no two periods are given.",
             ),
         ] = None,
-        periods: Annotated[ComparedPeriods, Together()],
+        periods: Annotated[ComparedPeriods, Together(PERIODS)],
         settings: SetOption = None,
-        to: Annotated[Destinations, Together()],
+        to: Annotated[Destinations, Together(OUTPUT)],
         flags: Flags,
         help_all: bool = False,
     ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
-LakeArgument = Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
@@ -50,6 +49,13 @@ WorkersOption = Annotated[
         "tasks at once. Default: all.",
     ),
 ]
+
+
+PERIODS: Final = "Periods"
+OUTPUT: Final = "Output"
+GATE: Final = "Gate"
+ADVANCED: Final = "Advanced"
+"""Headings of a comparison's options in its help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
@@ -56,6 +57,9 @@ class Options:
 class Together:
     """Marks a parameter that is a dataclass of options."""
 
+    panel: str | None = None
+    """Heading of the options in help; None: the general one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Option:
@@ -80,7 +84,7 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
             continue
         model, (how,) = get_args(hint)[0], marks
         if isinstance(how, Together):
-            together[parameter.name] = model, _fields_of(model)
+            together[parameter.name] = model, _fields_of(model, how.panel)
             parameters += together[parameter.name][1]
             continue
         options = _options_of(parameter.name, model, how)
@@ -102,9 +106,14 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_settings
 
 
-def _fields_of(class_: Any) -> list[inspect.Parameter]:
-    """Parameters for a dataclass's fields, which all have defaults."""
+def _fields_of(class_: Any, panel: str | None) -> list[inspect.Parameter]:
+    """Parameters for a dataclass's fields, which all have defaults, under a heading of the help."""
     hints = get_type_hints(class_, include_extras=True)
+    for name, hint in hints.items():
+        if options := getattr(hint, "__metadata__", ()):
+            option = copy(options[0])
+            option.rich_help_panel = panel
+            hints[name] = Annotated[get_args(hint)[0], option]
     return [
         inspect.Parameter(
             each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]

@@ -146,10 +146,11 @@ def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | 
     if is_stdout(output) and form is TableFormat.PARQUET and sys.stdout.isatty():
         raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
     with open_output(output) as out:
-        _write(reader, form, out)
+        write_result(reader, form, out)
 
 
-def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> None:
+def write_result(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> None:
+    """Write a result as CSV, JSON or Parquet. Raises QueryError for a column without a Parquet type."""
     if form is TableFormat.JSON:
         write_json(reader, out)
     elif form is TableFormat.PARQUET:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     files: Annotated[
         int, typer.Option(min=2, help="Write windows anew that have so many files of flows or more.")
     ] = 4,

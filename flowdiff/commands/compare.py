@@ -14,6 +14,10 @@ from analyze.methods.registry import method_names
 from flowdiff.cli.analysis import Destinations, compared, publish
 from flowdiff.cli.named_settings import SetOption, chosen_settings, help_all_option
 from flowdiff.cli.options import (
+    ADVANCED,
+    GATE,
+    OUTPUT,
+    PERIODS,
     ComparedPeriods,
     UnsealedOption,
     provisional_folder,
@@ -33,7 +37,7 @@ WORKER_BYTES: Final = 1400 << 20
 @takes_settings
 def command(
     *,
-    periods: Annotated[ComparedPeriods, Together()],
+    periods: Annotated[ComparedPeriods, Together(PERIODS)],
     sample: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,14 +46,24 @@ def command(
             help="Instead of the two: a sample of this name, for methods of one or many; repeated.",
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            rich_help_panel=PERIODS,
+            help="Instead of the two periods: from this time to the last sealed window, against the same "
+            "length before; 20:38 (UTC, the last one), an ISO instant, or 30m before the end.",
+        ),
+    ] = None,
     history: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PERIOD",
+            rich_help_panel=PERIODS,
             help="Baseline, for methods that use one; written the same way. It may include the periods.",
         ),
     ] = None,
-    to: Annotated[Destinations, Together()],
+    to: Annotated[Destinations, Together(OUTPUT)],
     unsealed: UnsealedOption = False,
     statistics: Annotated[
         Literal["auto", "never", "history", "all"],
@@ -64,38 +78,57 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="KIND",
+            rich_help_panel=GATE,
             help="What makes the exit code 1 or 3: any (default), never, or kinds, repeated: errors, "
             "response-time, structural, workload (as the method has them); worse: nothing that got better.",
         ),
     ] = None,
     only: Annotated[
         Literal["worse"] | None,
-        typer.Option(help="Show findings that are for the worse, and fail on those: what got faster passes."),
+        typer.Option(
+            rich_help_panel=GATE,
+            help="Show findings that are for the worse, and fail on those: what got faster passes.",
+        ),
     ] = None,
     min_contribution: Annotated[
         str | None,
-        typer.Option(help="Ignore smaller changes of time: summed response time (500ms) or share (5%)."),
+        typer.Option(
+            rich_help_panel=GATE,
+            help="Ignore smaller changes of time: summed response time (500ms) or share (5%).",
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="How to compare: robust (default), paper, …; repeated for several in one report."),
+        typer.Option(
+            rich_help_panel=ADVANCED,
+            help="How to compare: robust (default), paper, …; repeated for several in one report.",
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY", help="A parameter that explanations leave out: `key`, or `component/point key`."
+            metavar="KEY",
+            rich_help_panel=ADVANCED,
+            help="A parameter that explanations leave out: `key`, or `component/point key`.",
         ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
+            rich_help_panel=ADVANCED,
             help="Processes that share what large fleets make long; other comparisons take one. Default: the "
             "cores, or fewer where half of the memory holds no more.",
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the whole report: grounds, breakdown, tests.")
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            rich_help_panel=OUTPUT,
+            help="Print the whole report: grounds, breakdown, tests.",
+        ),
     ] = False,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option()] = False,
@@ -109,7 +142,7 @@ def command(
     from analyze.report.index import kept_reports
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
-    from flowdiff.samples import asked_samples
+    from flowdiff.samples import asked_samples, since_samples
     from stitch.lake.place import open_place
     from stitch.processes import cores, room_for
 
@@ -120,6 +153,8 @@ def command(
     counts = parse_fail_on((*(fail_on or (ANY,)), *((only,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     asked = asked_samples(periods.reference or (), periods.problem or (), sample or ())
+    if since is not None:
+        asked = since_samples(since, asked, periods.lake)
     # Statistics are stored in the lake, and those of an unsealed window would soon be wrong.
     use: StatisticsUse = "history" if unsealed and statistics != "never" else statistics
     found, outcome = compared(

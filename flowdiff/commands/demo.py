@@ -1,9 +1,9 @@
-"""`flowdiff demo`: the whole pipeline on a simulated service, from traces to a report."""
+"""`flowdiff demo`: the whole pipeline on a simulated web shop, from traces to a report."""
 
 from __future__ import annotations
 
-import os
 import shlex
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,38 +12,48 @@ import typer
 from flowdiff.cli.terminal import echo
 from schemas.errors import InputError
 
-DAYS: Final = {
-    "wednesday": ["--seed", "1", "--start", "2026-11-18T09:00:00Z"],
-    "thursday": ["--seed", "2", "--start", "2026-11-19T09:00:00Z", "--fault", "F1-mds-config"],
-}
-"""Arguments of the two simulated days. On the second the metadata server writes to the data node: the papers'
-first case.
-"""
-MADE: Final = {"lake", "report.html", *(f"{day}.ndjson.gz" for day in DAYS)}
+BEGIN: Final = datetime(2026, 11, 18, 20, 20, tzinfo=UTC)
+DEPLOYED: Final = 0.6
+"""Part of the run after which the new version is deployed: with the default number of requests at 20:38."""
+PER_SECOND: Final = 5
+"""Requests of the shop a second."""
+TRACES: Final = "shop.jsonl.gz"
+MADE: Final = {"lake", "report.html", TRACES}
 
 
 def command(
     folder: Annotated[Path, typer.Argument(help="Folder for the traces, the lake and the report.")] = Path(
         "demo"
     ),
-    requests: Annotated[int, typer.Option(min=100, help="Requests simulated a day.")] = 6_000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    requests: Annotated[int, typer.Option(min=100, help="Requests simulated.")] = 9_000,
 ) -> None:
-    """Simulate a storage service before and after a change, compare, write a report.
+    """Simulate a web shop before and after a deployment, compare, write a report.
 
     Every step is a command, which is printed before it runs. What an earlier demo left is replaced.
     """
     from flowdiff.__main__ import run
 
     _empty(folder)
-    lake, files = str(folder / "lake"), {day: str(folder / f"{day}.ndjson.gz") for day in DAYS}
-    simulated = ["simulate", "--workload", "postmark-large", "--requests", str(requests)]
+    lake, traces = str(folder / "lake"), str(folder / TRACES)
+    deployed_s = round(DEPLOYED * requests / PER_SECOND)
+    fault = ["--fault", "S1-slow-stock", "--fault-start", str(deployed_s)]
     steps = [
-        *([*simulated, "--workers", str(workers), *DAYS[day], "--out", files[day]] for day in DAYS),
-        ["import", *files.values(), "--lake", lake],
+        [
+            *(
+                "simulate",
+                "--workload",
+                "web-shop",
+                "--requests",
+                str(requests),
+                "--start",
+                f"{BEGIN:%Y-%m-%dT%H:%MZ}",
+            ),
+            *(*fault, "--out", traces),
+        ],
+        ["import", traces, "--lake", lake],
         ["windows", "--lake", lake],
         [
-            *("compare", "--lake", lake, "--reference", "2026-11-18", "--problem", "2026-11-19"),
+            *("compare", "--lake", lake, "--since", f"{BEGIN + timedelta(seconds=deployed_s):%H:%M:%S}"),
             # The demo is about a change, so exit code 1 of the comparison is no failure.
             *("--fail-on", "never", "--html", str(folder / "report.html")),
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -37,7 +38,7 @@ def command(
     options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
     options += [word for kind in fail_on or () for word in ("--fail-on", kind)]
     with TemporaryDirectory(prefix="flowdiff-diff-") as folder:
-        lakes = [str(Path(folder) / side) for side in ("before", "after")]
+        lakes = [str(Path(folder) / name) for name in _names(before, after)]
         for files, lake in zip((before, after), lakes, strict=True):
             _import(files, lake)
         periods = [f"{lake}@all" for lake in lakes]
@@ -47,6 +48,12 @@ def command(
         )
     if code:
         raise typer.Exit(code)
+
+
+def _names(before: str, after: str) -> tuple[str, str]:
+    """Names of the two lakes, which reports show: those of the files, where they differ."""
+    first, second = (re.sub(r"[^\w.*-]", "_", Path(files).name) for files in (before, after))
+    return (first, second) if first != second and "" not in (first, second) else ("before", "after")
 
 
 def _import(files: str, lake: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import upkeep
 from schemas.windows import NS_PER_SECOND
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     lane: Annotated[
         int | None,
         typer.Option(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import no_lake
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
     from stitch.lake.fsck import check

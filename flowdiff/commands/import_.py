@@ -140,7 +140,9 @@ def command(
     # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
-    settings = settings.model_copy(update={"decode": decode, "columns": _columns(column or [])})
+    settings = settings.model_copy(
+        update={"decode": decode, "columns": span_columns(named_values("--column", column))}
+    )
     settings = reaching_topics(settings, files, config)
     member = _job_worker(worker, job, lake, files, settings)
     if member is not None and (workers is not None or spark.engine is EngineName.SPARK):
@@ -183,16 +185,15 @@ def _shares(workers: int | None) -> tuple[int, int]:
     return wanted, min(wanted, STITCHED_AT_ONCE)
 
 
-def _columns(given: list[str]) -> SpanColumns:
+def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
     """Columns of tables of spans. Raises ConfigError."""
-    pairs = named_values("--column", given)
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
         raise ConfigError(
             f"A table has no '{unknown[0]}' (--column).", remedy=f"Fields are {', '.join(fields)}."
         )
     try:
-        return SpanColumns.model_validate(pairs)
+        return SpanColumns.model_validate(dict(pairs))
     except ValidationError as error:
         raise ConfigError(
             f"--column time_unit cannot be '{pairs['time_unit']}'.", remedy="Take s, ms, us or ns."

@@ -1,4 +1,4 @@
-"""`flowdiff ingest`: ingest topics of Kafka into a lake continuously."""
+"""`flowdiff ingest`: ingest topics of Kafka, or spans sent over OTLP, into a lake continuously."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ INGEST_OPTIONS: Final = Options(
     keys=KEYS.values(),
     only=(
         "lake",
+        "otlp",
+        "otlp_grpc",
         "kafka.bootstrap",
         "kafka.topics",
         "kafka.default_format",
@@ -43,12 +45,15 @@ def command(
         bool,
         typer.Option(
             "--until-end",
-            help="Read to the end that the topics have now, publish everything and exit. Requests that go on "
-            "after it are cut there.",
+            help="Read to the end that the topics (or the spool) have now, publish everything and exit. "
+            "Requests that go on after it are cut there.",
         ),
     ] = False,
 ) -> int:
-    """Ingest topics of Kafka into a lake, continuously and exactly once.
+    """Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.
+
+    With --otlp or --otlp-grpc it receives spans itself: a request is answered once it is durable in the spool
+    (receiver.spool), which goes into the lake as a topic does.
 
     These and more settings can stand in a configuration, or in the environment; flags win, then the
     environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows the values in force and

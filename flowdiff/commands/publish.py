@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     iceberg: Annotated[
         str,
         typer.Option(help="Catalog, by its name in pyiceberg's own configuration.", metavar="CATALOG"),

@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import CONFIG_VARIABLE
+from schemas.errors import ConfigError
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     finished: Annotated[
         bool,
         typer.Option(
@@ -92,6 +93,11 @@ def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool)
         from ingest.kafka.log_reader import LogReader
         from stitch.drivers.repair.reading_again import read_again
 
+        if found.receives:
+            raise ConfigError(
+                "What came over OTLP cannot be read again: the spool no longer has it.",
+                remedy="Restore the segments from a backup, or end the lane: flowdiff end-lane.",
+            )
         log = LogReader(found.kafka, found.live.decode)
         try:
             done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import JsonOption, LakeArgument
+from flowdiff.cli.options import JsonOption, LakeOption
 from flowdiff.cli.terminal import echo_json
 from flowdiff.cli.upkeep import no_lake
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
     as_json: JsonOption = False,
 ) -> None:

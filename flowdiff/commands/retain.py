@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowdiff.cli.named_settings import SetOption, refinement
-from flowdiff.cli.options import LakeArgument
+from flowdiff.cli.options import LakeOption
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.keys import duration_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
     keep_late: Annotated[
         str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +20,7 @@ from schemas.errors import ConfigError
 from simulator.faults import FAULTS, Fault, find_fault, plan_causes
 from simulator.output import RunFormat, run, write_lines
 from simulator.run import RunPlan
+from simulator.shop import ABOUT, ABOUT_FAULT, SHOP, SLOW_MS, SLOW_STOCK, ShopPlan, shop_lines
 from simulator.workloads import WORKLOADS
 
 DEFAULT_REQUESTS = 4_000
@@ -51,9 +52,10 @@ def command(
     show_list: Annotated[bool, typer.Option("--list", help="List workloads and faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Simulate a storage service and write its traces.
+    """Simulate a storage service, or a web shop, and write its traces.
 
-    A client, an NFS server, a metadata server and two storage nodes with caches, locks, queues and a B-tree.
+    Storage: a client, an NFS server, a metadata server and two storage nodes with caches, locks, queues and a
+    B-tree. `--workload web-shop`: eight services, a database, a cache and a payment provider, as OTLP/JSON.
     """
     if show_list:
         _print_catalogue()
@@ -68,6 +70,16 @@ def command(
     if not out.parent.is_dir():
         raise ConfigError(f"the folder {out.parent} does not exist.", remedy="Make it first.")
     start_ns = epoch_ns(start)
+    if workload == SHOP:
+        shop = shop_plan(requests, seed, start_ns, fault or [], severity or [], fault_start or [])
+        with open_output(out) as file:
+            written = write_lines(file, shop_lines(shop), packed=out.suffix == ".gz")
+        _print_summary(
+            {"workload": workload, "requests": requests, "bytes": written, "out": str(out)},
+            as_json=as_json,
+            err=printed,
+        )
+        return
     chosen = chosen_faults(fault or [], severity or [], fault_start or [])
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
     with counted_progress("simulating") as counted:
@@ -82,12 +94,40 @@ def command(
     with open_output(out) as file:
         summary["bytes"] = write_lines(file, result.lines(format_), packed=out.suffix == ".gz")
     summary["out"] = str(out)
+    _print_summary(summary, as_json=as_json, err=printed)
+
+
+def _print_summary(summary: Mapping[str, object], *, as_json: bool, err: bool) -> None:
     if as_json:
         echo_json(json.dumps(summary, indent=1))
         return
     for key, value in summary.items():
         name = key.replace("_", " ")
-        echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=printed)
+        echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=err)
+
+
+def shop_plan(
+    requests: int,
+    seed: int,
+    start_ns: int,
+    faults: Sequence[str] = (),
+    severities: Sequence[float] = (),
+    starts: Sequence[float] = (),
+) -> ShopPlan:
+    """Run of the web shop. Raises ConfigError for a fault it does not have."""
+    if requests < 1:
+        raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
+    if not faults:
+        return ShopPlan(requests, seed, start_ns)
+    if len(faults) > 1 or not SLOW_STOCK.lower().startswith(faults[0].lower()):
+        raise ConfigError(f"{SHOP} has no fault {', '.join(faults)}.", remedy=f"It has one: {SLOW_STOCK}.")
+    return ShopPlan(
+        requests,
+        seed,
+        start_ns,
+        deployed_s=starts[0] if starts else 0.0,
+        slow_ms=severities[0] if severities else SLOW_MS,
+    )
 
 
 def chosen_faults(
@@ -124,7 +164,10 @@ def _print_catalogue() -> None:
             Heading("sampled in the paper", Kind.NUMBER),
             Heading("what it does", Kind.PROSE),
         ),
-        [(each.name, f"{each.paper_requests:,}", each.about) for each in WORKLOADS.values()],
+        [
+            *((each.name, f"{each.paper_requests:,}", each.about) for each in WORKLOADS.values()),
+            (SHOP, "–", ABOUT),
+        ],
     )
     echo()
     print_rows(
@@ -135,5 +178,11 @@ def _print_catalogue() -> None:
             Heading("try with", Kind.EXACT),
             Heading("what changes", Kind.PROSE),
         ),
-        [(each.name, f"{each.severity:g}", each.unit, each.workload, each.about) for each in FAULTS.values()],
+        [
+            *(
+                (each.name, f"{each.severity:g}", each.unit, each.workload, each.about)
+                for each in FAULTS.values()
+            ),
+            (SLOW_STOCK, f"{SLOW_MS:g}", "ms", SHOP, ABOUT_FAULT),
+        ],
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.cli.named_settings import REFINE, SetOption, chosen_settings, help_all_option
-from flowdiff.cli.options import ConfigOption, JsonOption, LakeArgument
+from flowdiff.cli.options import ConfigOption, JsonOption, LakeOption
 from flowdiff.cli.outcome import say
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.cli.terminal import echo, echo_json
@@ -51,7 +51,7 @@ POLL_S: Final = 5.0
 
 @takes_settings
 def command(
-    lake: LakeArgument,
+    lake: LakeOption,
     flags: Annotated[Flags, WATCH_OPTIONS],
     replay: Annotated[
         str | None,

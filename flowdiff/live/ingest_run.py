@@ -6,7 +6,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +17,15 @@ from flowdiff.cli.outcome import FAILED
 from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.version import owner_name, version
 from flowdiff.live.memory import giving_back, lanes_share, resident_bytes
+from flowdiff.live.run_input import KafkaInput, OtlpInput, RunInput, warn_of_receiver
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import served
 from flowdiff.settings.ingest_config import IngestConfig
 from ingest.formats import AUTO, codec_for, format_names
-from ingest.kafka.fetching import fetch_sizes
-from ingest.kafka.kafka_source import KafkaSource
+from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.commits import CommitRecord
-from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
+from schemas.errors import HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
@@ -58,21 +59,19 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
             lake=config.lake,
             option="--window-length",
         )
-        log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
-        source = KafkaSource(config.kafka, config.live.decode, fetch_sizes(live.memory_bytes))
         clock = SteadyClock()
-        run = LiveRun(
-            source,
-            timed_store(store, registry),
-            info,
-            live,
-            LiveIdentity(f"{socket.gethostname()}-{owner_name()}", _created_by()),
-            clock,
-            Watches(LogWatch(log), RunMetrics(registry, version())),
-        )
-        registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
-        address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
-        try:
+        with _opened_input(config, live.memory_bytes, log, until_end=until_end) as taken:
+            run = LiveRun(
+                taken.source,
+                timed_store(store, registry),
+                info,
+                live,
+                LiveIdentity(f"{socket.gethostname()}-{owner_name()}", _created_by()),
+                clock,
+                Watches(LogWatch(log), RunMetrics(registry, version())),
+            )
+            registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
+            address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
             with (
                 giving_back(
                     config.live.keep_freed_share * config.live.memory_bytes,
@@ -80,24 +79,40 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 ),
                 served(address, registry, run.status, clock, stalled_ns) as serves,
             ):
-                log.info(
-                    "started", lake=config.lake, version=version(), group=config.kafka.group, serves=serves
-                )
+                begun = taken.begin(registry)
+                log.info("started", lake=config.lake, version=version(), **begun, serves=serves)
                 stays = config.stay_halted and not until_end
-                return _turns(run, stop, log, until_end=until_end, stays=stays)
-        except FlowdiffError:
-            source.close()
-            raise
+                return _turns(run, taken, stop, log, until_end=until_end, stays=stays)
 
 
-def _turns(run: LiveRun, stop: Stop, log: Any, *, until_end: bool, stays: bool) -> int:
+@contextmanager
+def _opened_input(
+    config: IngestConfig, memory_bytes: int, log: Any, *, until_end: bool
+) -> Iterator[RunInput]:
+    """Input of a run, closed in the end. Raises FlowdiffError."""
+    taken: RunInput = (
+        OtlpInput(config, receives=not until_end)
+        if config.receives
+        else KafkaInput(config, memory_bytes, log)
+    )
+    try:
+        yield taken
+    finally:
+        taken.close()
+
+
+def _turns(run: LiveRun, taken: RunInput, stop: Stop, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
-    while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
+    while not stop.asked and not (
+        ends and (ends.is_reached_by(taken) or ends.reached(run, time.monotonic()))
+    ):
         if run.all_halted and not stays:
             break
+        taken.check()
         run.turn(TURN_S)
     is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
+    taken.end()
     is_committed = run.stop(whole=is_whole)
     log.info("stopped")
     if run.halted and not was_asked:
@@ -115,6 +130,11 @@ class _Ends:
         self._ends: dict[str, int] = {}
         self._waits_since_s: float | None = None
         self.are_reached = False
+
+    def is_reached_by(self, taken: RunInput) -> bool:
+        """True if the input has no stream, and will have none."""
+        self.are_reached = taken.is_empty
+        return self.are_reached
 
     def reached(self, run: LiveRun, now_s: float) -> bool:
         """True if all streams were read to these ends. Raises InputError if none is assigned for
@@ -167,18 +187,22 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
 
     Raises ConfigError where that is too little.
     """
-    default = config.kafka.default_format
-    names = format_names() if default == AUTO else (default,)
-    for name in {*names, *(row.format for row in config.kafka.formats)}:
+    kafka = config.kafka
+    named = format_names() if kafka.default_format == AUTO else (kafka.default_format,)
+    received = (PROTOBUF, JSON) if config.receives else named
+    for name in {*received, *(row.format for row in kafka.formats)}:
         codec_for(name)
-    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes())
+    kept_bytes = config.receiver.pending_bytes if config.receives else 0
+    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes() + kept_bytes)
     return config.live.model_copy(update={"memory_bytes": memory_bytes})
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
     """Log warnings about permitted but risky settings."""
     security = config.kafka.security
-    if not security.protocol.has_tls:
+    if config.receives:
+        warn_of_receiver(config, log)
+    elif not security.protocol.has_tls:
         log.warning("plain text", why="What is read from Kafka is not encrypted on its way.")
     elif not security.check_hostname:
         log.warning("any host", why="The names of brokers are not checked against their certificates.")

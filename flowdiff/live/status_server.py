@@ -18,8 +18,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
-from flowdiff.settings.ingest_config import split_address
-from schemas.errors import ConfigError
+from ingest.http.listening import listening_socket
 from schemas.visible import visible
 from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
@@ -54,7 +53,6 @@ class StatusServer:
         stalled_after_ns: int,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        host, port = split_address(address)
         self._pages: dict[str, Callable[[str], Page]] = {
             "/metrics": lambda accept: _metrics(registry, accept),
             "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
@@ -71,13 +69,9 @@ class StatusServer:
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Open connections, the oldest first."""
-        try:
-            listening = _listening(host, port)
-        except OSError as error:
-            raise ConfigError(
-                f"serve.address '{address}' cannot be listened on: {error.strerror or error}.",
-                remedy="Take another with --serve-address, or '' to serve nothing.",
-            ) from error
+        listening = listening_socket(
+            address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
+        )
         self.port: Final[int] = listening.getsockname()[1]
         """Port that it listens on."""
         self._ended = asyncio.Event()
@@ -161,15 +155,6 @@ def served(
         yield f"{address.rpartition(':')[0]}:{server.port}"
     finally:
         server.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Listening socket at an address; IPv6 `::` accepts IPv4 too. Raises OSError."""
-    if ":" not in host:
-        return socket.create_server((host, port))
-    return socket.create_server(
-        (host, port), family=socket.AF_INET6, dualstack_ipv6=socket.has_dualstack_ipv6()
-    )
 
 
 Page = tuple[HTTPStatus, str, bytes]

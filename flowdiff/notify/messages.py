@@ -42,36 +42,37 @@ def cloud_event(event: IncidentEvent, lake: str, reports: str) -> bytes:
         "subject": incident.id,
         "time": _instant(event.at_ns),
         "datacontenttype": "application/json",
-        "data": {**_facts(incident, reports), "event": event.kind, "markdown": markdown(incident, reports)},
+        "data": {**facts(incident, reports), "event": event.kind, "markdown": markdown(incident, reports)},
     }
     return _json(document)
 
 
-def alerts(incidents: Iterable[Incident], lake: str, reports: str, now_ns: int) -> bytes:
-    """Alerts for Alertmanager's API v2: labels are the identity and nothing else."""
-    return _json([_alert(incident, lake, reports, now_ns) for incident in incidents])
+def alerts(incidents: Iterable[Incident], lake: str, reports: str, now_ns: int, runbook: str = "") -> bytes:
+    """Alerts for Alertmanager's API v2: labels are the identity and the severity, by which it routes."""
+    return _json([_alert(incident, lake, reports, now_ns, runbook) for incident in incidents])
 
 
-def _alert(incident: Incident, lake: str, reports: str, now_ns: int) -> dict[str, Any]:
-    facts = _facts(incident, reports)
-    link = facts["report"] if reports else ""
+def _alert(incident: Incident, lake: str, reports: str, now_ns: int, runbook: str) -> dict[str, Any]:
+    known = facts(incident, reports)
+    link = known["report"] if reports else ""
     ends_ns = now_ns + ALERT_LASTS_NS if incident.goes_on else now_ns
     annotations = {
-        "summary": facts["headline"],
-        "description": _sentence(facts),
-        "severity": facts["severity"],
-        "state": facts["state"],
-        "examples": ", ".join(facts["examples"]["problem"]),
-        "report": facts["report"],
+        "summary": known["headline"],
+        "description": _sentence(known),
+        "state": known["state"],
+        "examples": ", ".join(known["examples"]["problem"]),
+        "report": known["report"],
+        "runbook_url": runbook,
     }
     return {
         "labels": {
             "alertname": ALERT_NAME,
             "lake": _clip(lake),
             "id": incident.id,
-            "kind": facts["kind"],
-            "component": facts["component"],
-            "operation": facts["operation"],
+            "kind": known["kind"],
+            "component": known["component"],
+            "operation": known["operation"],
+            "severity": known["severity"],
         },
         "annotations": {name: text for name, text in annotations.items() if text},
         "startsAt": _instant(min(incident.opened_ns, ends_ns)),
@@ -82,7 +83,7 @@ def _alert(incident: Incident, lake: str, reports: str, now_ns: int) -> dict[str
 
 def log_record(event: IncidentEvent, lake: str, reports: str, now_ns: int) -> bytes:
     """An OTLP log event, for `/v1/logs`."""
-    facts = _facts(event.incident, reports)
+    known = facts(event.incident, reports)
     number, word = _SEVERITY[event.incident.severity]
     name = f"flowdiff.incident.{event.kind}"
     attributes = {
@@ -90,10 +91,10 @@ def log_record(event: IncidentEvent, lake: str, reports: str, now_ns: int) -> by
         "event.id": event.id,
         "incident.id": event.incident.id,
         **{
-            f"incident.{key}": facts[key]
+            f"incident.{key}": known[key]
             for key in ("kind", "state", "component", "operation", "root", "host", "version", "report")
         },
-        "incident.description": _sentence(facts),
+        "incident.description": _sentence(known),
     }
     record = {
         "timeUnixNano": str(event.at_ns),
@@ -101,7 +102,7 @@ def log_record(event: IncidentEvent, lake: str, reports: str, now_ns: int) -> by
         "severityNumber": number,
         "severityText": word,
         "eventName": name,
-        "body": {"stringValue": facts["headline"]},
+        "body": {"stringValue": known["headline"]},
         "attributes": _attributes(attributes),
     }
     scope = {"scope": {"name": "flowdiff.watch", "version": version()}, "logRecords": [record]}
@@ -111,21 +112,21 @@ def log_record(event: IncidentEvent, lake: str, reports: str, now_ns: int) -> by
 
 def markdown(incident: Incident, reports: str) -> str:
     """Short Markdown text for a chat."""
-    facts = _facts(incident, reports)
-    lines = [f"**{incident.severity}, {incident.state}**: {inline(facts['headline'])}", ""]
-    lines += [f"* {inline(_sentence(facts))}"]
-    lines += [f"* also: {inline(text)}" for text in facts["also"]]
-    if examples := facts["examples"]["problem"]:
+    known = facts(incident, reports)
+    lines = [f"**{incident.severity}, {incident.state}**: {inline(known['headline'])}", ""]
+    lines += [f"* {inline(_sentence(known))}"]
+    lines += [f"* also: {inline(text)}" for text in known["also"]]
+    if examples := known["examples"]["problem"]:
         linked = [part for id_ in examples for part in (Styled(id_, "code"), ", ")][:-1]
         lines.append(f"* look at {inline(linked)}")
-    if facts["report"]:
-        link = facts["report"]
+    if known["report"]:
+        link = known["report"]
         lines.append(f"* report: {f'<{link}>' if reports else inline(Styled(link, 'code'))}")
     return "\n".join(lines)
 
 
-def _facts(incident: Incident, reports: str) -> dict[str, Any]:
-    """Facts about an incident for all messages, every text bounded."""
+def facts(incident: Incident, reports: str) -> dict[str, Any]:
+    """Facts about an incident, by name, for all messages and templates; every text is bounded."""
     unit = incident.unit
     path = f"reports/{incident.report}/report.html" if incident.report else ""
     return {
@@ -165,15 +166,15 @@ def _facts(incident: Incident, reports: str) -> dict[str, Any]:
     }
 
 
-def _sentence(facts: Mapping[str, Any]) -> str:
-    share = facts["share_of_change"]
-    parts = [f"{facts['moved']} ({facts['change']})", f"{facts['contribution']} on the mean"]
+def _sentence(known: Mapping[str, Any]) -> str:
+    share = known["share_of_change"]
+    parts = [f"{known['moved']} ({known['change']})", f"{known['contribution']} on the mean"]
     if share is not None:
         parts.append(f"{share:.0%} of all added time")
-    parts.append(f"since {facts['began_after']}")
-    if facts["resolved"]:
-        parts.append(f"until {facts['resolved']}")
-    many = facts["recent"]
+    parts.append(f"since {known['began_after']}")
+    if known["resolved"]:
+        parts.append(f"until {known['resolved']}")
+    many = known["recent"]
     parts.append(f"with these settings {many} incident{'s' if many != 1 else ''} in the last 28 days")
     return ", ".join(parts)
 

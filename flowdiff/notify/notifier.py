@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from flowdiff.notify import messages
+from flowdiff.notify.chat import CHATS, ChatTemplate
 from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message
 from flowdiff.notify.senders import AlertSender, Counts, EventSender
@@ -51,6 +52,11 @@ class Notifier:
             if getattr(settings, name).is_on
         }
         self._key = _signing_key(settings.webhook)
+        self._chats = {
+            name: ChatTemplate.of(name, getattr(settings, name).template)
+            for name in CHATS
+            if name in self._targets
+        }
         self._senders: list[EventSender | AlertSender] = []
         self._waiting: list[IncidentEvent] = []
         """Events queued while the lake could not be read at the start of sending."""
@@ -103,7 +109,10 @@ class Notifier:
             last = {event.incident_id: event.incident for event in known}
             return AlertSender(
                 lambda shown, now_ns: target.message(
-                    messages.alerts(shown, self._lake, self._settings.reports, now_ns), _JSON
+                    messages.alerts(
+                        shown, self._lake, self._settings.reports, now_ns, self._settings.runbook
+                    ),
+                    _JSON,
                 ),
                 last.values(),
                 self._say,
@@ -111,7 +120,7 @@ class Notifier:
                 self._settings.repeat_ns / NS_PER_SECOND,
                 self._now_ns,
             )
-        made = {"webhook": self._cloud_event, "otlp": self._log_record}[name]
+        made = {"webhook": self._cloud_event, "otlp": self._log_record}.get(name, self._chat(name))
         ledger = Ledger(self._store, name)
         return EventSender(
             name, lambda event: made(target, event), ledger, ledger.outbox(known), self._say, timeout_s
@@ -122,13 +131,25 @@ class Notifier:
         sign = signed(body, event.id, self._now_ns() // NS_PER_SECOND, self._key) if self._key else {}
         return target.message(body, "application/cloudevents+json", **sign)
 
+    def _chat(self, name: str) -> Callable[[_Target, IncidentEvent], Message]:
+        """Maker of a chat's messages."""
+        return lambda target, event: target.message(
+            self._chats[name].body(event, self._settings.reports), _JSON
+        )
+
     def _log_record(self, target: _Target, event: IncidentEvent) -> Message:
         return target.message(
             messages.log_record(event, self._lake, self._settings.reports, self._now_ns()), _JSON
         )
 
 
-_BELOW: Final = {"webhook": "", "alertmanager": "/api/v2/alerts", "otlp": "/v1/logs"}
+_BELOW: Final = {
+    "webhook": "",
+    "slack": "",
+    "teams": "",
+    "alertmanager": "/api/v2/alerts",
+    "otlp": "/v1/logs",
+}
 """Path below the address, by receiver."""
 
 

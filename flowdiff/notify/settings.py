@@ -65,16 +65,29 @@ class WebhookReceiver(Receiver):
         return self
 
 
+class ChatReceiver(Receiver):
+    """An incoming hook of a chat."""
+
+    template: Path | None = None
+    """File with a Jinja template of the message; none: the one that is shipped."""
+
+
 class NotifySettings(Config):
     """Settings of notifications: receivers, links, timing."""
 
     webhook: WebhookReceiver = WebhookReceiver()
+    slack: ChatReceiver = ChatReceiver()
+    """Of an incoming webhook of Slack."""
+    teams: ChatReceiver = ChatReceiver()
+    """Of a workflow of Teams that posts a card when a webhook request is received."""
     alertmanager: Receiver = Receiver()
     """Its base address; `/api/v2/alerts` is added."""
     otlp: Receiver = Receiver()
     """Of a Collector's HTTP receiver; `/v1/logs` is added."""
     reports: _Url = ""
     """Address under which people find the lake's folder, for links to reports."""
+    runbook: _Url = ""
+    """Address of what to do about an incident: the annotation `runbook_url` of alerts."""
     timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND, le=60 * NS_PER_SECOND)
     """A receiver that has not answered whole by then is tried again later."""
     repeat_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND, le=180 * NS_PER_SECOND)

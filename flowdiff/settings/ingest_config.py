@@ -9,8 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from analyze.watch.settings import WatchSettings
 from flowdiff.notify.settings import NotifySettings
-from ingest.http.address import is_loopback
+from ingest.http.address import is_loopback, split_address
 from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.receiver.receiver_settings import ReceiverSettings
 from schemas.config import Config
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.live_settings import LiveSettings
@@ -38,9 +39,7 @@ class ServeSettings(Config):
     @property
     def is_open(self) -> bool:
         """True if other machines may connect."""
-        if not self.address:
-            return False
-        return not is_loopback(split_address(self.address)[0])
+        return is_open_address(self.address)
 
 
 class LogSettings(Config):
@@ -65,7 +64,13 @@ class IngestConfig(Config):
     starts anew whatever ends, as Kubernetes does."""
     hash_key_file: Path | None = None
     """File with the key of `live.decode.params.hash`; else the variable FLOWDIFF_HASH_KEY."""
+    otlp: str = ""
+    """`host:port` at which OTLP is received over HTTP, instead of reading topics; 4318 is the usual port.
+    Anyone who can connect can send: other addresses than loopback want receiver.token_file and TLS."""
+    otlp_grpc: str = ""
+    """`host:port` at which OTLP is received over gRPC; 4317 is the usual port."""
     kafka: KafkaSettings
+    receiver: ReceiverSettings = ReceiverSettings()
     live: LiveSettings = LiveSettings()
     serve: ServeSettings = ServeSettings()
     log: LogSettings = LogSettings()
@@ -78,10 +83,27 @@ class IngestConfig(Config):
             raise ValueError("lake must not be empty")
         return self
 
+    @property
+    def receives(self) -> bool:
+        """True if spans are received over OTLP, and not read from topics."""
+        return bool(self.otlp or self.otlp_grpc)
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `[::1]:9464`, `:9464` (every address). Raises ValueError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError("write host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    @model_validator(mode="after")
+    def _has_one_input(self) -> Self:
+        if self.receives and self.kafka.has_topics:
+            raise ValueError("topics are read, or otlp and otlp_grpc receive, not both")
+        if not self.receives and not self.kafka.has_topics:
+            raise ValueError("give topics or topic_pattern, to read Kafka, or otlp or otlp_grpc, to receive")
+        return self
+
+    @field_validator("otlp", "otlp_grpc")
+    @classmethod
+    def _is_otlp_address(cls, address: str) -> str:
+        if address:
+            split_address(address)
+        return address
+
+
+def is_open_address(address: str) -> bool:
+    """True if other machines may connect to `host:port`; False for the empty text."""
+    return bool(address) and not is_loopback(split_address(address)[0])

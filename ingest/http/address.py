@@ -34,6 +34,14 @@ class Address:
     __repr__ = __str__
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `[::1]:9464`, `:9464` (every address). Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError("write host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def address_of(url: str, below: str = "") -> Address:
     """The address; `below` is added to its path. Raises ValueError, in whose text no part of it stands."""
     if len(url) > MOST_CHARACTERS or not _PLAIN.fullmatch(url):

@@ -225,13 +225,18 @@ class KafkaSettings(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if (not self.topics) == (self.topic_pattern is None):
+        if self.topics and self.topic_pattern is not None:
             raise ValueError("give either topics or topic_pattern")
         if 3 * self.heartbeat_interval_ms > self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be at most a third of session_timeout_ms")
         if self.release_timeout_ms >= self.max_poll_interval_ms:
             raise ValueError("release_timeout_ms must be less than max_poll_interval_ms")
         return self
+
+    @property
+    def has_topics(self) -> bool:
+        """True if there is something to read."""
+        return bool(self.topics) or self.topic_pattern is not None
 
     def format_of_topic(self, topic: str) -> str:
         """Name of the format of a topic's messages, or `ingest.formats.AUTO`."""

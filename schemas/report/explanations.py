@@ -71,7 +71,7 @@ class Explanation(Frozen):
     reliable: bool
     """True if cross-validated AUC and stability pass."""
     sentence: str
-    """`count <= 4096 tells them apart (AUC 0.99)`, or `no reliable explanation`."""
+    """`count <= 4096 tells them apart`, or `no reliable explanation`."""
     auc: float | None
     root_stability: float | None
     """Share of bootstrap trees with the same attribute at the root."""

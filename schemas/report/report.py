@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
 
 from schemas.report.parts import ForeignSection, Frozen, Section
+from schemas.report.time_strip import TimeStrip
 
 REPORT_VERSION: Final = 2
 """Version of the model; every change of the model increments it."""
@@ -121,7 +122,7 @@ class Report(Frozen):
 
     schema_version: Literal[2] = REPORT_VERSION
     id: str
-    """First 16 hex digits of the SHA-256 of everything but `id`, `source` and `trace_url`."""
+    """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url` and `strip`."""
     source: str
     """Name of the lake(s), for people."""
     trace_url: str = ""
@@ -132,6 +133,9 @@ class Report(Frozen):
     notes: tuple[str, ...]
     """Data quality, one sentence each."""
     headline: Headline
+    strip: TimeStrip | None = None
+    """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
+    older versions."""
     methods: tuple[MethodRun, ...]
     """In the order requested; a gate takes the first one's verdict."""
     sections: tuple[AnySection, ...]
@@ -161,7 +165,7 @@ class Report(Frozen):
         return found
 
 
-_NOT_IN_ID: Final = {"id", "source", "trace_url"}
+_NOT_IN_ID: Final = {"id", "source", "trace_url", "strip"}
 
 
 def content_id(report: Report) -> str:

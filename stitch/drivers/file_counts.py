@@ -54,6 +54,12 @@ class FileCounts:
         )
 
 
+_OF_CSV: Final = (
+    "Make a Parquet file, python -c \"import duckdb; duckdb.read_csv('{csv}').write_parquet('{parquet}')\", "
+    "and import that, its columns named: --column trace_id=… (docs/formats.md, a table of spans)."
+)
+
+
 def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> None:
     """Refuse an import that read no event, unless its files are merely empty. `format_`: that was asked for.
 
@@ -72,6 +78,9 @@ def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> No
     if all(reason == Reason.UNKNOWN_FORMAT for _, reason, _ in refused):
         names = ", ".join(f"'{name}'" for name, _, _ in refused[:_NAMED])
         verb = "is" if len(refused) == 1 else "are"
+        if all(name.lower().endswith((".csv", ".tsv")) for name, _, _ in refused):
+            stem = refused[0][0].rpartition(".")[0]
+            remedy = _OF_CSV.format(csv=refused[0][0], parquet=f"{stem}.parquet")
         raise UnknownFormatError(f"{names}{rest} {verb} in no format known by content.", remedy=remedy)
     reasons = "; ".join(f"'{name}' ({reason}: {detail})" for name, reason, detail in refused[:_NAMED])
     form = "" if format_ is None else f" as {format_}"

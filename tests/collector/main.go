@@ -1,5 +1,5 @@
-// An OpenTelemetry Collector with the parts that deploy/collector*.yaml name, files out to compare with, and Kafka in
-// and groupbytrace for tests/bench/bench_beside_collector.py.
+// An OpenTelemetry Collector with the parts that deploy/collector*.yaml name, files out to compare with, OTLP out
+// for flowdiff's own receiver, and Kafka in and groupbytrace for tests/bench/bench_beside_collector.py.
 package main
 
 import (
@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
+	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/processor"
@@ -36,7 +38,7 @@ func parts() (all otelcol.Factories, err error) {
 	if all.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory()); err != nil {
 		return
 	}
-	all.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](kafkaexporter.NewFactory(), fileexporter.NewFactory())
+	all.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](kafkaexporter.NewFactory(), fileexporter.NewFactory(), otlpexporter.NewFactory(), otlphttpexporter.NewFactory())
 	return
 }
 

@@ -68,7 +68,7 @@ def test_a_tool_gets_the_setting_that_serves_it_best() -> None:
     calm, bad = spans(20), spans(20, "cart")
     asked = [Asked(calm, bad, "cart", True, {}), Asked(calm, calm, None, False, {})]
     tools = dict.fromkeys(tool for tool, _, _ in settings())
-    assert len(tools) == 3
+    assert len(tools) == 9
     for tool in tools:
         (score,) = best_of(tool, asked)
         assert (score.first, score.shown_in_quiet) == (1, 0), tool

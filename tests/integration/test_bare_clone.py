@@ -65,7 +65,7 @@ def test_no_path_outside_the_clone_is_opened(repository: Path, tmp_path: Path) -
     page = "tests/integration/test_stitch_real_traces.py"
     quiet = ("-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "pytest")
     traced = {
-        "demo": (*python, "flowdiff", "demo", tmp_path / "demo", "--requests", "300", "--workers", "2"),
+        "demo": (*python, "flowdiff", "demo", tmp_path / "demo", "--requests", "300"),
         "sql": (*python, "flowdiff", "sql", *told),
         "tests": (*python, "pytest", *quiet, page, "-k", "small"),
         "beside": ("cat", tmp_path.parent / tmp_path.name / ".." / tmp_path.name / "neighbour.json"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fixtures.ingest_process import ingesting
 from fixtures.kafka_bench import KafkaBench, wait_until
 from oracles.incidents import event, incident
 from oracles.live_process import flow_rows
@@ -115,6 +117,64 @@ def test_sdk_to_collector_to_topic_to_lake(
     )
     live, of_file = rows(tmp_path / "live"), rows(tmp_path / "from-file")
     assert len(of_file) == 2 * REQUESTS
+    assert live == of_file
+
+
+EXPORTERS = {
+    "otlphttp": {"compression": "gzip"},
+    "otlphttp/json": {"encoding": "json", "compression": "zstd"},
+    "otlphttp/plain": {"compression": "none"},
+    "otlp": {"compression": "gzip"},
+    "otlp/plain": {"compression": "none"},
+}
+"""Settings of the Collector's exporters of OTLP."""
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_collector_sends_to_the_receiver_which_is_killed_on_the_way(
+    collector: Path, exporter: str, tmp_path: Path
+) -> None:
+    spans, port, to = tmp_path / "spans.jsonl", free_port(), free_port()
+    is_http = exporter.startswith("otlphttp")
+    made = {
+        **EXPORTERS[exporter],
+        "endpoint": f"http://127.0.0.1:{to}" if is_http else f"127.0.0.1:{to}",
+        "retry_on_failure": {"initial_interval": "100ms", "max_interval": "500ms"},
+        **({} if is_http else {"tls": {"insecure": True}}),
+    }
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
+                "exporters": {"file": {"path": str(spans)}, exporter: made},
+                "service": {
+                    "pipelines": {"traces": {"receivers": ["otlp"], "exporters": [exporter, "file"]}},
+                    "telemetry": {"metrics": {"level": "none"}},
+                },
+            }
+        )
+    )
+    lake = tmp_path / "live"
+    options = ("--lake", lake, "--otlp" if is_http else "--otlp-grpc", f"127.0.0.1:{to}")
+    sent = 0
+    words = [str(collector), "--config", str(config)]
+    with running(words, dict(os.environ), port, tmp_path / "collector.log"):
+        for part in range(3):
+            with ingesting(tmp_path, *options) as receiver:
+                receiver.wait_for("started")
+                sent += send(f"http://127.0.0.1:{port}/v1/traces", random.Random(part))
+                if part < 2:
+                    receiver.signal(signal.SIGKILL)
+                    continue
+                wait_until(lambda: count_spans(spans) >= sent)  # noqa: B023 (called at once)
+                time.sleep(3)  # what was refused meanwhile is sent again
+    # The Collector has ended, and sent what it held, or said that it could not.
+    assert "data loss" not in (tmp_path / "collector.log").read_text().lower()
+    flowdiff("import", str(spans), "--lake", str(tmp_path / "from-file"))
+    flowdiff("ingest", *map(str, options), "--until-end", "--serve-address=")
+    live, of_file = rows(lake), rows(tmp_path / "from-file")
+    assert len(of_file) == 3 * REQUESTS
     assert live == of_file
 
 

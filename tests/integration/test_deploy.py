@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import shlex
 import shutil
@@ -127,6 +128,24 @@ def test_compose_is_whole_and_listens_on_loopback_only() -> None:
     )
 
 
+def test_compose_without_a_broker_receives_on_loopback_only() -> None:
+    done = deploy_check("compose", DEPLOY / "compose-otlp.yaml")
+    assert done.returncode == 0, done.stderr
+    services = json.loads(done.stdout)["services"]
+    for service in services.values():
+        for port in service.get("ports", []):
+            assert ipaddress.ip_address(port["host_ip"]).is_loopback
+    receive = services["receive"]
+    assert Path(receive["build"]["context"]).resolve() == REPOSITORY
+    settings = effective({}, receive["environment"]).config
+    assert duration_of(receive["stop_grace_period"]) > settings.stop_budget_ns
+    addresses = (settings.otlp, settings.otlp_grpc, settings.serve.address)
+    inside = {int(address.rpartition(":")[2]) for address in addresses}
+    assert {port["target"] for port in receive["ports"]} == inside
+    assert services["watch"]["command"] == ["watch", settings.lake]
+    assert settings.lake.startswith(receive["volumes"][0]["target"] + "/")
+
+
 def test_a_compose_file_with_a_mistake_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "compose.yaml"
     wrong.write_text((DEPLOY / "compose.yaml").read_text().replace("depends_on:", "depend_on:", 1))
@@ -232,6 +251,22 @@ def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
     options = ("--offline=yes", f"--root={tmp_path}", "--threshold=20", "--no-pager")
     security = run("systemd-analyze", "security", *options, unit.name)
     assert security.returncode == 0, security.stdout[-300:]
+
+
+def test_the_receiver_is_a_unit_as_confined_as_ingestion(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "flowdiff-receive.service").read_text()
+    unit = unit_in(tmp_path, text, "flowdiff-receive.service")
+    assert verify(tmp_path, unit) == ""
+    told, other = (
+        [line for line in each.splitlines() if "=" in line and not line.startswith(("#", "Env", "Desc"))]
+        for each in (text, SYSTEMD.read_text())
+    )
+    assert told == other
+    given = [line.removeprefix("Environment=").split("=", 1) for line in text.splitlines() if "=" in line]
+    environ = {name: value for name, value in given if name.startswith("FLOWDIFF_")}
+    settings = effective({}, environ).config
+    assert settings.receiver.token_file is not None
+    assert settings.receiver.certificate_file is not None
 
 
 def test_a_unit_with_a_mistake_is_refused(tmp_path: Path) -> None:
@@ -537,6 +572,28 @@ def test_the_action_tells_the_verdict_and_warns_where_nothing_can_be_told(
 # -- Prometheus, Grafana, runbook ----
 
 
+@pytest.mark.parametrize("name", ["compare", "release"])
+def test_actions_use_others_by_their_commit(name: str) -> None:
+    jobs = yaml.safe_load((DEPLOY / "github" / f"{name}.yml").read_text())["jobs"]
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_a_release_is_built_with_and_without_the_native_reader_and_is_of_its_tag() -> None:
+    jobs = yaml.safe_load((DEPLOY / "github" / "release.yml").read_text())["jobs"]
+    assert {one["cargo"] for one in jobs["wheels"]["strategy"]["matrix"]["include"]} == {"yes", "no"}
+    steps = "\n".join(step.get("run", "") for step in jobs["wheels"]["steps"])
+    (check,) = re.findall(r"^grep .*$", steps, re.MULTILINE)
+    version = re.search(r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    for tag, code in ((f"v{version[1]}", 0), ("v99.0.0", 1)):
+        told = {"GITHUB_REF_NAME": tag, "PATH": os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", check], cwd=REPOSITORY, env=told, check=False)
+        assert done.returncode == code
+    assert set(jobs["publish"]["needs"]) == {"wheels", "image"}
+
+
 def test_prometheus_takes_its_configuration_and_the_alerts_do_what_they_say() -> None:
     for words in (
         ("check", "config", DEPLOY / "prometheus" / "prometheus.yml"),
@@ -565,7 +622,7 @@ def test_the_runbook_has_a_section_for_every_alert() -> None:
     sections = dict(re.findall(r"^## (Flowdiff\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert [*sections] == [*alerts()]
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
         assert "**Means.**" in sections[name]
         assert "**Do.**" in sections[name]
 

@@ -17,6 +17,7 @@ from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, records
 from fixtures.kafka_bench import KafkaBench
 from oracles.incidents import incident
 from oracles.lake_script import flows_table, structures_table
+from oracles.sent_spans import post, traces
 from oracles.stored_lake import write_lake
 from prometheus_client import CollectorRegistry
 
@@ -33,8 +34,11 @@ from flowdiff.notify.senders import Counts
 from schemas.periods import parse_period
 
 ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
-PANELS = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())["panels"]
-QUERIES = sorted({target["expr"] for panel in PANELS for target in panel.get("targets", [])})
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+QUERIES = sorted(
+    {target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])}
+    | {annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]}
+)
 MAY_BE_EMPTY = ("> 0", "flowdiff_quality_flows_total")
 """Queries that show what happens seldom."""
 
@@ -52,7 +56,9 @@ def watched(lake: Path) -> CollectorRegistry:
 
 @pytest.fixture(scope="module")
 def scraped(kafka: KafkaBench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """An ingest that reads two partitions, and a Prometheus with our rules that looks twice a second."""
+    """An ingest that reads two partitions, a receiver, and a Prometheus with our rules that looks twice a
+    second.
+    """
     ensure()
     home = tmp_path_factory.mktemp("scraped")
     topic = kafka.topic(2)
@@ -72,23 +78,32 @@ def scraped(kafka: KafkaBench, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "--serve-address": "127.0.0.1:0",
     }
     words = [word for pair in options.items() for word in pair]
-    with IngestProcess(home / "log", *words) as ingest:
+    received = ("--lake", home / "received", "--otlp", "127.0.0.1:0", "--serve-address", "127.0.0.1:0")
+    with (
+        IngestProcess(home / "log", *words) as ingest,
+        IngestProcess(home / "receiver-log", *received) as receiver,
+    ):
         address = ingest.wait_for("started")["serves"]
+        receiving = receiver.wait_for("started")
+        assert post(receiving["otlp"], traces(1)[0].protobuf())[0] == 200
         config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
         config["rule_files"] = [str(DEPLOY / "prometheus" / "alerts.yml")]
         with ExitStack() as held:
             registry, status = watched(home / "watched"), WatchStatus()
             other = held.enter_context(served("127.0.0.1:0", registry, status, status.clock, STALLED_NS))
-            for job, target in zip(config["scrape_configs"], (address, other), strict=True):
+            of_job = ([address, receiving["serves"]], [other])
+            for job, targets in zip(config["scrape_configs"], of_job, strict=True):
                 del job["dns_sd_configs"]
-                job["static_configs"] = [{"targets": [target]}]
+                job["static_configs"] = [{"targets": targets}]
             server = held.enter_context(prometheus(home / "prometheus", yaml.safe_dump(config)))
             server.wait_for("sum(flowdiff_published_flows_total) >= 100")
             server.wait_for("count_over_time(flowdiff_published_flows_total[1m]) >= 4")
+            server.wait_for('flowdiff_otlp_requests_total{outcome="taken"} == 1')
             yield server
-        ingest.signal(signal.SIGTERM)
-        assert ingest.ended() == 0, ingest.text
+        for process in (ingest, receiver):
+            process.signal(signal.SIGTERM)
+            assert process.ended() == 0, process.text
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -140,7 +155,7 @@ def test_what_prometheus_has_is_what_was_published(scraped: Prometheus) -> None:
         return float(scraped.query(query)[0]["value"][1])
 
     assert value("sum(flowdiff_published_flows_total)") == 100
-    assert value("sum(flowdiff_messages_total)") == 302
+    assert value('sum(flowdiff_messages_total{topic!="otlp-proto"})') == 302
     assert value('flowdiff_rejected_total{reason="bad-json"}') == 2
     assert value("sum(flowdiff_lag_messages)") == 0
     assert Path("/proc").exists()

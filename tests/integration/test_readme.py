@@ -33,9 +33,9 @@ def _check(line: str) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A checkout after `make demo`, which has fewer requests here. Its other commands are forked."""
+    """A checkout after `make demo`. Its other commands are forked."""
     folder = tmp_path_factory.mktemp("readme")
-    demo = [sys.executable, "-m", "flowdiff", "demo", "--requests", "400", "--workers", "1"]
+    demo = [sys.executable, "-m", "flowdiff", "demo"]
     done = subprocess.run(demo, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (folder / ".venv").mkdir()

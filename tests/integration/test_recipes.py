@@ -11,9 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from fixtures.recipes_lake import fill
 
-import flowdiff
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.session import open_session
 from flowdiff.__main__ import main
@@ -34,17 +32,9 @@ def run(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the demo's lake, smaller, requests of two days as records and as spans, and a report."""
+    """The demo, in a folder."""
     folder = tmp_path_factory.mktemp("recipes")
-    lake = str(folder / "demo" / "lake")
-    for day, seed, fault in (("18", "1", ()), ("19", "2", ("--fault", "F1-mds-config"))):
-        file = folder / f"records-{day}.json"
-        size = ("--requests", "600", "--seed", seed, "--workers", "1")
-        run("simulate", "--start", f"2026-11-{day}T09:00:00Z", *size, *fault, "--out", str(file))
-        run("import", str(file), "--lake", lake)
-    fill(flowdiff.open(lake), 600, folder)
-    periods = ("--reference", "2026-11-18", "--problem", "2026-11-19")
-    run("compare", "--lake", lake, *periods, "--fail-on", "never")
+    run("demo", str(folder / "demo"))
     return folder
 
 
@@ -61,34 +51,18 @@ def test_there_are_at_least_ten_recipes_of_every_kind() -> None:
 
 @pytest.mark.parametrize(("number", "text"), QUERIES, ids=[number for number, _ in QUERIES])
 def test_a_query_for_flowdiff_sql_runs(everything: LakePeriod, number: str, text: str) -> None:
-    at = [datetime(2026, 11, 18), datetime(2026, 11, 19)]
-    deployments = pa.table({"at": at, "version": ["v1", "v2"]})
+    at = [datetime(2026, 11, 18, 20, 20), datetime(2026, 11, 18, 20, 38)]
+    deployments = pa.table({"at": at, "version": ["1.8.1", "1.8.2"]})
     comparing = QueryComparisons(everything.lake, 0)
     with open_session(everything, attached={"deployments": deployments}, comparing=comparing) as session:
-        rows = session.query(text, {"component": "nfs"} if ":component" in text else ())
+        rows = session.query(text, {"component": "frontend"} if ":component" in text else ())
     assert rows.num_rows > 0
-    if "version" in rows.column_names and number != "21":
-        assert {*rows["version"].to_pylist()} == {"v1", "v2"}
+    if "version" in rows.column_names:
+        assert "1.8.2" in rows["version"].to_pylist()
     if number == "3":
         assert max(rows["errors_inside"].to_pylist()) > 0
     if number == "17":
-        assert rows.to_pylist()[0]["dst_component"] == "mail"
-
-
-def test_recipes_about_spans_show_something_in_the_lake_they_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Made with the commands of the page."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").mkdir()
-    commands = re.findall(r"^    flowdiff (.*)$", RECIPES, re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["simulate", "import"]
-    for command in commands:
-        run(*command.split())
-    lake = resolve(parse_period("all", now_ns=0), default_lake="demo/spans")
-    with open_session(lake) as session:
-        for number, text in QUERIES:
-            assert number not in ("4", "5", "6") or session.query(text).num_rows > 0
+        assert "SELECT warehouses" in rows["dst_operation"].to_pylist()
 
 
 def test_requests_with_a_parameter_are_counted_once(everything: LakePeriod) -> None:

@@ -3,6 +3,8 @@ seen."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from oracles.segment_counts import plain_counts
 
 from analyze.methods.robust.segments.segment_tests import (
     Outcome,
+    alike_weight,
     chance_p,
     compared,
     counted,
@@ -21,6 +24,8 @@ from analyze.methods.robust.settings import SegmentSettings
 from schemas.arrays import I8
 
 OWN = SegmentSettings()
+ALIKE = np.array([1 / OWN.spread])
+"""Weight, in hits, of the assumption that a segment is hit as the others, where nothing shows it."""
 
 
 def outcome_of(rng: np.random.Generator, n: int, hit: float, n_strata: int) -> Outcome:
@@ -54,7 +59,7 @@ def two_periods(rng: np.random.Generator, share: float, usual: float, now: float
     chance = np.where(mine & (period == 1), now, usual)
     outcome = Outcome(0, False, np.ones(n, dtype=np.bool_), rng.random(n) < chance, rng.integers(0, 4, n), 4)
     rows = np.flatnonzero(mine)
-    alone = chance_p(compared([rows], outcome, period), OWN)[0]
+    alone = chance_p(compared([rows], outcome, period, ALIKE), OWN)[0]
     blocks = [np.where(period == side, np.arange(n) * 8 // n, -1) for side in (0, 1)]
     phi = dispersion(rows, outcome, blocks, OWN)
     wide = widened(np.nan_to_num(alone, nan=1.0), np.array([phi]))[0]
@@ -88,5 +93,26 @@ def test_what_fails_more_for_all_is_of_no_segment() -> None:
         rows = np.flatnonzero(rng.random(n) < 0.2)
         hit = rng.random(n) < np.where(period == 1, 0.2, 0.02)
         outcome = Outcome(0, False, np.ones(n, dtype=np.bool_), hit, np.zeros(n, dtype=np.int64), 1)
-        small += bool(chance_p(compared([rows], outcome, period), OWN)[0][0] < 0.01)
+        small += bool(chance_p(compared([rows], outcome, period, ALIKE), OWN)[0][0] < 0.01)
     assert small <= 7
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_size_where_values_are_hit_unlike(spread: float) -> None:
+    """40 values of one attribute differ in how often they are hit, others do not; nothing changes."""
+    rng = np.random.default_rng([6, int(spread)])
+    n, usual, small, tested = 12_000, 0.005, 0, 0
+    period = (np.arange(n) >= n // 2).astype(np.int64)
+    for _ in range(40):
+        tenant = np.minimum(rng.zipf(1.3, n) - 1, 39)
+        times = rng.gamma(1 / spread, spread, 40) if spread else np.ones(40)
+        parted = [tenant, *(rng.integers(0, 4, n) for _ in range(9))]
+        rows = [np.flatnonzero(value == which) for value in parted for which in np.unique(value)]
+        key = np.repeat(np.arange(10), [len(np.unique(value)) for value in parted])
+        hit = rng.random(n) < usual * times[tenant]
+        outcome = Outcome(0, False, np.ones(n, dtype=np.bool_), hit, np.zeros(n, dtype=np.int64), 1)
+        c = compared(rows, outcome, period, np.zeros(len(rows)))
+        p = chance_p(replace(c, alike=alike_weight(c, key, OWN)), OWN)[0]
+        small, tested = small + int((p < 0.01).sum()), tested + int((~np.isnan(p)).sum())
+    assert tested > 500
+    assert small <= 0.01 * tested + 3.3 * (0.01 * tested) ** 0.5

@@ -185,7 +185,7 @@ def test_a_word_of_the_affected_alone_is_an_explanation_and_no_identifier() -> N
     assert found.identifiers == ()
     assert found.sentence == (
         f"encoding is new at db/QUERY: 100{NBSP}% of the affected requests, "
-        f"0{NBSP}% of the other requests of the problem (AUC 1.00)."
+        f"0{NBSP}% of the other requests of the problem."
     )
     two = features(of, Selection({0: rows}), period(of, 0))
     assert two.identifiers == ()  # known by the requests that neither class has

@@ -72,8 +72,7 @@ def test_a_perfect_split_is_said_in_round_numbers() -> None:
     assert found.auc == pytest.approx(1.0, abs=0.03)
     assert found.root_stability == 1.0
     assert found.sentence.startswith(
-        f"count <= 4000 at nfs/READ: 100{NBSP}% of the affected requests, "
-        f"0{NBSP}% of the other requests (AUC "
+        f"count <= 4000 at nfs/READ: 100{NBSP}% of the affected requests, 0{NBSP}% of the other requests."
     )
     first, last = found.rules
     assert first.conditions == ("count <= 4000 at nfs/READ",)

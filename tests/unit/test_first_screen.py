@@ -112,3 +112,17 @@ def test_a_gate_that_is_off_says_so() -> None:
     assert (
         gate(replace(OUTCOME, weighed=()), FailOn(), Floor()).line == "gate: PASS, exit 0; no change counts"
     )
+
+
+def test_a_segment_is_not_said_to_fail_twice() -> None:
+    """Its title begins with what the verdict word says."""
+    account = OUTCOME.report.section(AccountSection).accounts
+    failing = tuple(one.model_copy(update={"changed": False}) for one in account)
+    title = "failing for tier = free: 3.1 %, was 0.4 %, in 10 operations of cart"
+    found = one_finding(kind=ChangeKind.ERRORS, title=title, evidence=(), when=None, first_window_ns=None)
+    report = changed(AccountSection, {"accounts": failing})
+    sections = tuple(
+        s.model_copy(update=found) if isinstance(s, FindingsSection) else s for s in report.sections
+    )
+    first = screen(report.model_copy(update={"sections": sections}))
+    assert "✗ FAILING for tier = free: 3.1 %, was 0.4 %" in first

@@ -26,13 +26,14 @@ from oracles.incidents import Receiver, event, incident, receiver, wait_until
 from pydantic import ValidationError
 
 from flowdiff.notify import messages, senders
+from flowdiff.notify.chat import ChatTemplate
 from flowdiff.notify.ledger import FOLDER, Ledger
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.post import Message, SendError, post
 from flowdiff.notify.settings import NotifySettings
 from flowdiff.notify.signature import signed, signing_key
 from ingest.http.address import address_of
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
 from schemas.incidents import Incident, IncidentEvent
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.store import LocalStore
@@ -531,6 +532,66 @@ def test_messages_are_bounded_and_whole_whatever_is_in_them(text: str, short: st
     (alert,) = json.loads(messages.alerts([one], text, "", time.time_ns()))
     assert len(body) < 64_000
     assert json.loads(body)["data"]["component"] == alert["labels"]["component"]
-    assert {*alert["labels"]} == {"alertname", "lake", "id", "kind", "component", "operation"}
+    assert {*alert["labels"]} == {"alertname", "lake", "id", "kind", "component", "operation", "severity"}
     assert not {*alert["labels"].values()} & {str(one.before), str(one.after)}
     json_format.Parse(messages.log_record(event("opened", one), text, "", 0), ExportLogsServiceRequest())
+    slack = json.loads(ChatTemplate.of("slack", None).body(event("opened", one), "https://x.example"))
+    header, said, told, *_ = slack["blocks"]
+    assert 0 < len(header["text"]["text"]) <= 150
+    assert 0 < len(said["text"]["text"]) <= 3000
+    assert all(0 < len(field["text"]) <= 2000 for field in told["fields"])
+    assert "<!" not in said["text"]["text"]
+    teams = ChatTemplate.of("teams", None).body(event("opened", one), "https://x.example")
+    assert len(teams) < 28_000  # what Teams takes
+    (card,) = json.loads(teams)["attachments"]
+    assert all(part["text"] for part in card["content"]["body"] if part["type"] == "TextBlock")
+
+
+def test_alerts_link_what_to_do_about_them() -> None:
+    (alert,) = json.loads(messages.alerts([incident()], "lake", "", 5, "https://wiki.example/slow"))
+    assert alert["annotations"]["runbook_url"] == "https://wiki.example/slow"
+    assert alert["labels"]["severity"] == "warning"
+    (plain,) = json.loads(messages.alerts([incident()], "lake", "", 5))
+    assert "runbook_url" not in plain["annotations"]
+
+
+def test_chats_get_messages_of_their_own_form(hook: Receiver, tmp_path: Path) -> None:
+    told = {"reports": "https://r.example", "slack": {"url": hook.url}, "teams": {"url": hook.url}}
+    watched = Watched(tmp_path, told)
+    one = incident(headline="SELECT <shop> & co: slow", report="abc", state="resolved")
+    with watched.running() as notifier:
+        watched.happens(notifier, event("resolved", one))
+        wait_until(lambda: len(hook.requests) == 2)
+    bodies = [json.loads(body) for _, body in hook.requests]
+    (slack,) = (body for body in bodies if "blocks" in body)
+    (teams,) = (body for body in bodies if "attachments" in body)
+    assert slack["blocks"][0]["text"]["text"].startswith("✅ warning, resolved")
+    assert slack["blocks"][1]["text"]["text"] == "SELECT &lt;shop&gt; &amp; co: slow"
+    assert slack["blocks"][3]["elements"][0]["url"] == "https://r.example/reports/abc/report.html"
+    (attached,) = teams["attachments"]
+    assert attached["contentType"] == "application/vnd.microsoft.card.adaptive"
+    assert attached["content"]["actions"][0]["url"] == "https://r.example/reports/abc/report.html"
+
+
+def test_a_template_of_ones_own_makes_the_message(hook: Receiver, tmp_path: Path) -> None:
+    template = tmp_path / "mine.jinja"
+    template.write_text('{"text": {{ (severity ~ " at " ~ component) | tojson }}}')
+    told = {"slack": {"url": hook.url, "template": str(template)}}
+    watched = Watched(tmp_path, told)
+    with watched.running() as notifier:
+        watched.happens(notifier, event("opened", incident(component='c"art')))
+        wait_until(lambda: len(hook.requests) == 1)
+    assert json.loads(hook.requests[0][1]) == {"text": 'warning at c"art'}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"text": {{ component }}', '{"text": {{ nothing | tojson }}}', "{% for %}", "{{ 1 / 0 }}"]
+)
+def test_a_template_that_makes_no_message_is_refused_at_the_start(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad").write_text(text)
+    told = {"teams": {"url": "https://x.example", "template": str(tmp_path / "bad")}}
+    with pytest.raises(ConfigError, match=r"notify\.teams\.template: the template makes no message"):
+        Notifier(NotifySettings.model_validate(told), "lake", LocalStore.at(tmp_path), list, print)
+    told = {"slack": {"url": "https://x.example", "template": str(tmp_path / "none")}}
+    with pytest.raises(InputError, match="cannot be read"):
+        Notifier(NotifySettings.model_validate(told), "lake", LocalStore.at(tmp_path), list, print)

@@ -15,6 +15,7 @@ from schemas.periods import (
     Period,
     fitted,
     format_instant,
+    moment_before,
     parse_filter,
     parse_period,
     windows_of,
@@ -251,3 +252,27 @@ def test_filter_values_keep_their_quotes_and_kinds() -> None:
 def test_broken_filters_are_refused(text: str) -> None:
     with pytest.raises(PeriodError):
         parse_filter(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("20:38", "2026-11-18T20:38:00"),
+        ("09:04", "2026-11-19T09:04:00"),
+        ("9:04:30", "2026-11-19T09:04:30"),
+        ("09:05", "2026-11-18T09:05:00"),
+        ("2m", "2026-11-19T09:03:00"),
+        ("2026-11-19T09:01Z", "2026-11-19T09:01:00"),
+        ("2026-11-19", "2026-11-19T00:00:00"),
+    ],
+)
+def test_a_moment_is_an_instant_a_time_of_day_or_a_while_before_the_end(text: str, moment: str) -> None:
+    end_ns = int(datetime(2026, 11, 19, 9, 5, tzinfo=UTC).timestamp()) * 10**9
+    asked_ns = int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()) * 10**9
+    assert moment_before(text, end_ns) == asked_ns
+
+
+@pytest.mark.parametrize("text", ["", "noon", "25:00", "9:4", "-2m", "9:04pm"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(PeriodError):
+        moment_before(text, 10**18)

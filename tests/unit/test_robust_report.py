@@ -170,7 +170,7 @@ def test_terminal_fits_its_width_and_is_short(outcome: Outcome, width: int):
     lines = told(outcome, outcome.report, width).splitlines()
     assert max(map(len, lines)) <= width
     if width >= 80:
-        assert len(lines) <= 50
+        assert len(lines) <= 51
 
 
 def test_terminal_tells_places_where_no_finding_does(outcome: Outcome):

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pyarrow as pa
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.segments.attribute_values import attribute_values, request_ids
 from analyze.methods.robust.segments.segment_changes import SEGMENTS
-from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings, SegmentSettings
 from analyze.methods.robust.titles import finding_title
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
-from schemas.lake import SPANS
+from schemas.lake import RECORDS, SPANS
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
@@ -134,3 +136,22 @@ def test_nothing_is_found_in_ordinary_times_and_without_the_rule() -> None:
     fault = system(lambda period, n: usual(period, n) or (period == 1 and n % 5 == 0 and n % 11 < 2))
     left = robust_run(fault, None, RobustSettings(without=(SEGMENTS,)))
     assert not any(change.segment for cause in left.causes for change in cause.changes)
+
+
+def test_attributes_are_those_of_requests_of_the_same_kind_and_of_all_their_messages() -> None:
+    """An id that has both spans and records is two requests; one and its messages have one id."""
+    rows = [("one", SPANS, "a"), ("one", RECORDS, "b"), ("two", SPANS, "b"), ("none", SPANS, "b")]
+    table = pa.table(
+        {
+            "request_id": [name for name, _, _ in rows],
+            "kind": [kind for _, kind, _ in rows],
+            "key": ["key"] * len(rows),
+            "num": pa.nulls(len(rows), pa.float64()),
+            "text": [text for _, _, text in rows],
+        }
+    )
+    ids = request_ids(
+        pa.array(["one", "two", "one", "other", "one"]), np.array([True, True, False, True, True])
+    )
+    found = attribute_values([table], ids, 5, SegmentSettings(least_requests=1), ())
+    assert {value.value: value.rows.tolist() for value in found} == {"a": [0, 4], "b": [1, 2]}

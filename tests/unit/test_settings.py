@@ -202,7 +202,15 @@ def test_the_defaults_are_a_file_to_begin_with(tmp_path: Path) -> None:
     )
     found: Effective = effective(NEEDED, {}, written(tmp_path, uncommented.replace("topics = []", "")))
     assert found.config == effective(NEEDED, {}).config
-    assert {*tomllib.loads(default_toml())} == {"kafka", "live", "serve", "log", "watch", "notify"}
+    assert {*tomllib.loads(default_toml())} == {
+        "kafka",
+        "receiver",
+        "live",
+        "serve",
+        "log",
+        "watch",
+        "notify",
+    }
 
 
 def _is_key(line: str) -> bool:

@@ -201,13 +201,16 @@ class SegmentSettings(Config):
     """Most values for which the history is read, those with the smallest p."""
     paired: int = Field(default=32, ge=0)
     """Values with the smallest p of which each two are tested together."""
-    usual_hits: float = Field(default=2.0, ge=0)
-    """Weight, in hits, of the assumption that a segment's share of hits before was that of the others."""
-    usual_part_hits: float = Field(default=20.0, ge=0)
-    """Weight, in hits, of the assumption that a segment's part of all hits was its part of all requests."""
+    spread: float = Field(default=0.5, gt=0, le=1e6)
+    """Assumed variance, between values of an attribute, of how many times as often as all their requests are
+    hit; what the reference shows is shrunk to it."""
+    spread_hits: float = Field(default=100.0, ge=0)
+    """Weight of that assumption, in squared hits."""
+    least_spread: float = Field(default=0.01, gt=0)
+    """Smallest such variance: a segment's own hits always have a say."""
     phi: float = Field(default=1.2, ge=1, le=1e6)
     """Assumed over-dispersion of a segment's part of the hits between blocks of time."""
-    phi_blocks: float = Field(default=4.0, ge=0)
+    phi_blocks: float = Field(default=8.0, ge=0)
     """Weight of that assumption, in blocks."""
     blocks: int = Field(default=8, ge=2)
     """Blocks of each period that show over-dispersion where there is no history."""

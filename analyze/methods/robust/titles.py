@@ -71,7 +71,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
-        return f"{what} takes very long{over} in {shares}"
+        return f"{what}: slow{over} in {shares}"
     if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
         return f"{what} no longer fails (was {before} of its {whole})"
     if kind is ChangeKind.ERRORS and not change.n0:

@@ -77,14 +77,13 @@ def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Ve
     if first.sd_us == 0:
         return Verdict(outcome="constant", text="All response times are equal.")
     text = (
-        f"Response times vary by {wording.duration(first.sd_us)} around {wording.duration(first.mean_us)} "
-        f"(C² {wording.significant(first.c2, 2)}); {wording.percent(first.parts[2].share)} of that variance "
-        "is between requests that took the same path."
+        f"Requests take {wording.duration(first.mean_us)} on average, {wording.duration(first.sd_us)} more "
+        f"or less; {wording.percent(first.parts[2].share)} of that variance is on the same path"
     )
     source = next((site for site in first.sites if site.marker is None or site.marker == "inadvertent"), None)
     if source is not None and source.within > 0:
-        text += f" Its largest source is {source.label}, {wording.percent(source.within)}."
-    return Verdict(outcome="measured", text=text)
+        text += f", most of it at {source.label} ({wording.percent(source.within)})"
+    return Verdict(outcome="measured", text=f"{text}.")
 
 
 def _notes(first: VarianceSection) -> tuple[str, ...]:

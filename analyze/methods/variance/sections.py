@@ -374,7 +374,7 @@ def change_check(section: VarianceChangeSection) -> str:
     verb = "differ" if section.ks_p < 0.05 else "do not differ"
     return (
         f"The variances of large categories as a whole {verb} before and after "
-        f"(Kolmogorov-Smirnov, p {wording.p_value(section.ks_p)})."
+        f"(p {wording.p_value(section.ks_p)})."
     )
 
 

@@ -30,6 +30,7 @@ from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import Finding, FindingsSection, Site
 from schemas.report.parts import Section
 from schemas.report.report import Report
+from schemas.report.suspects import Suspect, SuspectsSection
 from stitch.graph.placed import END, START
 
 S = TypeVar("S", bound=Section)
@@ -68,6 +69,8 @@ class Told:
     """Measures (mean, tail, errors) that its own account says changed by test."""
     external: bool = False
     """The service answered as before and its clients sent something else."""
+    suspects: tuple[Named, ...] = ()
+    """Where to look first, where nothing is significant."""
     there_before: bool = False
     """It says that what is wrong was there before the problem period."""
 
@@ -79,10 +82,14 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     if findings is None:
         return _mutations(outcome, population)
     callees = callees_of(population)
-    results = tuple(
-        Named(finding.title, names, names | callee(callees, finding.site), factor(finding))
-        for finding in findings.findings
-        for names in [frozenset({finding.site.component, finding.suspect} - {""})]
+    shown = _section(outcome.report, SuspectsSection, method)
+    results, suspects = (
+        tuple(
+            Named(one.title, names, names | callee(callees, one.site), factor(one))
+            for one in found
+            for names in [frozenset({one.site.component, one.suspect} - {""})]
+        )
+        for found in (findings.findings, () if shown is None else shown.suspects)
     )
     verdict = _section(outcome.report, VerdictSection, method)
     account = _section(outcome.report, AccountSection, method)
@@ -92,11 +99,13 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     before = THERE_BEFORE in outcome.report.headline.sentence or (
         verdict is not None and any(THERE_BEFORE in text for text in verdict.reasons)
     )
-    return Told(results, findings.findings_total, word, _exit_code(outcome), tested, external, before)
+    return Told(
+        results, findings.findings_total, word, _exit_code(outcome), tested, external, suspects, before
+    )
 
 
-def factor(finding: Finding) -> float:
-    """By how many times the value of a finding changed, up or down."""
+def factor(finding: Finding | Suspect) -> float:
+    """By how many times the value of a finding, or of a suspect, changed, up or down."""
     low, high = sorted((abs(finding.before), abs(finding.after)))
     return high / low if low else inf
 

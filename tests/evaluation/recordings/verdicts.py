@@ -29,6 +29,7 @@ def _common(asked: Asked, found: Compared) -> Row:
         "reference": asked.reference,
         "problem": asked.problem,
         "results": found.told.total,
+        "suspects": len(found.told.suspects),
         "outcome": found.told.outcome,
         "exit_code": found.told.exit_code,
         "tested": list(found.told.tested),
@@ -50,8 +51,10 @@ def _short(result: Named) -> Row:
 
 
 def fault_row(asked: Asked, fault: Fault, found: Compared) -> Row:
-    """A labelled fault, judged: ranks from 1, None where no result is right."""
-    results = found.told.results
+    """A labelled fault, judged: ranks from 1, None where no result is right; `place` counts suspects after
+    results."""
+    results, suspects = found.told.results, found.told.suspects
+    places = (*results, *suspects)
     return {
         "kind": "fault",
         "case": fault.id.partition("/")[2],
@@ -59,6 +62,7 @@ def fault_row(asked: Asked, fault: Fault, found: Compared) -> Row:
         "type": fault.type,
         "visible": fault.visible,
         "rank": next((n for n, result in enumerate(results, 1) if fault.service in result.at), None),
+        "place": next((n for n, one in enumerate(places, 1) if fault.service in one.at), None),
         "named": next((n for n, result in enumerate(results, 1) if fault.service in result.names), None),
         **_common(asked, found),
     }

@@ -42,9 +42,18 @@ class Visits:
 class Playing:
     """Requests of a window: `number` says which, `begin_ns` when."""
 
-    def __init__(self, system: System, scenario: Scenario, number: int, begin_ns: int) -> None:
-        """Draw all that holds for the window as a whole."""
+    def __init__(
+        self,
+        system: System,
+        scenario: Scenario,
+        number: int,
+        begin_ns: int,
+        requests: int | None = None,
+        window_ns: int = WINDOW_NS,
+    ) -> None:
+        """Draw all that holds for the window as a whole; requests: REQUESTS if not said."""
         self.system, self.scenario, self.begin_ns = system, scenario, begin_ns
+        self.requests, self.window_ns = REQUESTS if requests is None else requests, window_ns
         self.rng = np.random.default_rng([system.seed, 3, number])
         self.drift = {name: float(np.exp(self.rng.normal(0, DRIFT))) for name in system.services}
         self.fails = {
@@ -54,9 +63,10 @@ class Playing:
 
     def lines(self) -> Iterator[str]:
         """Give lines of JSON, each an ExportTraceServiceRequest."""
-        kind = self.rng.integers(len(self.system.roots), size=REQUESTS)
+        kind = self.rng.integers(len(self.system.roots), size=self.requests)
         for at, root in enumerate(self.system.roots):
-            yield from self._played(root, int((kind == at).sum()))
+            if n := int((kind == at).sum()):
+                yield from self._played(root, n)
         if self.scenario.new_kind:
             component = self.system.tested[0]
             refund = Call("edge", "POST /refund", 4.0, (Call(component, "refund", 5.0),))
@@ -65,7 +75,7 @@ class Playing:
     def _played(self, root: Call, n: int, *, certain: bool = False) -> Iterator[str]:
         known = attributes(n, self.rng, self.scenario.moved)
         columns = {key: np.array(values) for key, values in known.items()}
-        start = self.begin_ns + np.sort(self.rng.integers(0, WINDOW_NS, n))
+        start = self.begin_ns + np.sort(self.rng.integers(0, self.window_ns, n))
         visits: list[Visits] = []
         self._visit(root, start, -1, columns, visits, certain=certain)
         yield from self._written(visits, known)

@@ -92,6 +92,13 @@ def one_a_site(changes: Iterable[Change]) -> list[Change]:
     return list({change.site: change for change in ordered}.values())
 
 
+def _alike(change: Change, lead: Change) -> bool:
+    """True if a change of the same operation is of the kind of the lead."""
+    if lead.kind in TIME_KINDS:
+        return change.kind in TIME_KINDS
+    return change.kind is lead.kind
+
+
 def part_ns(changes: Iterable[Change]) -> float:
     """Sum the part of changes of time in the change of the mean, ns a request."""
     return sum(change.contribution_ns for change in one_a_site(changes))
@@ -195,6 +202,15 @@ class Cause:
     """Hosts on which the same site was tested and is as before."""
     edges: tuple[Edge, ...] = ()
     """What follows from what, and why: all changes but those of the leading symptom."""
+
+    @property
+    def alike(self) -> tuple[Change, ...]:
+        """The lead, the same change at other callers of its operation, and elsewhere: one change a site."""
+        related = {id(change) for edge in self.edges for change in edge.changes}
+        own = [change for change in self.changes if id(change) not in related and _alike(change, self.lead)]
+        sites = {change.site for change in (self.lead, *self.elsewhere)}
+        others = [change for change in one_a_site(own) if change.site not in sites]
+        return (self.lead, *others, *self.elsewhere)
 
     @property
     def follows(self) -> tuple[Change, ...]:

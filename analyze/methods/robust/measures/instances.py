@@ -8,7 +8,7 @@ Resource attributes are those of the instance that recorded a call: they are rea
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -40,6 +40,8 @@ _MIDDLE: Final = 4096
 """Bin of a call that takes what is usual."""
 _ASKED_OF_A_HOST: Final = 3
 """Requests of an instance whose resource attributes are read."""
+_CALLS_AT_ONCE: Final = 1 << 20
+"""Calls that are added up at once: 92 MB of columns."""
 _MEDIAN_OF_MEAN: Final = 1.57
 """Variance of a weighted median over that of the mean; the median of two is their mean."""
 
@@ -120,25 +122,26 @@ def _hosts_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
     """Map a component to the hosts that its calls in the problem ran on, ascending."""
-    found: dict[int, set[int]] = defaultdict(set)
+    seen = np.zeros((int(of_site.max(initial=-1)) + 1, len(population.hosts) + 1), dtype=np.bool_)
     for group in groups:
         host = population.categories[group.category].host
         assert host is not None
         rows = group.rows[roles.problem[group.slot]]
-        for component, start in zip(of_site[group.sites.site].tolist(), group.sites.start, strict=True):
-            found[component].update(np.unique(host[start, rows]).tolist())
-    return {component: sorted(mine - {-1}) for component, mine in found.items()}
+        seen[of_site[group.sites.site][:, None], host[np.ix_(group.sites.start, rows)] + 1] = True
+    return {at: np.flatnonzero(seen[at, 1:]).tolist() for at in np.flatnonzero(seen.any(axis=1)).tolist()}
 
 
 def _calls_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, several: set[int], roles: Roles
 ) -> Calls:
     parts: list[Calls] = []
+    cells = 0
+    wanted = np.isin(np.arange(int(of_site.max(initial=-1)) + 1), list(several))
     for group in groups:
         category, sites = population.categories[group.category], group.sites
         side = np.where(roles.problem[group.slot], 1, np.where(roles.reference[group.slot], 0, -1))
         component = of_site[sites.site]
-        units = np.flatnonzero(np.isin(component, list(several)))
+        units = np.flatnonzero(wanted[component])
         rows, late = group.rows[side >= 0], side[side >= 0]
         if not len(units) or not len(rows):
             continue
@@ -168,9 +171,16 @@ def _calls_of(
             np.broadcast_to(category.weight[rows], shape).ravel(),
             (own * category.weight[rows]).ravel(),
         )
-        parts.append(_added(whole.where(whole.host >= 0)))
-    joined = Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in Calls.__slots__))
-    return _added(joined)
+        parts.append(whole.where(whole.host >= 0))
+        cells += len(parts[-1].host)
+        if cells >= _CALLS_AT_ONCE:
+            parts = [_added(_joined(parts))]
+            cells = 0
+    return _added(_joined(parts))
+
+
+def _joined(parts: Sequence[Calls]) -> Calls:
+    return Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in Calls.__slots__))
 
 
 def _added(calls: Calls) -> Calls:
@@ -193,19 +203,24 @@ def _attributes_of(
 ) -> dict[tuple[int, str], dict[int, str]]:
     """Give (component, attribute) -> host -> value, of those that are the same in every request that was
     asked."""
-    asked: Counter[tuple[int, int]] = Counter()
+    n_hosts = len(population.hosts) + 1
+    left = np.zeros((len(components), n_hosts), dtype=np.int64)
+    left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
+    asks = left.ravel()
     chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
-    for group in groups if settings.instance_attributes else ():
+    for group in groups:
         host = population.categories[group.category].host
         assert host is not None
-        for component, start in zip(of_site[group.sites.site].tolist(), group.sites.start, strict=True):
-            if component not in several:
-                continue
-            found, first = np.unique(host[start, group.rows], return_index=True)
-            for one, row in zip(found.tolist(), group.rows[first].tolist(), strict=True):
-                if one >= 0 and asked[component, one] < _ASKED_OF_A_HOST:
-                    asked[component, one] += 1
-                    chosen[group.category, row].add((component, one))
+        of_unit = of_site[group.sites.site]
+        code = of_unit[:, None] * n_hosts + host[np.ix_(group.sites.start, group.rows)] + 1
+        wanted = np.flatnonzero(asks[code] > 0)
+        if not len(wanted):
+            continue
+        found, first = np.unique(code.ravel()[wanted], return_index=True)
+        asks[found] -= 1
+        rows = group.rows[wanted[first] % len(group.rows)]
+        for place, asked in zip(found.tolist(), rows.tolist(), strict=True):
+            chosen[group.category, asked].add((place // n_hosts, place % n_hosts - 1))
     if not chosen:
         return {}
     order = sorted(chosen)

@@ -76,7 +76,7 @@ def findings_of(
     explained = foremost(claims_ns, run.settings.explained)
     differences: dict[int, Difference] = {}
     for number, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True)):
-        at = requests_at(run.population, run.profiled.groups, [cause.lead, *cause.elsewhere])
+        at = requests_at(run.population, run.profiled.groups, cause.alike)
         found.append(_finding(run, cause, at, number + 1, share, limits, claim_ns))
         affected.append(affected_rows(at))
         if number in explained and (asked := difference_of(run, at, cause.lead)) is not None:
@@ -139,7 +139,7 @@ def _finding(
     affected = (
         affected_counts(at)
         if run.profiled.groups
-        else affected_by_statistics(run.profile, run.roles, [lead, *cause.elsewhere])
+        else affected_by_statistics(run.profile, run.roles, cause.alike)
     )
     ordered = [lead, *(change for change in cause.changes if change is not lead)]
     place = {id(change): number for number, change in enumerate(ordered)}

@@ -196,7 +196,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
                 "requests affected",
                 (*affected, b.Styled(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
             ),
-            b.Fact("how sure", sureness(f)),
+            b.Fact("sure", sureness(f)),
         ),
         look="numbers",
     )
@@ -208,7 +208,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
     shown = f"{count(finding.affected0)} → {after} affected ({percent(finding.share1)} of all)"
-    yield b.Text(f"{shown}; how sure: {sureness(finding)}", "dim")
+    yield b.Text(f"{shown}; sure: {sureness(finding)}", "dim")
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
@@ -380,10 +380,11 @@ def part_sentence(finding: Finding) -> str:
 
 
 def sureness(finding: Finding) -> str:
-    """Say how sure a finding is, by its leading evidence: `q < 1e-12, 41 × its noise`."""
+    """Say how sure a finding is, by its leading evidence: `41 × ordinary variation (q < 1e-12)`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
-    noise = f", {significant(abs(finding.evidence[0].z), 2)} × its noise" if finding.evidence else ""
-    return f"q {value}{noise}"
+    if not finding.evidence:
+        return f"q {value}"
+    return f"{significant(abs(finding.evidence[0].z), 2)} × ordinary variation (q {value})"
 
 
 def factor_sentence(found: Factor) -> str:

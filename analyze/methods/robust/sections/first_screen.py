@@ -13,6 +13,7 @@ from analyze.methods.robust.sections.findings import differs
 from analyze.methods.robust.sections.verdict import meaning
 from analyze.report import blocks as b
 from analyze.report import wording
+from analyze.report.drawing.time_strip import time_strip
 from analyze.report.section_view import FirstScreen
 from analyze.report.wording import NBSP, clip, count, counted, percent, significant
 from schemas.report.accounts import Account, AccountedMeasure, AccountSection, VerdictSection
@@ -66,6 +67,7 @@ def first_screen(report: Report) -> FirstScreen:
             b.Facts([*_facts(report, shown, lead, total, accounts["mean"])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
+        over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
     )
 
 
@@ -114,7 +116,12 @@ def _headline(
     mark = b.Styled(f"{_MARK.get(verdict.outcome, by_tone)} {text}", tone)
     if lead is not None:
         since = since_words(lead, report.samples[1])
-        return (mark, f" {since}: " if since else ": ", lead.title)
+        told = f" {since}" if since else ""
+        # A segment's title begins with what the word says: `FAILING since … for tier = free: …`.
+        verb, _, rest = lead.title.partition(" ")
+        if verb.upper() == text:
+            return (mark, told, f" {rest}")
+        return (mark, f"{told}: ", lead.title)
     return (mark, ": ", _without_finding(report, verdict))
 
 
@@ -129,6 +136,11 @@ def _without_finding(report: Report, verdict: VerdictSection) -> str:
         return verdict.reasons[0]
     text = meaning(verdict)
     return text[:1].lower() + text[1:]
+
+
+def _onset_ns(lead: Finding | None) -> int | None:
+    when = None if lead is None else lead.when
+    return None if when is None or when.began is None else when.began.at_ns
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
@@ -239,9 +251,9 @@ def _of_finding(finding: Finding, mean: Account) -> Iterator[b.Fact]:
     if finding.explanation is not None:
         if finding.explanation.reliable:
             yield b.Fact("only", _only(finding.explanation))
-        changed = sorted(finding.explanation.identifiers, key=_alike, reverse=True)
-        for one in changed[:_MOST_CHANGED_WITH]:
-            yield b.Fact("with", f"{one.where} {one.key} {clip(one.before, 40)} → {clip(one.after, 40)}")
+        for one, place in _changed_with(finding.explanation.identifiers)[:_MOST_CHANGED_WITH]:
+            what = f"{place} {one.key}".strip()
+            yield b.Fact("with", f"{what} {clip(one.before, 40)} → {clip(one.after, 40)}")
     if finding.factors:
         first = finding.factors[0]  # values that were tested together have one effect
         pair = [one for one in finding.factors if one.effect_here == first.effect_here and one.p == first.p]
@@ -285,9 +297,24 @@ def _only(explanation: Explanation) -> b.Words:
     )
 
 
-def _alike(changed: ChangedIdentifier) -> float:
-    """Measure how alike two values are, 0 to 1: versions nearly, what is new at every start hardly."""
-    return SequenceMatcher(None, changed.before, changed.after, autojunk=False).ratio()
+def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
+    """Order what changed with the period, each once with its place: the most alike first, as two versions
+    are; of what has several values, as what is new at every start has, only where nothing has one."""
+    places: dict[tuple[str, str, str], list[ChangedIdentifier]] = {}
+    for one in identifiers:
+        places.setdefault((one.key, one.before, one.after), []).append(one)
+
+    single = {key: of for key, of in places.items() if ", " not in key[1] + key[2]}
+
+    def unlike(of: Sequence[ChangedIdentifier]) -> float:
+        return -SequenceMatcher(None, of[0].before, of[0].after, autojunk=False).ratio()
+
+    found = []
+    for alike in sorted((single or places).values(), key=unlike):
+        first, *others = (one.where.split("/") for one in alike)
+        shared = sum(all(words[:n] == first[:n] for words in others) for n in range(1, len(first)))
+        found.append((alike[0], "/".join(first[:shared] if others else first)))
+    return found
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:

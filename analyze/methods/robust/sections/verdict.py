@@ -175,7 +175,7 @@ _MOST_NAMED: Final = 2
 MOST_HIDDEN: Final = 5
 """Changes that ordinary times hide, in a report."""
 _MOST_WINDOWS: Final = 4
-_UNSHOWN: Final = "Nothing shows how far ordinary periods differ"
+_UNSHOWN: Final = "There are no earlier windows to compare with (--history)"
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
 UNSEEN: Final = "changed unseen"
@@ -324,7 +324,7 @@ def equivalent(section: VerdictSection) -> str:
     known = section.equivalent_share
     if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
-    return f"Root types with {percent(known)} of the time are shown to be as fast as before."
+    return f"Root types with {percent(known)} of the time are as fast as before."
 
 
 def visible_sentence(section: VerdictSection) -> str:

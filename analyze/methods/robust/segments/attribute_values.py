@@ -12,9 +12,35 @@ import pyarrow.compute as pc
 
 from analyze.methods.robust.settings import SegmentSettings
 from schemas.arrays import B1, I8
+from schemas.lake import SPANS
 
 _MOST_CELLS: Final = 1 << 23
 """Pairs of key and word that are counted in a table of 64 MB; more are sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIds:
+    """Ids by which requests are joined with attributes. Several may have one id: a request, and the messages
+    that it sent; an id that has both spans and records is of two requests that know nothing of each other."""
+
+    words: pa.StringArray
+    """Distinct ids."""
+    code: I8
+    """[requests] 2 * place in `words`, plus 1 for a request made of spans."""
+
+    def codes_of(self, table: pa.Table) -> I8:
+        """Give the codes of a table's `request_id` and `kind`; negative for those of no request."""
+        id_code, id_words = _codes(table["request_id"])
+        kind_code, kind_words = _codes(table["kind"])
+        place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
+        of_spans = pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False)
+        return np.asarray(2 * place[id_code] + of_spans.astype(np.int64)[kind_code])
+
+
+def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
+    """Number the ids of requests; of_spans: [requests] True if made of spans."""
+    coded = ids.dictionary_encode()
+    return RequestIds(coded.dictionary, 2 * coded.indices.to_numpy().astype(np.int64) + of_spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +57,8 @@ class AttributeValue:
 
 def attribute_values(
     tables: Sequence[pa.Table],
-    ids: pa.StringArray,
+    ids: RequestIds,
+    n_requests: int,
     settings: SegmentSettings,
     without: Collection[str],
     only: Collection[tuple[str, str]] | None = None,
@@ -39,26 +66,25 @@ def attribute_values(
     """Give the values of attributes that do not nearly identify a request, the most frequent of each, or
     just `only`.
 
-    ids: [requests], of equal ones the first counts. without: attributes left out. Numbers that are not whole
-    are no value. O(rows of the tables).
+    n_requests: those that the tables are of, however many `ids` has. without: attributes left out. Numbers
+    that are not whole are no value. O(rows of the tables, and values x requests).
     """
     table = pa.concat_tables(tables).unify_dictionaries()
     if not table.num_rows:
         return []
-    id_code, id_words = _codes(table["request_id"])
+    request = ids.codes_of(table)
     key_code, key_words = _codes(table["key"])
     text_code, text_words = _codes(table["text"])
-    row = pc.index_in(id_words, value_set=ids).fill_null(-1).to_numpy().astype(np.int64)[id_code]
     keys = [str(word) for word in key_words.to_pylist()]
     words, word_code = _with_numbers(table, text_code, text_words)
     wanted = np.array([key not in without for key in keys], dtype=np.bool_)
-    there = np.flatnonzero((row >= 0) & (word_code >= 0) & wanted[key_code])
-    row, pair = row[there], key_code[there].astype(np.int64) * len(words) + word_code[there]
+    there = np.flatnonzero((request >= 0) & (word_code >= 0) & wanted[key_code])
+    request, pair = request[there], key_code[there].astype(np.int64) * len(words) + word_code[there]
     kinds, times = _counted(pair, len(keys) * len(words))
     key = kinds // len(words)
     distinct = np.bincount(key, minlength=len(keys))
     if only is None:
-        kept = _kept(key, times, distinct, len(ids), settings)
+        kept = _kept(key, times, distinct, n_requests, settings)
     else:
         texts = words.take(pa.array(kinds % len(words))).to_pylist()
         kept = np.array(
@@ -72,10 +98,10 @@ def attribute_values(
     ends = np.cumsum(np.bincount(code[inside], minlength=int(kept.sum())))
     texts = words.take(pa.array(kinds[kept] % len(words))).to_pylist()
     found = []
-    flags = np.zeros(len(ids), dtype=np.bool_)
-    for at, mine in enumerate(np.split(row[order], ends[:-1]) if len(ends) else ()):
+    flags = np.zeros(2 * len(ids.words), dtype=np.bool_)
+    for at, mine in enumerate(np.split(request[order], ends[:-1]) if len(ends) else ()):
         flags[mine] = True
-        rows = np.flatnonzero(flags)
+        rows = np.flatnonzero(flags[ids.code])
         flags[mine] = False
         which = int(key[kept][at])
         found.append(AttributeValue(keys[which], str(texts[at]), int(distinct[which]), rows))

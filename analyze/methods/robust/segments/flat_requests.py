@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.segments.attribute_values import RequestIds, request_ids
 from analyze.numbering import Numbering
 from analyze.population import Category, Population
 from schemas.arrays import B1, I8
+from schemas.lake import SPANS
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
@@ -27,7 +29,7 @@ class FlatRequests:
     """Row of the population's category."""
     sample: I8
     """REFERENCE, PROBLEM, then the history's samples."""
-    ids: pa.StringArray
+    ids: RequestIds
     response_ns: I8
     start_ns: I8
     origin: I8
@@ -83,6 +85,7 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
                     category.start_ns,
                     origin,
                     position,
+                    np.full(n, category.graph.kind == SPANS),
                 )
             )
             ids.append(category.request_id)
@@ -90,12 +93,12 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
     passes = np.zeros((len(passing), len(components)), dtype=np.bool_)
     for number, mine in enumerate(passing):
         passes[number, mine] = True
-    category_, row, sample, response_ns, start_ns, origin, position = columns
+    category_, row, sample, response_ns, start_ns, origin, position, of_spans = columns
     return FlatRequests(
         category_,
         row,
         sample,
-        pa.concat_arrays(ids),
+        request_ids(pa.concat_arrays(ids), of_spans),
         response_ns,
         start_ns,
         origin,

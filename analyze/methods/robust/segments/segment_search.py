@@ -1,8 +1,8 @@
 """Find segments whose requests fail, or are slow, by more than the others: one after another.
 
-The surest value of an attribute comes first, within it a second one where that holds nearly all; of values
-that stand for the same requests the one of the attribute with the fewest values. Its requests are taken out,
-and what is left is tested again: so that nothing is named that another explains.
+The surest value of an attribute comes first, within it a second one where that holds most of the excess; of
+values that stand for the same requests the one of the attribute with the fewest values. Its requests are
+taken out, and what is left is tested again: so that nothing is named that another explains.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from analyze.methods.robust.segments.segment_tests import (
     SLOW,
     Compared,
     Outcome,
+    alike_weight,
     chance_p,
     compared,
     dispersion,
@@ -64,6 +65,8 @@ class _Test:
     p: float
     n_tests: float
     """Number of tests that p is corrected for."""
+    changed: bool = False
+    """True if p is as if ordinary times were known."""
 
 
 class SegmentSearch:
@@ -76,9 +79,12 @@ class SegmentSearch:
         self.flat = flat_requests(population, history)
         self.without = {*settings.exclude, *settings.failure_attributes}
         tables = [population.params(s, as_codes=True) for s in (REFERENCE, PROBLEM)]
-        every = self._varying(attribute_values(tables, self.flat.ids, self.own, self.without))
+        n = sum(category.n_requests for category in population.categories)
+        every = self._varying(attribute_values(tables, self.flat.ids, n, self.own, self.without))
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
+        self.alike: dict[int, dict[str, float]] = {}
+        """Component of an outcome -> attribute -> weight of the assumption that values are hit alike."""
 
     def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
         """Leave out what all requests have, and attributes that only failing requests have."""
@@ -145,30 +151,47 @@ class SegmentSearch:
                 for o in outcomes
             ]
 
+    def _periods(self) -> I8:
+        """Give [requests] the compared sample; -1 for those of the history."""
+        return np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
+
     def _best(self, outcomes: Sequence[Outcome]) -> Found | None:
         found = self._tested(self.values, outcomes)
         if found is None:
             return None
         within = np.zeros(len(self.flat.row), dtype=np.bool_)
         within[found.rows] = True
-        others = [value for value in self.values if value.key != found.values[0].key]
+        keys = {value.key for value in found.values}
+        others = [value for value in self.values if value.key not in keys]
         whole = excess(found.counts)
-        second = self._tested(others, [replace(found.outcome, inside=found.outcome.inside & within)])
+        # That the segment changed is known; what is asked is where in it.
+        inside = replace(found.outcome, inside=found.outcome.inside & within)
+        second = self._tested(others, [inside], changed=True)
         if second is not None and excess(second.counts) >= self.own.within * whole:
             p, z, q = min(found.p, second.p), max(found.z, second.z), min(found.q, second.q)
             both = (*found.values, *second.values)
             return replace(second, values=both, p=p, z=z, q=q, outcome=found.outcome)
         return found
 
-    def _tested(self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome]) -> Found | None:
+    def _tested(
+        self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome], *, changed: bool = False
+    ) -> Found | None:
         """Test all values, and pairs of the surest, for all outcomes as one family; the surest of those that
-        count, or none."""
+        count, or none. changed: among requests of which it is known that some changed, a value is held
+        against the others as if ordinary times were known."""
         if not values:
             return None
-        block = np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
+        block = self._periods()
         rows = [value.rows for value in values]
-        counts = [compared(rows, outcome, block) for outcome in outcomes]
+        counts = []
+        for outcome in outcomes:
+            c = compared(rows, outcome, block, np.zeros(len(rows)))
+            if outcome.component not in self.alike:  # the first time, of all requests that could have it
+                self._learn(outcome.component, values, c)
+            counts.append(replace(c, alike=self._alike_of(values, outcome)))
         p = [chance_p(c, self.own) for c in counts]
+        if changed:
+            p = [(sure, sure) for _, sure in p]
         n_tests = {
             of_root: _FAMILIES
             * sum(
@@ -179,14 +202,14 @@ class SegmentSearch:
             for of_root in (False, True)
         }
         tests = [
-            _Test((value,), outcome, c, at, float(chance[at]), n_tests[outcome.of_root])
+            _Test((value,), outcome, c, at, float(chance[at]), n_tests[outcome.of_root], changed)
             for outcome, c, (chance, sure) in zip(outcomes, counts, p, strict=True)
             for at, value in enumerate(values)
             if self._may_count(chance[at], sure[at], n_tests[outcome.of_root])
             and self._matters(c, outcome)[at]
         ]
         passing = self._passing(tests)
-        if not passing:
+        if not passing and not changed:
             passing = self._passing(list(self._pairs(values, outcomes, p, block, n_tests[False])))
         if not passing:
             return None
@@ -195,6 +218,16 @@ class SegmentSearch:
         same.sort(key=lambda f: (len(f.values), *((v.distinct, v.key) for v in f.values)))
         singles = tuple(f.values[0] for f in same[1:] if len(f.values) == 1)
         return replace(same[0], alike=(*same[0].alike, *singles))
+
+    def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
+        """Learn how far the values of each attribute have an outcome alike."""
+        keys = sorted({value.key for value in values})
+        weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
+        self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
+
+    def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
+        """Give [values] how far, in hits, a value is assumed to be hit as the others."""
+        return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
         """Tell whether a test may count with all that ordinary times could tell."""
@@ -229,7 +262,8 @@ class SegmentSearch:
             if not two:
                 continue
             rows = [np.intersect1d(a.rows, b.rows, assume_unique=True) for a, b in two]
-            c = compared(rows, outcome, block)
+            singles = [self._alike_of(side, outcome) for side in zip(*two, strict=True)]
+            c = compared(rows, outcome, block, 1 / np.sum([1 / alike for alike in singles], axis=0))
             matters, (chance, sure) = self._matters(c, outcome), chance_p(c, self.own)
             for at, pair in enumerate(two):
                 if matters[at] and self._may_count(chance[at], sure[at], n_pairs):
@@ -242,8 +276,8 @@ class SegmentSearch:
             mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
             rows = mine if rows is None else np.intersect1d(rows, mine, assume_unique=True)
         assert rows is not None
-        z, p, phi = self._with_history(rows, test.outcome, test.p)
-        c = Compared(*(v[test.at : test.at + 1] for v in (test.c.n, test.c.x, test.c.y, test.c.e, test.c.f)))
+        c = test.c.one(test.at)
+        z, p, phi = self._with_history(rows, test, c.alike)
         alike = tuple(other for value in test.values for other in self.same.get((value.key, value.value), ()))
         q = min(p * test.n_tests, 1.0)
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
@@ -272,20 +306,20 @@ class SegmentSearch:
                 self.history.params(sample, keys=keys, as_codes=True)
                 for sample in range(len(self.history.samples))
             ]
-            found = attribute_values(tables, self.flat.ids, self.own, self.without, wanted)
+            found = attribute_values(tables, self.flat.ids, 0, self.own, self.without, wanted)
             old = self.flat.sample > PROBLEM
             self.read |= dict.fromkeys(wanted, np.zeros(0, np.int64))
             self.read |= {(v.key, v.value): v.rows[old[v.rows]] for v in found}
         return self.read
 
-    def _with_history(self, rows: I8, outcome: Outcome, alone: float) -> tuple[float, float, float]:
+    def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
         """Give (z, p, over-dispersion) of a segment with all that ordinary times tell."""
-        flat, p = self.flat, alone
+        flat, outcome, p = self.flat, test.outcome, test.p
         if self.history is None:
             periods = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
         else:
             everything = np.where(flat.sample == PROBLEM, 1, 0)
-            p = float(chance_p(compared([rows], outcome, everything), self.own)[0][0])
+            p = float(chance_p(compared([rows], outcome, everything, alike), self.own)[test.changed][0])
             p = 1.0 if np.isnan(p) else p
             periods = [np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))]
         phi = dispersion(rows, outcome, periods, self.own)

@@ -53,12 +53,15 @@ class Compared:
     """Hits of the segment if it were as all are."""
     f: F8
     """Hits of the others if they were as all are."""
+    alike: F8
+    """[values] weight, in hits, of the assumption that a segment is hit as often as the others before."""
 
     @property
     def ordinary(self) -> F8:
         """[values] how many times as often as the others the segment is hit before."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = (self.x[:, 0] + 0.5) / (self.y[:, 0] + 0.5) * (self.f[:, 0] / self.e[:, 0])
+            of_others = self.f[:, 0] / self.e[:, 0]
+            ratio = (self.x[:, 0] + self.alike) / (self.y[:, 0] + self.alike * of_others) * of_others
         return np.where(self.e[:, 0] > 0, ratio, 1.0)
 
     @property
@@ -68,20 +71,41 @@ class Compared:
             found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
         return np.where(self.f[:, 1] > 0, found, np.inf)
 
+    def one(self, at: int) -> Compared:
+        """Give the counts of one segment."""
+        return Compared(*(getattr(self, name)[at : at + 1] for name in self.__slots__))
+
     @property
     def share(self) -> F8:
         """Share of the segment's requests that are hit; of none 0."""
         return self.x / np.maximum(self.n, 1e-300)
 
 
-def compared(rows: Sequence[I8], outcome: Outcome, block: I8) -> Compared:
+def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
     """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
     n, x, n_all, x_all = counted(rows, outcome, block, 2)
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
     usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
     n, x, y, e, f = ((part * fits[:, None]).sum(axis=2) for part in (n, x, y, n * usual, m * usual))
-    return Compared(n, x, y, e, f)
+    return Compared(n, x, y, e, f, alike)
+
+
+def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
+    """[values] weight, in hits, of the assumption that a value is hit as often as the others before.
+
+    It is the inverse of the variance, between the values of an attribute (key: [values]), of how many times
+    as often as the others they are hit: what (x - e)² has beyond the binomial variance, shrunk to that of all
+    attributes, and that to what is assumed.
+    """
+    x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
+    e = part * (x + c.y[:, 0])
+    variance = e * (1 - part)
+    beyond, known = np.bincount(key, (x - e) ** 2 - variance), np.bincount(key, variance**2)
+    weight = settings.spread_hits
+    every = (max(beyond.sum(), 0.0) + weight * settings.spread) / (known.sum() + weight)
+    spread = (np.maximum(beyond, 0.0) + weight * every) / (known + weight)
+    return np.asarray(1 / np.maximum(spread, settings.least_spread)[key])
 
 
 def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> tuple[F8, F8, F8, F8]:
@@ -121,19 +145,18 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
     tested = (c.n[:, 1] > 0) & (c.e[:, 1] > 0) & (c.f[:, 1] > 0)
     tested &= c.e[:, 1] + c.x[:, 1] >= settings.least_hits
     p[tested] = 1.0
-    best, prior = p.copy(), settings.usual_hits
+    best = p.copy()
     with np.errstate(invalid="ignore"):
         more = tested & (c.x[:, 1] - c.expected >= settings.least_hits / 2)
     for at in np.flatnonzero(more).tolist():
         x0, x1, y0, y1 = (round(float(v)) for v in (*c.x[at], *c.y[at]))
-        (e0, e1), (f0, f1), (n0, n1) = c.e[at], c.f[at], c.n[at]
+        (e0, e1), (f0, f1), (n0, n1), prior = c.e[at], c.f[at], c.n[at], c.alike[at]
         if n0 > 0 and e0 > 0:
             # As many requests as the others need for so many hits.
             extra = prior * n0 / e0 * (e0 + f0) / max(x0 + y0, 1.0)
             own = at_least_of(x1, x0 + x1 + prior, n1 / (n0 + extra + n1))
-            part = settings.usual_part_hits * e0 / (e0 + f0)
-            rest, odds = settings.usual_part_hits - part, (e1 / e0) / (f1 / f0)
-            p[at] = max(own, at_least_given_odds(x1, x0 + part, y1, y0 + rest, odds))
+            rest, odds = prior * f0 / e0, (e1 / e0) / (f1 / f0)
+            p[at] = max(own, at_least_given_odds(x1, x0 + prior, y1, y0 + rest, odds))
             usual = min((x0 + prior) / (e0 + prior) * f0 / max(y0, 1.0), 1.0) * e1
             best[at] = at_least_of(x1, x1 + y1, usual / (usual + f1))
         else:  # of a value that was never there only the others say what to expect
@@ -158,11 +181,12 @@ def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: Segm
         ratio = (x.sum() + 0.5) / (y.sum() + 0.5)
         exposed = e / f * (f.sum() / max(e.sum(), 1e-300))
         part = ratio * exposed / (1 + ratio * exposed)
-        hits = x + y
-        known = hits > 0
-        spread = np.maximum(hits * part * (1 - part), 0.25)
-        squares += float((((x - hits * part) ** 2 / spread)[known]).sum())
-        freedom += max(int(known.sum()) - 1, 0)
+        spread = (x + y) * part * (1 - part)
+        known = spread > 0
+        # A square of a few hits varies by 2 + 1 / spread: it counts for less than one of many.
+        told = 2 * spread / (2 * spread + 1)
+        squares += float((2 * (x - (x + y) * part) ** 2 / (2 * spread + 1))[known].sum())
+        freedom += float(told[known].sum()) * max(1 - 1 / max(int(known.sum()), 1), 0)
     return max(squares / max(freedom, 1e-300), 1.0)
 
 

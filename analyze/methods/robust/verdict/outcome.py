@@ -28,7 +28,7 @@ NAMES: Final = {
 
 
 _OPEN: Final = ("unchanged", "cannot-tell")
-_UNKNOWN: Final = "nothing shows how far ordinary periods differ"
+_UNKNOWN: Final = "there are no earlier windows to compare with (--history)"
 
 _ASK_AGAIN: Final = "Compare with a reference from before it: against this one nothing changed."
 
@@ -91,8 +91,8 @@ class ExplainedShare:
         if more:
             how_much = "all of" if low <= self.found_us <= high else "more than"
             rest = self.found_us - self.change_us
-            other = f"took {duration(rest)} away" if rest > 0 else f"added {duration(-rest)}"
-            return f"{said} {verb} {how_much} the change of the mean {amounts}: the rest {other}."
+            other = f"saved {duration(rest)}" if rest > 0 else f"added {duration(-rest)}"
+            return f"{said} {verb} {how_much} the change of the mean {amounts}; other changes {other}."
         return f"{said} {verb} {percent(self.share)} of the change of the mean {amounts}."
 
 
@@ -238,7 +238,7 @@ def _open(basis: VerdictBasis, missing: int | None, settings: RobustSettings) ->
         first = f"{', '.join(open_[:-1])} or " if open_[1:] else ""
         may = f"{first}{open_[-1]} may have changed by as much as matters"
         few = "Too few requests to tell a change from chance"
-        short = "Periods as short cannot tell, however many requests they have"
+        short = "Periods this short cannot decide it, with any number of requests"
         return f"{short if missing is None else few}: {may}{more}."
     if any(test.plain for test in basis.measures):
         unknown = any(test.noise_assumed for test in basis.measures)

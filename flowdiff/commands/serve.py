@@ -1,0 +1,122 @@
+"""`flowdiff serve`: a lake as pages in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flowdiff.cli.options import LakeOption, named_values
+from flowdiff.cli.outcome import say
+from schemas.errors import ConfigError
+
+LISTEN = "127.0.0.1:4320"
+
+
+def command(
+    lake: LakeOption,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+    ] = LISTEN,
+    base_path: Annotated[
+        str, typer.Option(metavar="/PATH", help="Path under which a proxy shows the pages.")
+    ] = "",
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Name under which it is reached besides that of --listen; repeated."
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Who may: lines `read|run|mark NAME TOKEN`. Needed beyond loopback."
+        ),
+    ] = None,
+    user_header: Annotated[
+        str, typer.Option(metavar="NAME", help="Header in which the proxies of --proxy name the user.")
+    ] = "",
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Address or network of such a proxy; repeated."),
+    ] = None,
+    anyone: Annotated[
+        bool, typer.Option("--anyone", help="Let everybody in who reaches an address beyond loopback.")
+    ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep results of comparisons here; else until the server ends."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A limit: see docs/serve.md; repeated."),
+    ] = None,
+) -> None:
+    """Serve a lake as pages: what is going on, comparisons, incidents, reports, SQL.
+
+    Listens on loopback only, unless --listen says otherwise. Reads the lake; the only change is that a user
+    with the role mark accepts an incident. Ends with SIGTERM or Ctrl-C.
+    """
+    import logging
+
+    from pydantic import ValidationError
+
+    from flowdiff.cli.terminal import echo
+    from flowdiff.extras import needed
+    from stitch.scratch import Scratch
+
+    address, port = split_address(listen)
+    with needed():
+        from flowdiff.serve.access import Access, checked_proxies, read_tokens
+        from flowdiff.serve.app import make_app
+        from flowdiff.serve.guard import LOOPBACK
+        from flowdiff.serve.routes import TABS
+        from flowdiff.serve.server import listening, log_to, run
+        from flowdiff.serve.settings import ServeSettings
+        from flowdiff.serve.site import open_site
+
+    try:
+        limits = ServeSettings.model_validate(named_values("--set", settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    access = Access(
+        read_tokens(tokens) if tokens is not None else {},
+        user_header,
+        checked_proxies(user_header, tuple(proxy or ())),
+    )
+    if access.is_open and address not in LOOPBACK and not anyone:
+        raise ConfigError(
+            f"Whoever reaches '{listen}' could read the lake.",
+            remedy="Give --tokens FILE, or --user-header and --proxy, or --anyone.",
+        )
+    if base_path and (not base_path.startswith("/") or base_path.endswith("/")):
+        raise ConfigError(f"--base-path '{base_path}' is no path.", remedy="Write it as /flowdiff.")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("flowdiff: %(message)s"))
+    log_to(handler)
+    bound = listening(address, port)
+    port = bound.getsockname()[1]
+    scratch = Scratch()
+    site = open_site(lake, limits, base_path, TABS, cache or scratch.folder)
+    shown = f"[{address}]" if ":" in address else address
+    try:
+        app = make_app(
+            site,
+            access,
+            {address, *LOOPBACK, *(host or ())} if address in LOOPBACK else {address, *(host or ())},
+        )
+        run(app, bound, limits, lambda: echo(f"Look at http://{shown}:{port}{base_path}/"))
+    finally:
+        site.close()
+    say("stopped.")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `[::1]:PORT`. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"'{text}' is no address.", remedy="Write HOST:PORT, for example 127.0.0.1:4320.")
+    return host, int(port)

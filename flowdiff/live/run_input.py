@@ -1,0 +1,198 @@
+"""Input of live ingestion: topics of Kafka, or what an OTLP receiver takes into its spool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from flowdiff.extras import needed
+from flowdiff.settings.ingest_config import IngestConfig, is_open_address
+from ingest.source import LiveSource
+from schemas.errors import ConfigError
+from stitch.lake.place import is_bucket
+
+if TYPE_CHECKING:
+    from ingest.receiver.receiver import Receiver
+    from ingest.receiver.spool import Spool
+
+SPOOL: Final = "spool"
+"""Folder of the spool in a lake's folder."""
+
+
+class RunInput(Protocol):
+    """Source of a run, and what is to be done around it."""
+
+    source: LiveSource
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no stream to read, and none will come."""
+        ...
+
+    def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
+        """Let it come in; returns where from, by name. Raises FlowdiffError."""
+        ...
+
+    def check(self) -> None:
+        """Raise what ended the input by itself; called in every turn."""
+        ...
+
+    def end(self) -> None:
+        """Let nothing more in, before the run stops."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds, after the run stopped."""
+        ...
+
+
+class KafkaInput:
+    """Topics of Kafka."""
+
+    def __init__(self, config: IngestConfig, memory_bytes: int, log: Any) -> None:
+        """Raises InputError where no broker can be used; ConfigError."""
+        with needed():
+            from ingest.kafka.fetching import fetch_sizes
+            from ingest.kafka.kafka_source import KafkaSource
+
+        log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
+        self._group = config.kafka.group
+        self.source: LiveSource = KafkaSource(config.kafka, config.live.decode, fetch_sizes(memory_bytes))
+
+    @property
+    def is_empty(self) -> bool:
+        """See RunInput. Partitions may be assigned at any time."""
+        return False
+
+    def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:  # noqa: ARG002 - as RunInput has it
+        """See RunInput."""
+        return {"group": self._group}
+
+    def check(self) -> None:
+        """See RunInput."""
+
+    def end(self) -> None:
+        """See RunInput."""
+
+    def close(self) -> None:
+        """See RunInput. A run that stopped has closed the source already."""
+        self.source.close()
+
+
+class OtlpInput:
+    """OTLP receiver and its spool."""
+
+    def __init__(self, config: IngestConfig, *, receives: bool) -> None:
+        """receives: False to read what the spool holds, and take no more.
+
+        Raises ConfigError, InputError; BusyLakeError where another process has the spool.
+        """
+        with needed():
+            from ingest.receiver.spool import Spool
+            from ingest.receiver.spool_source import SpoolSource
+
+        self._config = config
+        self._receives = receives
+        self._receiver: Receiver | None = None
+        self._spool: Spool = Spool(spool_folder(config), config.receiver)
+        self.source: LiveSource = SpoolSource(self._spool, config.receiver.partition, config.live.decode)
+
+    @property
+    def is_empty(self) -> bool:
+        """See RunInput."""
+        return not self._receives and not self._spool.streams()
+
+    def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
+        """See RunInput."""
+        if not self._receives:
+            return {}
+        with needed():
+            from ingest.receiver.receiver import Receiver
+
+        config = self._config
+        self._receiver = Receiver(
+            self._spool, config.receiver, config.otlp, config.otlp_grpc, config.live.decode.max_payload_bytes
+        )
+        registry.register(ReceiverCollector(self._spool, self._receiver))
+        addresses = {"otlp": self._receiver.http, "otlp_grpc": self._receiver.grpc}
+        return {name: address for name, address in addresses.items() if address is not None}
+
+    def check(self) -> None:
+        """See RunInput."""
+        self._spool.check()
+        if self._receiver is not None:
+            self._receiver.check()
+
+    def end(self) -> None:
+        """See RunInput."""
+        if self._receiver is not None:
+            self._receiver.close()
+
+    def close(self) -> None:
+        """See RunInput."""
+        self.end()
+        self._spool.close()
+
+
+def spool_folder(config: IngestConfig) -> Path:
+    """Folder of the spool. Raises ConfigError for a lake in a bucket without one."""
+    if config.receiver.spool:
+        return Path(config.receiver.spool)
+    if is_bucket(config.lake):
+        raise ConfigError(
+            "A receiver keeps what it answered on a disk of this machine, and the lake is in a bucket.",
+            remedy="Name a folder that outlives a restart: receiver.spool.",
+        )
+    return Path(config.lake) / SPOOL
+
+
+def warn_of_receiver(config: IngestConfig, log: Any) -> None:
+    """Log warnings about permitted but risky settings of the receiver."""
+    open_ = [address for address in (config.otlp, config.otlp_grpc) if is_open_address(address)]
+    if open_ and config.receiver.token_file is None:
+        log.warning("open receiver", why=f"Anyone who reaches {' or '.join(open_)} sends spans.")
+    if open_ and config.receiver.certificate_file is None:
+        log.warning("plain text", why="What is received is not encrypted on its way.")
+
+
+class ReceiverCollector(Collector):
+    """Metrics of a receiver, as of each scrape."""
+
+    def __init__(self, spool: Spool, receiver: Receiver) -> None:
+        self._spool = spool
+        self._intake = receiver.intake
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        from ingest.receiver.intake import Outcome
+
+        requests = CounterMetricFamily(
+            "flowdiff_otlp_requests",
+            "Requests received over OTLP, by what became of them.",
+            labels=["transport", "outcome"],
+        )
+        counts = dict(self._intake.counts)
+        for transport in ("http", "grpc"):
+            for outcome in Outcome:  # from 0 on, or `rate` misses the first
+                requests.add_metric([transport, outcome.value], counts.get((transport, outcome), 0))
+        yield requests
+        yield CounterMetricFamily(
+            "flowdiff_otlp_received_bytes",
+            "Bytes of requests that were taken, as they were sent.",
+            value=self._intake.received_bytes,
+        )
+        yield GaugeMetricFamily(
+            "flowdiff_spool_bytes",
+            "Size of the spool, with what the lake has already.",
+            self._spool.size_bytes,
+        )
+        yield GaugeMetricFamily(
+            "flowdiff_spool_pending_bytes",
+            "Bytes of requests in memory, not durable yet.",
+            self._spool.pending_bytes,
+        )

@@ -1,0 +1,103 @@
+"""Bodies of messages to chats' incoming hooks, from templates that a user can replace.
+
+A template is Jinja and makes a JSON document. It sees the facts of `messages.facts`, and `title` (severity,
+state, component), `mark` (a sign for the state), `event` and `link` (address of the report, or empty). Of its
+filters `slack` escapes text for Slack's mrkdwn, `markdown` for Markdown, and `tojson` writes a JSON string.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from analyze.report.markdown import inline
+from flowdiff.notify.messages import facts
+from schemas.errors import ConfigError, InputError
+from schemas.incidents import Incident, IncidentEvent, IncidentExamples
+from schemas.report.findings import ChangeKind, Interval
+
+CHATS: Final[tuple[str, ...]] = ("slack", "teams")
+"""Kinds of hooks, each with a template of its own."""
+_MARKS: Final = {"resolved": "✅", "accepted": "☑️"}
+_SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+class ChatTemplate:
+    """Template of a chat's messages."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """name: for messages. Raises ConfigError for a template that makes no JSON of an example."""
+        environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+        # Jinja's `tojson` writes < and > as escapes, and our own letters are wanted as they are.
+        environment.filters.update(
+            tojson=lambda text: json.dumps(text, ensure_ascii=False),
+            slack=lambda text: str(text).translate(_SLACK),
+            markdown=lambda text: inline(str(text)),
+        )
+        try:
+            self._template: Template = environment.from_string(text)
+            self.body(_example(), "https://reports.example.org")
+            self.body(_example(), "")
+        except (TemplateError, ValueError, TypeError, ArithmeticError) as error:
+            raise ConfigError(
+                f"{name}: the template makes no message: {error}.", remedy="See docs/notifying.md."
+            ) from None
+
+    @classmethod
+    def of(cls, chat: str, file: Path | None) -> ChatTemplate:
+        """Template of a file, or the shipped one of a kind of chat. Raises ConfigError, InputError."""
+        if file is None:
+            shipped = resources.files("flowdiff.notify") / "templates" / f"{chat}.json.jinja"
+            return cls(f"notify.{chat}", shipped.read_text(encoding="utf-8"))
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise InputError(f"notify.{chat}.template: '{file}' cannot be read: {reason}.") from error
+        return cls(f"notify.{chat}.template", text)
+
+    def body(self, event: IncidentEvent, reports: str) -> bytes:
+        """Message about an event. Raises ValueError where it is no JSON, TemplateError."""
+        incident = event.incident
+        known = facts(incident, reports)
+        where = incident.component or incident.root
+        made = self._template.render(
+            **known,
+            title=f"{incident.severity}, {incident.state}: {where}",
+            mark=_MARKS.get(incident.state, "🔴" if incident.severity == "critical" else "🟠"),
+            event=event.kind,
+            link=known["report"] if reports else "",
+        )
+        return json.dumps(json.loads(made), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _example() -> IncidentEvent:
+    """Event with a text in every field, to try a template with."""
+    incident = Incident(
+        id="example",
+        kind=ChangeKind.SLOWER,
+        direction="worse",
+        lane="fast",
+        component='a "component"',
+        operation="operation",
+        state="open",
+        severity="critical",
+        began_from_ns=0,
+        began_to_ns=0,
+        opened_ns=0,
+        changed_ns=0,
+        headline="headline",
+        before=1.0,
+        after=2.0,
+        unit="us",
+        interval=Interval(low=0.5, high=1.5),
+        contribution_us=1.0,
+        examples=IncidentExamples(reference=("r",), problem=("p",)),
+        report="0",
+    )
+    return IncidentEvent(id="0", incident_id="example", kind="opened", at_ns=0, incident=incident)

@@ -1,0 +1,26 @@
+"""Bound of an answer in tokens of a language model, estimated from its characters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CHARACTERS_A_TOKEN: Final = 3
+"""Names, ids and numbers take more tokens a character than prose, which has about four."""
+LEAST, MOST, DEFAULT = 200, 8_000, 2_000
+
+
+def within(text: str, budget_tokens: int, more: str) -> str:
+    """Text cut at the end of a line so that it fits; more: how to get the rest."""
+    room = min(max(budget_tokens, LEAST), MOST) * CHARACTERS_A_TOKEN
+    if len(text) <= room:
+        return text
+    lines = text.splitlines()
+    kept: list[str] = []
+    end = f"… {{}} more lines. {more}"
+    room -= len(end) + 8
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join([*kept, end.format(len(lines) - len(kept))])

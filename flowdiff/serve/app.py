@@ -1,0 +1,276 @@
+"""Application: pages, static files, health and metrics behind the guard."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs
+
+from anyio import CapacityLimiter, to_thread
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from analyze.report.blocks import Text
+from flowdiff.extras import installed
+from flowdiff.serve.access import COOKIE, Access, Role, User
+from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
+from flowdiff.serve.busy import BusyError, ForbiddenError
+from flowdiff.serve.guard import Guard, RefusedError
+from flowdiff.serve.openapi import openapi
+from flowdiff.serve.routes import PAGES, Page
+from flowdiff.serve.shell import json_of, static_files
+from flowdiff.serve.site import Site
+from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
+
+_LOG: Final = logging.getLogger("flowdiff.serve")
+_MOST_FIELDS: Final = 100
+"""Fields of a form or a query; more are refused."""
+_RETRY_SECONDS: Final = 5
+_YEAR_SECONDS: Final = 365 * 86_400
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    """Counters of the server."""
+
+    registry: CollectorRegistry
+    answers: Counter
+    seconds: Histogram
+
+
+def _metrics() -> _Metrics:
+    registry = CollectorRegistry()
+    return _Metrics(
+        registry,
+        Counter(
+            "flowdiff_serve_answers", "Answers by page and status.", ["page", "status"], registry=registry
+        ),
+        Histogram("flowdiff_serve_answer_seconds", "Time to make an answer.", ["page"], registry=registry),
+    )
+
+
+def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
+    """Application of a site; hosts: names under which it is reached, without ports."""
+    metrics = _metrics()
+    limiter: list[CapacityLimiter] = []
+
+    agents = _agents(site) if installed("mcp") else None
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        limiter.append(CapacityLimiter(site.settings.threads))
+        async with AsyncExitStack() as stack:
+            if agents is not None:
+                await stack.enter_async_context(agents.router.lifespan_context(agents))
+            yield
+
+    def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answered(request: Request) -> Response:
+            began = time.perf_counter()
+            response = await _answered(site, access, page, request, limiter[0])
+            metrics.seconds.labels(page.path).observe(time.perf_counter() - began)
+            metrics.answers.labels(page.path, str(response.status_code)).inc()
+            return response
+
+        return answered
+
+    async def measured(request: Request) -> Response:
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(metrics.registry), media_type=kind)
+
+    async def described(_: Request) -> Response:
+        return Response(json_of(openapi(PAGES, site.links.base)), media_type=_JSON)
+
+    async def signed_in(request: Request) -> Response:
+        return await _signed_in(site, access, request)
+
+    routes: list[BaseRoute] = [
+        *(Route(page.path, endpoint(page), methods=[page.method]) for page in PAGES),
+        *([] if agents is None else [Mount("/mcp", _for_role(agents, access, Role.RUN))]),
+        Route("/static/{name}", _static),
+        Route("/sign-in", signed_in, methods=["POST"]),
+        Route("/healthz", _health),
+        Route("/openapi.json", described),
+        Route("/metrics", measured),
+        Route("/favicon.ico", _no_icon),
+    ]
+
+    async def missing(request: Request, _: Exception) -> Response:
+        return _error(site, request, HTTPStatus.NOT_FOUND, NotFoundError("There is no such page."), "")
+
+    base = site.links.base
+    app = Starlette(
+        routes=[Mount(base, routes=routes)] if base else routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPStatus.NOT_FOUND: missing, RefusedError: _body_refused},
+    )
+    return Guard(app, hosts, site.settings)
+
+
+def _agents(site: Site) -> Starlette:
+    from flowdiff.serve.agents.server import agent_app, agent_server
+
+    return agent_app(agent_server(site))
+
+
+def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
+    """Application for users with a role; others are refused."""
+
+    async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
+        user = access.user(HTTPConnection(scope))
+        if user.role >= role:
+            await app(scope, receive, send)
+            return
+        status = HTTPStatus.FORBIDDEN if user.role > Role.NONE else HTTPStatus.UNAUTHORIZED
+        text = f"This needs a token with the role {role.name.lower()}.\n"
+        await PlainTextResponse(text, status, {"www-authenticate": "Bearer"})(scope, receive, send)
+
+    return allowed
+
+
+async def _answered(
+    site: Site, access: Access, page: Page, request: Request, limiter: CapacityLimiter
+) -> Response:
+    user = access.user(request)
+    try:
+        if user.role < page.role:
+            return _refused(site, request, page, user)
+        asked = await _asked(site, request, user)
+        reply = await to_thread.run_sync(page.answer, site, asked, limiter=limiter)
+        return _response(site, page, request, reply)
+    except FlowdiffError as error:
+        return _error(site, request, _status(error), error, page.tab)
+    except Exception:  # noqa: BLE001 - logged with its traceback; other pages go on
+        _LOG.exception("%s failed", request.url.path)
+        failed = FlowdiffError("This page failed.", remedy="The server's log says why.")
+        return _error(site, request, HTTPStatus.INTERNAL_SERVER_ERROR, failed, page.tab)
+
+
+async def _asked(site: Site, request: Request, user: User) -> Asked:
+    query = request.url.query
+    if request.method == "POST":
+        query = (await request.body()).decode("utf-8", "replace")
+    try:
+        values = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise FlowdiffError(f"A request has at most {_MOST_FIELDS} fields.") from error
+    path = request.url.path.removeprefix(site.links.base)
+    return Asked(
+        path={name: str(value) for name, value in request.path_params.items()},
+        query=values,
+        address=f"{path}?{request.url.query}" if request.url.query else path,
+        who=user.name,
+        wants_json=_wants_json(request),
+        is_foreign=request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"),
+    )
+
+
+def _response(site: Site, page: Page, request: Request, reply: Reply) -> Response:
+    if isinstance(reply, Moved):
+        return RedirectResponse(reply.to, HTTPStatus.SEE_OTHER)
+    if isinstance(reply, Whole):
+        headers = {"content-security-policy": reply.policy} if reply.policy else {}
+        if reply.name:
+            headers["content-disposition"] = f'attachment; filename="{reply.name}"'
+        return Response(reply.body, headers=headers, media_type=reply.kind)
+    if _wants_json(request) and reply.data is not None:
+        return Response(json_of(reply.data), reply.status, media_type=_JSON)
+    return Response(site.shell.page(reply, page.tab), reply.status, media_type="text/html; charset=utf-8")
+
+
+def _wants_json(request: Request) -> bool:
+    return request.query_params.get("format") == "json"
+
+
+def _status(error: FlowdiffError) -> HTTPStatus:
+    if isinstance(error, NotFoundError):
+        return HTTPStatus.NOT_FOUND
+    if isinstance(error, ForbiddenError):
+        return HTTPStatus.FORBIDDEN
+    if isinstance(error, BusyError | UnreachableError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return HTTPStatus.BAD_REQUEST
+
+
+def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffError, tab: str) -> Response:
+    headers = {"retry-after": str(_RETRY_SECONDS)} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    if _wants_json(request):
+        data = {"error": error.slug, "message": error.message, "remedy": error.remedy}
+        return Response(json_of(data), status, headers, media_type=_JSON)
+    title = "Not found" if status is HTTPStatus.NOT_FOUND else status.phrase
+    answer = Answer(title, (Text(error.message, "strong"), Text(error.remedy)), status=status)
+    return Response(site.shell.page(answer, tab), status, headers, media_type="text/html; charset=utf-8")
+
+
+def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
+    """Page that asks for a token, or that says which role is missing."""
+    if user.role > Role.NONE:
+        needed = ForbiddenError(
+            f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
+        )
+        return _error(site, request, HTTPStatus.FORBIDDEN, needed, page.tab)
+    if _wants_json(request):
+        return _error(site, request, HTTPStatus.UNAUTHORIZED, ForbiddenError("A token is needed."), page.tab)
+    back = request.url.path.removeprefix(site.links.base) if request.method == "GET" else "/"
+    form = site.shell.rendered("sign_in.html.jinja", back=back)
+    answer = Answer("Sign in", (), above=form, status=HTTPStatus.UNAUTHORIZED)
+    return Response(
+        site.shell.page(answer),
+        HTTPStatus.UNAUTHORIZED,
+        {"www-authenticate": "Bearer"},
+        media_type="text/html; charset=utf-8",
+    )
+
+
+async def _signed_in(site: Site, access: Access, request: Request) -> Response:
+    """Give the browser a cookie for a token, and send it where it wanted to go."""
+    fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
+    token = fields.get("token", [""])[0]
+    if access.of_token(token).role is Role.NONE:
+        return _error(site, request, HTTPStatus.UNAUTHORIZED, ForbiddenError("That token is unknown."), "")
+    back = fields.get("back", ["/"])[0]
+    if not back.startswith("/") or back.startswith(("//", "/\\")):
+        back = "/"
+    response = RedirectResponse(f"{site.links.base}{back}", HTTPStatus.SEE_OTHER)
+    response.set_cookie(
+        COOKIE,
+        token.strip(),
+        max_age=_YEAR_SECONDS,
+        path=site.links.base or "/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def _static(request: Request) -> Response:
+    for file in static_files().values():
+        if file.name == request.path_params["name"]:
+            kept = {"cache-control": f"public, max-age={_YEAR_SECONDS}, immutable"}
+            return Response(file.body, headers=kept, media_type=file.kind)
+    return PlainTextResponse("There is no such file.\n", HTTPStatus.NOT_FOUND)
+
+
+async def _body_refused(_: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, RefusedError) else HTTPStatus.BAD_REQUEST
+    return PlainTextResponse(f"{error}\n", status, {"connection": "close"})
+
+
+async def _health(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _no_icon(_: Request) -> Response:
+    return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -1,0 +1,18 @@
+"""Refusal of work while there is too much."""
+
+from __future__ import annotations
+
+from schemas.errors import TRY_AGAIN, FlowdiffError
+
+
+class BusyError(FlowdiffError):
+    """A bound of the server is reached; the same request may succeed later."""
+
+    slug = "busy"
+    exit_code = TRY_AGAIN
+
+
+class ForbiddenError(FlowdiffError):
+    """The role of the user does not allow the request."""
+
+    slug = "forbidden"

@@ -1,0 +1,275 @@
+"""Queue of jobs: so many run at once, so many wait; each has a time limit and can be cancelled.
+
+A job is a process in a session of its own, so that all of its own children end with it. Its crash is the
+job's state, and nothing else's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from flowdiff.serve.busy import BusyError
+from flowdiff.serve.jobs.memory import session_bytes
+from flowdiff.serve.jobs.process import REFUSED, Task
+from flowdiff.serve.jobs.question import Question
+from flowdiff.serve.jobs.results import Results
+from flowdiff.serve.settings import ServeSettings
+from stitch.processes import cores
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+_LOG: Final = logging.getLogger("flowdiff.serve")
+_MOST_REMEMBERED: Final = 200
+"""Finished jobs that are listed."""
+_LIMITS_SECONDS: Final = 0.5
+"""Time between two looks at a job's time and memory."""
+_MOST_STDERR: Final = 20_000
+"""Characters of a crash that are logged."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A question on its way. The queue changes its own under its lock, and gives copies away."""
+
+    key: str
+    question: Question
+    state: State = "waiting"
+    step: str = ""
+    """Name of the current step; empty before the first."""
+    error: str = ""
+    remedy: str = ""
+    began_s: float = 0.0
+    """Clock of the start; 0 while it waits."""
+    seconds: float = 0.0
+    """Time that it ran; 0 until it ended."""
+    cancelled: bool = False
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """True once it neither waits nor runs."""
+        return self.state not in ("waiting", "running")
+
+
+class Jobs:
+    """Jobs of a lake. To be closed, which ends them."""
+
+    def __init__(self, lake: str, settings: ServeSettings, results: Results) -> None:
+        self._lake = lake
+        self._settings = settings
+        self.results = results
+        self._lock = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        """By key, the latest last."""
+        self._closed = False
+        self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
+        for worker in self._workers:
+            worker.start()
+
+    def ask(self, key: str, question: Question) -> None:
+        """Start a job for a question unless one is under way. Raises BusyError if too many wait."""
+        with self._lock:
+            known = self._jobs.get(key)
+            if known is not None and not known.is_over:
+                return
+            running = sum(job.state == "running" for job in self._jobs.values())
+            if len(self._waiting) >= self._settings.queued_jobs + max(self._settings.jobs - running, 0):
+                raise BusyError(
+                    f"{len(self._waiting)} comparisons wait already.", remedy="Try again when they are done."
+                )
+            job = Job(key, question)
+            self._jobs[key] = job
+            self._jobs.move_to_end(key)
+            while len(self._jobs) > _MOST_REMEMBERED:
+                oldest = next((one for one in self._jobs.values() if one.is_over), None)
+                if oldest is None:
+                    break
+                del self._jobs[oldest.key]
+            self._waiting.append(job)
+            self._lock.notify_all()
+
+    def get(self, key: str) -> Job | None:
+        """Job of a key; None if there is none (any more)."""
+        with self._lock:
+            job = self._jobs.get(key)
+            return None if job is None else replace(job, process=None)
+
+    def latest(self) -> Sequence[Job]:
+        """Jobs, the latest first."""
+        with self._lock:
+            return [replace(job, process=None) for job in reversed(self._jobs.values())]
+
+    def before(self, key: str) -> int:
+        """Number of jobs that are before a waiting one; 0 for others."""
+        with self._lock:
+            keys = [job.key for job in self._waiting]
+            return keys.index(key) if key in keys else 0
+
+    def cancel(self, key: str) -> None:
+        """End a job that waits or runs."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None or job.is_over:
+                return
+            job.cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.state = "cancelled"
+            self._kill(job)
+
+    def wait(self, key: str, seconds: float) -> Job | None:
+        """Job of a key, once it is over or the time is; None if there is none (any more)."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None:
+                return None
+            self._lock.wait_for(lambda: job.is_over, seconds)
+            return replace(job, process=None)
+
+    def close(self) -> None:
+        """End all jobs."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            for job in self._jobs.values():
+                self._kill(job)
+            self._lock.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._closed or self._waiting)
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                job.state, job.began_s = "running", time.monotonic()
+            try:
+                code, crash = self._run(job)
+            except OSError as error:  # no process can be started
+                code, crash = -1, str(error)
+            self._end(job, code, crash)
+
+    def _run(self, job: Job) -> tuple[int, str]:
+        """Exit code of the child, and what it wrote on standard error."""
+        settings = self._settings
+        task = Task(
+            lake=self._lake,
+            question=job.question,
+            result=str(self.results.path(job.key)),
+            nice=settings.job_nice,
+            workers=max(cores() // settings.jobs, 1),
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "flowdiff.serve.jobs.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            with self._lock:
+                job.process = process
+                if job.cancelled or self._closed:
+                    self._kill(job)
+            errors: list[str] = []
+            reading = threading.Thread(target=_read_end, args=(process, errors), daemon=True)
+            reading.start()
+            over = threading.Event()
+            limits = threading.Thread(target=self._keep_limits, args=(job, process.pid, over), daemon=True)
+            limits.start()
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                with suppress(BrokenPipeError):
+                    process.stdin.write(f"{task.model_dump_json()}\n")
+                    process.stdin.flush()  # it stays open: its end tells the child that the server is gone
+                for line in process.stdout:
+                    self._told(job, line)
+                code = process.wait()
+            finally:
+                over.set()
+                limits.join()
+                reading.join()
+        return code, "".join(errors)
+
+    def _told(self, job: Job, line: str) -> None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            return  # a library's own print
+        if isinstance(told, dict):
+            with self._lock:
+                job.step = str(told.get("step", job.step))
+                job.error = str(told.get("error", job.error))
+                job.remedy = str(told.get("remedy", job.remedy))
+
+    def _keep_limits(self, job: Job, session: int, over: threading.Event) -> None:
+        """Kill a job that exceeds its time or memory."""
+        settings = self._settings
+        deadline, most = time.monotonic() + settings.job_seconds, settings.job_memory_bytes
+        wait = min(_LIMITS_SECONDS, settings.job_seconds)
+        while not over.wait(wait):
+            if time.monotonic() >= deadline:
+                told = f"It took longer than {settings.job_seconds:g} s.", "job_seconds"
+            elif session_bytes(session) > most:
+                told = f"It took more than {settings.job_memory} of memory.", "job_memory"
+            else:
+                continue
+            with self._lock:
+                job.error, job.remedy = told[0], f"Take shorter periods, or raise {told[1]}."
+                self._kill(job)
+            return
+
+    def _kill(self, job: Job) -> None:
+        if job.process is not None and job.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(job.process.pid, signal.SIGKILL)
+
+    def _end(self, job: Job, code: int, crash: str) -> None:
+        self.results.forget_oldest()
+        with self._lock:
+            job.process = None
+            job.seconds = time.monotonic() - job.began_s
+            if job.cancelled:
+                job.state = "cancelled"
+            elif code == 0:
+                job.state = "done"
+            else:
+                job.state = "failed"
+                if code != REFUSED and not job.error:
+                    job.error = f"Its process ended with {_code_words(code)}."
+                    job.remedy = "Take shorter periods; the server's log has more."
+            self._lock.notify_all()
+        if crash and code not in (0, REFUSED) and not job.cancelled:
+            _LOG.error("A comparison of %s failed (%s):\n%s", job.question.title, _code_words(code), crash)
+
+
+def _read_end(process: subprocess.Popen[str], into: list[str]) -> None:
+    """Read standard error to its end, keeping the last of it."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        into.append(line)
+        while sum(map(len, into)) > _MOST_STDERR:
+            into.pop(0)
+
+
+def _code_words(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"signal {signal.Signals(-code).name}"
+    return f"signal {-code}"

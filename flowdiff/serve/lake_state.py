@@ -1,0 +1,67 @@
+"""State of a lake at one time: its windows, and an identity of their content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.errors import LakeError
+from schemas.recorded import Recorded, recordings
+from stitch.lake.layout import LakeInfo, read_info
+from stitch.lake.manifest import WindowEntry, open_manifest
+from stitch.lake.place import open_place
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A lake at one time."""
+
+    info: LakeInfo | None
+    """None: there is no lake yet."""
+    windows: tuple[WindowEntry, ...] = ()
+    """Sealed windows with requests, in order of time."""
+    recorded: tuple[Recorded, ...] = ()
+    """Stretches of time without a gap, in order."""
+    token: str = ""
+    """Identity of these windows and their content."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True while there is no window to look at."""
+        return not self.windows
+
+    @property
+    def bounds_ns(self) -> tuple[int, int]:
+        """Start of the first window and end of the last one."""
+        return self.windows[0].window.start_ns, self.windows[-1].window.end_ns
+
+
+def read_known(lake: str) -> Known:
+    """State of a lake now. Raises LakeError."""
+    place = open_place(lake)
+    try:
+        info = read_info(place.store, lake)
+    except OSError as error:
+        raise LakeError(f"The lake '{lake}' cannot be read: {error.strerror}.") from error
+    if info is None:
+        return Known(None)
+    manifest = open_manifest(place.store, place.name, place.copies)
+    windows = tuple(entry for entry in manifest.windows() if entry.sealed)
+    if not windows:
+        return Known(info)
+    recorded = recordings(
+        manifest.starts_ns(),
+        info.window_length_ns,
+        windows[0].window.start_ns,
+        windows[-1].window.end_ns,
+        manifest.sealed_to_ns,
+    )
+    return Known(info, windows, tuple(recorded), _token(windows))
+
+
+def _token(windows: Sequence[WindowEntry]) -> str:
+    digest = hashlib.sha256()
+    for entry in windows:
+        digest.update(f"{entry.window.start_ns} {entry.flows} {entry.files} {entry.size};".encode())
+    return digest.hexdigest()[:16]

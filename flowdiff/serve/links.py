@@ -1,0 +1,28 @@
+"""Addresses of the pages of a server, under its base path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+Parameters = Mapping[str, str | int | Sequence[str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Addresses that begin with the base path, each part of a path quoted."""
+
+    base: str = ""
+    """Empty, or `/a/b` without a slash at its end."""
+
+    def to(self, *parts: str, **parameters: str | int | Sequence[str] | None) -> str:
+        """Address of a path of unquoted parts; parameters that are None or empty are left out."""
+        path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
+        asked = [
+            (name.rstrip("_"), str(one))
+            for name, value in parameters.items()
+            for one in ((value,) if isinstance(value, str | int) else value or ())
+            if one != ""
+        ]
+        return f"{self.base}{path}{'?' if asked else ''}{urlencode(asked)}"

@@ -1,0 +1,177 @@
+"""Pages *Compare* and *Explore*: ask a method about periods; its report, its progress, or why there is none.
+
+The address of a question is the address of its report: while there is none it shows the form, with a button
+that starts the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from analyze.methods.registry import method_names
+from analyze.report import wording
+from analyze.report.blocks import Block, Column, Grid, Items, Part, Styled, Text, code, dim, tag
+from flowdiff.cli.version import version
+from flowdiff.extras import installed
+from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
+from flowdiff.serve.jobs.question import Question, asked_question, identity
+from flowdiff.serve.jobs.queue import Job
+from flowdiff.serve.proposals import proposals
+from flowdiff.serve.report_pages import report_page, result
+from flowdiff.serve.site import Site
+from schemas.errors import ConfigError, NotFoundError
+
+REFRESH_SECONDS: Final = 1
+_LISTED: Final = 10
+"""Jobs listed below the form."""
+METHODS: Final = {
+    "robust": "what changed, cause by cause",
+    "paper": "what changed, as Spectroscope compares",
+    "browse": "look around in one period",
+    "variance": "where response times vary",
+    "clusters": "groups of requests that do the same",
+    "distalyze": "what diverges between two classes of requests",
+}
+"""Methods that pages offer, each with its purpose."""
+
+
+def compare(site: Site, asked: Asked) -> Reply:
+    """Show the report of a question, its progress, or the form."""
+    method = asked.chosen("method", offered())
+    question = asked_question(method, asked.query, site.known(), site.clock_ns())
+    if question is None:
+        return _form(site, asked, method, None)
+    key = identity(question, site.known(), version())
+    if (found := result(site, key)) is not None:
+        return report_page(site, asked, found, "compare")
+    job = site.jobs.get(key)
+    if job is None:
+        return _form(site, asked, method, question)
+    return _form(site, asked, method, question, job) if job.is_over else _progress(site, job)
+
+
+def start(site: Site, asked: Asked) -> Moved:
+    """Start the work of a question, unless its report is there; the question's address follows."""
+    method = asked.chosen("method", offered())
+    question = asked_question(method, asked.query, site.known(), site.clock_ns())
+    if question is None:
+        raise ConfigError("Name the periods.", remedy="Write 2026-11-19/1d, START/END or 'last 1h'.")
+    key = identity(question, site.known(), version())
+    if site.jobs.results.read(key) is None:
+        site.jobs.ask(key, question)
+    return Moved(address(site, question))
+
+
+def finished(site: Site, asked: Asked) -> Whole:
+    """Show the report of a finished job by its key."""
+    found = result(site, asked.path["job"])
+    if found is None:
+        raise NotFoundError("That result is not kept any more.", remedy="Ask the question again.")
+    return report_page(site, asked, found, "compare")
+
+
+def cancel(site: Site, asked: Asked) -> Moved:
+    """Cancel a job; its question's address follows."""
+    job = site.jobs.get(asked.path["job"])
+    if job is None:
+        return Moved(site.links.to("compare"))
+    site.jobs.cancel(job.key)
+    return Moved(address(site, job.question))
+
+
+def offered() -> tuple[str, ...]:
+    """Methods that are installed, in the order of METHODS."""
+    there = method_names()
+    return tuple(name for name in METHODS if name in there and installed(name))
+
+
+def address(site: Site, question: Question) -> str:
+    """Address of a question."""
+    method = question.method if question.method != "robust" else ""
+    return site.links.to("compare", method=method, **question.parameters)
+
+
+def _form(site: Site, asked: Asked, method: str, question: Question | None, job: Job | None = None) -> Answer:
+    values = _values(asked.query if question is None else question.parameters)
+    blocks: list[Block] = []
+    if job is not None:
+        blocks.append(
+            Text((tag(job.state, "worse"), " ", job.error or "It was cancelled.", f" {job.remedy}"), "strong")
+        )
+    pairs = proposals(site.known(), site.watched())
+    if pairs:
+        links = [
+            (
+                Styled(one.title, href=site.links.to("compare", **one.parameters)),
+                dim(f" {one.reference} → {one.problem}"),
+            )
+            for one in pairs
+        ]
+        blocks.append(Part("Proposed", (Items(links),)))
+    if jobs := site.jobs.latest()[:_LISTED]:
+        columns = (
+            Column(
+                "",
+                "Question",
+                "text",
+                lambda one: Styled(one.question.title, href=address(site, one.question)),
+            ),
+            Column("", "Method", "text", lambda one: one.question.method),
+            Column("", "State", "text", lambda one: tag(one.state, "worse" if one.state == "failed" else "")),
+            Column(
+                "", "Took", "figure", lambda one: wording.duration(one.seconds * 1e6) if one.seconds else ""
+            ),
+        )
+        blocks.append(Part("Latest questions", (Grid("Latest questions", columns, jobs),)))
+    form = site.shell.rendered(
+        "compare.html.jinja",
+        values=values,
+        method=method,
+        methods=[(name, METHODS[name]) for name in offered()],
+        is_asked=question is not None,
+        again=job is not None,
+    )
+    return Answer(
+        "Compare two periods" if method in ("robust", "paper") else f"Explore: {METHODS[method]}",
+        blocks,
+        above=form,
+        data={
+            "state": "not-asked" if job is None else job.state,
+            "error": "" if job is None else job.error,
+            "proposed": [{"title": one.title, **one.parameters} for one in pairs],
+            "jobs": [{"question": one.question, "state": one.state} for one in jobs],
+        },
+    )
+
+
+def _values(given: Mapping[str, Sequence[str] | str]) -> dict[str, str]:
+    names = ("reference", "problem", "period", "history", "where", "reference_where", "problem_where")
+    found = {}
+    for name in names:
+        value = given.get(name, "")
+        found[name] = value if isinstance(value, str) else ", ".join(value)
+    return found
+
+
+def _progress(site: Site, job: Job) -> Answer:
+    before = site.jobs.before(job.key)
+    if job.state == "waiting":
+        step = (
+            f"It waits for {wording.counted(before, 'question')} before it."
+            if before
+            else "It begins at once."
+        )
+    else:
+        step = job.step or "Starting"
+    return Answer(
+        "Computing",
+        (
+            Text(job.question.title, "strong"),
+            Text((tag(job.state), f" {step} …")),
+            Text(("Method: ", code(job.question.method)), "dim"),
+        ),
+        above=site.shell.rendered("cancel.html.jinja", job=job.key),
+        data={"state": job.state, "step": job.step, "before": before, "job": job.key},
+        refresh_seconds=REFRESH_SECONDS,
+    )

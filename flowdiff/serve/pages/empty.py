@@ -1,0 +1,48 @@
+"""Page of a lake without a window: where to send what, with lines to copy."""
+
+from __future__ import annotations
+
+from analyze.report.blocks import Block, Part, Text, code
+from flowdiff.serve.answer import Answer
+from flowdiff.serve.site import Site
+
+REFRESH_SECONDS = 5
+
+
+def empty(site: Site) -> Answer:
+    """Tell how the first requests get into the lake; asks again by itself."""
+    exists = site.known().info is not None
+    first = (
+        "The lake has no finished window yet: live requests appear when their window is over."
+        if exists
+        else "There is no lake here yet."
+    )
+    ways = (
+        (
+            "Send OpenTelemetry traces",
+            f"flowdiff up --lake {site.lake}",
+            "takes OTLP on ports 4317 (gRPC) and 4318 (HTTP); point an SDK at it:",
+        ),
+        (
+            "Import files of traces",
+            f"flowdiff import TRACES.json --lake {site.lake}",
+            "OTLP, Jaeger, Zipkin, or records",
+        ),
+        (
+            "Read a topic of Kafka",
+            f"flowdiff ingest --bootstrap HOST:9092 --topic traces --lake {site.lake}",
+            "continuously, exactly once",
+        ),
+        ("Try it", "flowdiff demo", "a simulated service before and after a change"),
+    )
+    sdk = "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+    blocks: list[Block] = [Text(first)]
+    for title, line, note in ways:
+        lines = f"{line}\n{sdk}" if "SDK" in note else line
+        blocks.append(Part(title, (Text(lines, "pre"),), note=note))
+    return Answer(
+        "Nothing to show yet",
+        (*blocks, Text(("This page looks again every ", code(f"{REFRESH_SECONDS} s"), "."), "dim")),
+        data={"windows": 0, "commands": [line for _, line, _ in ways]},
+        refresh_seconds=REFRESH_SECONDS,
+    )

@@ -1,0 +1,214 @@
+"""Page *Now*: response times by root over the last day or week as heat strips, with incidents on them.
+
+The end of the time shown is that of the lake's last window, so that a recording of last year has a *Now*,
+too. Numbers of roots are rows of the view `responses`; those of all requests are counts of the lake's
+commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from analyze.report import wording
+from analyze.report.blocks import (
+    Block,
+    Column,
+    Details,
+    Drawing,
+    Fact,
+    Facts,
+    Grid,
+    Items,
+    Part,
+    Styled,
+    Text,
+    Words,
+    dim,
+    strong,
+)
+from analyze.report.drawing.heat_strip import Mark, draw_axis, draw_heat, draw_marks
+from analyze.report.drawing.wide_charts import clock_ticks
+from flowdiff.serve.answer import Answer, Asked
+from flowdiff.serve.event_marks import marks_of
+from flowdiff.serve.pages.empty import empty
+from flowdiff.serve.root_strips import RootStrip, root_strips
+from flowdiff.serve.site import Site
+from flowdiff.serve.spans_of_time import SPAN_NAMES, SPANS, default_span, shown_time
+from flowdiff.serve.statements import shown
+from flowdiff.serve.watched import incident_words
+from schemas.periods import format_instant
+
+MOST_CELLS: Final = 288
+"""Cells of a strip: windows of five minutes in a day."""
+MOST_ROOTS: Final = 20
+"""Roots with a strip, those with most time; the others are counted."""
+
+
+def now(site: Site, asked: Asked) -> Answer:
+    """Show the latest time of the lake."""
+    known = site.known()
+    if known.is_empty:
+        return empty(site)
+    usual = default_span(known)
+    span = asked.chosen("span", (usual, *(name for name in SPANS if name != usual)))
+    start_ns, end_ns = shown_time(known, span)
+    summed = site.responses.between(start_ns, end_ns)
+    n_cells = min(MOST_CELLS, max((end_ns - start_ns) // known.windows[-1].window.length_ns, 1))
+    strips = root_strips(summed.rows, start_ns, end_ns, n_cells)
+    watched = site.watched()
+    incidents = watched.incidents_between(start_ns, end_ns)
+    deployments = watched.deployments_between(start_ns, end_ns)
+    here = [entry for entry in known.windows if entry.window.start_ns >= start_ns]
+    requests = sum(entry.flows for entry in here)
+    open_ones = [one for one in incidents if one.goes_on]
+    rows: list[RootStrip | str] = [
+        "axis",
+        *(["marks"] if incidents or deployments else []),
+        *strips[:MOST_ROOTS],
+    ]
+    marks = marks_of(incidents, deployments, start_ns, end_ns)
+    columns = (
+        Column("", "Root", "text", lambda row: _name(site, row)),
+        Column(
+            "", "Response time, against the usual", "text", lambda row: _strip(row, marks, start_ns, end_ns)
+        ),
+        Column(
+            "", "Requests", "figure", lambda row: "" if isinstance(row, str) else wording.count(row.requests)
+        ),
+        Column(
+            "", "Mean", "figure", lambda row: "" if isinstance(row, str) else wording.duration(row.mean_us)
+        ),
+        Column(
+            "",
+            "Highest p95",
+            "figure",
+            lambda row: "" if isinstance(row, str) else wording.duration(row.p95_us),
+            far=1,
+        ),
+        Column(
+            "", "Failing", "figure", lambda row: "" if isinstance(row, str) else wording.percent(row.failing)
+        ),
+    )
+    blocks: list[Block] = []
+    if summed.missing:
+        noun = wording.counted(summed.missing, "window")
+        blocks.append(
+            Text(f"{noun} of {wording.count(len(here))} are being read; strips fill up.", "warning")
+        )
+    if open_ones:
+        blocks.append(
+            Part("Open incidents", (Items([incident_words(site.links, one) for one in open_ones]),))
+        )
+    total_failing = _failing(summed.rows)
+    blocks.append(
+        Facts(
+            (
+                Fact("requests", strong(wording.count(requests))),
+                Fact("mean", strong(wording.duration(_mean(summed.rows)))),
+                Fact("failing", strong(wording.percent(total_failing))),
+                Fact("roots", strong(wording.count(len(strips)))),
+                Fact("open incidents", strong(wording.count(len(open_ones)))),
+            ),
+            look="numbers",
+        )
+    )
+    grid = Grid("Response times by root", columns, rows, first=None)
+    blocks.append(Part("Roots", (_Brushed(site, grid, start_ns, end_ns).block,), note="most time first"))
+    if len(strips) > MOST_ROOTS:
+        blocks.append(Text(f"and {wording.counted(len(strips) - MOST_ROOTS, 'more root')}", "dim"))
+    query = shown("roots", {"first": format_instant(start_ns), "past": format_instant(end_ns)})
+    blocks.append(
+        Details(
+            "The same in SQL",
+            (Text(query, "pre"), Text(Styled("Run it", href=site.links.to("sql", q=query)))),
+        )
+    )
+    return Answer(
+        f"The last {SPAN_NAMES[span]}",
+        blocks,
+        above=site.shell.rendered(
+            "choice.html.jinja",
+            label="Length of time",
+            choices=[(SPAN_NAMES[name], site.links.to(span=name), name == span) for name in SPANS],
+            note=f"{format_instant(start_ns)} to {format_instant(end_ns)}",
+        ),
+        data={
+            "from": format_instant(start_ns),
+            "to": format_instant(end_ns),
+            "requests": requests,
+            "windows": len(here),
+            "windows_not_read": summed.missing,
+            "roots": [
+                {
+                    "root": one.root,
+                    "requests": one.requests,
+                    "mean_us": one.mean_us,
+                    "p95_us": one.p95_us,
+                    "failing": one.failing,
+                }
+                for one in strips
+            ],
+            "open_incidents": [one.id for one in open_ones],
+            "incidents": [one.id for one in incidents],
+            "deployments": [{"at": format_instant(one.at_ns), "text": one.text} for one in deployments],
+        },
+        script=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Brushed:
+    """Strips that a pointer chooses periods on."""
+
+    site: Site
+    grid: Grid
+    start_ns: int
+    end_ns: int
+
+    @property
+    def block(self) -> Block:
+        """Grid between marks that the module for pointers finds."""
+        from analyze.report.page import blocks_html
+
+        return Drawing(
+            self.site.shell.rendered(
+                "brush.html.jinja",
+                inside=blocks_html((self.grid,), "-roots", 3),
+                start_ms=self.start_ns // 10**6,
+                end_ms=self.end_ns // 10**6,
+                step_ms=self.site.known().windows[-1].window.length_ns // 10**6,
+                compare=self.site.links.to("compare"),
+            )
+        )
+
+
+def _name(site: Site, row: RootStrip | str) -> Words:
+    if isinstance(row, str):
+        return dim("incidents, deployments") if row == "marks" else ""
+    return Styled(wording.clip(row.root, 120), href=site.links.to("timeline", root=row.root))
+
+
+def _strip(row: RootStrip | str, marks: Sequence[Mark], start_ns: int, end_ns: int) -> Words:
+    if isinstance(row, RootStrip):
+        return Drawing(draw_heat(row.title, row.cells))
+    if row == "axis":
+        return Drawing(draw_axis("Time", clock_ticks(start_ns, end_ns)[::2]))
+    return Drawing(
+        draw_marks(
+            f"{wording.counted(len(marks), 'incident or deployment', 'incidents and deployments')}", marks
+        )
+    )
+
+
+def _mean(rows: pa.Table) -> float | None:
+    weight = rows["weighted"].to_numpy()
+    return float(weight @ rows["mean_us"].to_numpy() / weight.sum()) if rows.num_rows else None
+
+
+def _failing(rows: pa.Table) -> float | None:
+    weight = rows["weighted"].to_numpy()
+    return float(weight @ rows["failing"].to_numpy() / weight.sum()) if rows.num_rows else None

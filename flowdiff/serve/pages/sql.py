@@ -1,0 +1,130 @@
+"""Page *SQL*: one reading statement over the views of a lake, as table, CSV, JSON or Parquet.
+
+The statement runs as in `flowdiff sql`: in a process of its own that can read this lake and nothing else,
+within a limit of time and memory. A link from another site fills the form, and runs nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from analyze.report import wording
+from analyze.report.blocks import Block, Blocks, Column, Details, Grid, Items, Part, Styled, Text, code, dim
+from analyze.sql.catalog import VIEWS, relation
+from flowdiff.cli.options import TableFormat
+from flowdiff.cli.table_output import write_result
+from flowdiff.serve.answer import Answer, Asked, Reply, Whole
+from flowdiff.serve.recipes import RECIPES
+from flowdiff.serve.site import Site
+from schemas.errors import FlowdiffError, QueryError
+
+MOST_QUERY: Final = 20_000
+"""Characters of a statement."""
+MOST_CELL: Final = 400
+"""Characters of a value on the page; a file has all."""
+_KINDS: Final = {
+    TableFormat.CSV: "text/csv; charset=utf-8",
+    TableFormat.JSON: "application/json",
+    TableFormat.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+def sql(site: Site, asked: Asked) -> Reply:
+    """Show a statement and its result, or the form with queries to copy."""
+    query, period = asked.one("q"), asked.one("period", "all") or "all"
+    if len(query) > MOST_QUERY:
+        raise QueryError(f"A query has at most {MOST_QUERY} characters.")
+    if "@" in period:
+        raise QueryError("Periods of other lakes are not served.")
+    form = asked.chosen("format", ("", "html", *(str(one) for one in _KINDS)))
+    runs = bool(query) and not asked.is_foreign
+    if runs and form in {*_KINDS}:
+        return _file(site, query, period, TableFormat(form))
+    blocks: list[Block] = []
+    if runs:
+        blocks += _result(site, query, period)
+    elif query:
+        blocks.append(Text("This query came from another site: read it, then run it.", "strong"))
+    blocks += _reference(site)
+    above = site.shell.rendered("sql.html.jinja", query=query, period=period, is_foreign=asked.is_foreign)
+    data = {"views": {name: relation(name).doc for name in VIEWS}, "recipes": [one.query for one in RECIPES]}
+    return Answer("SQL", blocks, above=above, data=data)
+
+
+def _result(site: Site, query: str, period: str) -> Blocks:
+    began = time.monotonic()
+    try:
+        with site.queries.borrowed(site.known().token, period) as session:
+            found = session.first_rows(query, (), site.settings.shown_rows)
+    except FlowdiffError as error:
+        return (Part("Result", (Text(error.message, "strong"), Text(error.remedy))),)
+    columns = [
+        Column("", name, "figure" if kind == "number" else "text", partial(_cell, at))
+        for at, (name, kind) in enumerate(zip(found.names, found.kinds, strict=True))
+    ]
+    took = wording.duration((time.monotonic() - began) * 1e6)
+    files = [
+        Styled(f"as {one.upper()}", href=site.links.to("sql", q=query, period=period, format=one))
+        for one in _KINDS
+    ]
+    note = (
+        f"{wording.counted(found.total, 'row')} in {took}",
+        *(part for file in files for part in (" · ", file)),
+    )
+    table = Grid("Result", columns, found.rows, found.total)
+    return (Part("Result", (table if found.rows else Text("No row."),), note=note),)
+
+
+def _cell(at: int, row: Sequence[str]) -> str:
+    return wording.clip(row[at], MOST_CELL)
+
+
+def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
+    """Whole result as a file. Raises QueryError if it is larger than `most_result_bytes`."""
+    out = _Bounded(site.settings.most_result_bytes)
+    with site.queries.borrowed(site.known().token, period) as session:
+        write_result(session.stream(query), form, out)
+    return Whole(out.getvalue(), _KINDS[form], name="" if form is TableFormat.JSON else f"flowdiff.{form}")
+
+
+class _Bounded(io.BytesIO):
+    """Buffer of bounded size."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: object) -> int:
+        """Add bytes. Raises QueryError beyond the bound."""
+        written = super().write(data)  # type: ignore[arg-type]
+        if self.tell() > self._most:
+            raise QueryError(
+                f"The result is larger than {self._most} bytes.", remedy="Add a LIMIT, or use `flowdiff sql`."
+            )
+        return written
+
+
+def _reference(site: Site) -> Blocks:
+    recipes = [Styled(one.title, href=site.links.to("sql", q=one.query)) for one in RECIPES]
+    views = [
+        Details(
+            (code(name), dim(f" {relation(name).doc}")),
+            (Grid(f"Columns of {name}", _COLUMNS, relation(name).columns),),
+        )
+        for name in VIEWS
+    ]
+    return (
+        Part("Queries to begin with", (Items(recipes),)),
+        Part("Views", views, note="times are UTC; the unit stands last in a column's name"),
+    )
+
+
+_COLUMNS: Final = (
+    Column("", "Column", "text", lambda row: code(row.name)),
+    Column("", "Type", "text", lambda row: row.type),
+    Column("", "Meaning", "text", lambda row: row.doc),
+)

@@ -1,0 +1,100 @@
+"""Queries of a lake, each in a process of its own, of which one is started ahead.
+
+Statements come from pages and from users: a process answers one borrower and is ended then, so that nothing
+of it reaches the next one. Starting takes most of a second, so a spare one waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from analyze.sql.session_process import SessionProcess
+from flowdiff.serve.busy import BusyError
+from flowdiff.serve.settings import ServeSettings
+from schemas.errors import FlowdiffError
+
+
+class Queries:
+    """Bounded number of query processes at once. To be closed."""
+
+    def __init__(self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int]) -> None:
+        self._lake = lake
+        self._settings = settings
+        self._clock_ns = clock_ns
+        self._room = threading.BoundedSemaphore(settings.queries)
+        self._lock = threading.Lock()
+        self._spare: tuple[str, SessionProcess] | None = None
+        self._starting: threading.Thread | None = None
+        self._closed = False
+
+    @contextmanager
+    def borrowed(self, token: str, period: str = "all") -> Iterator[SessionProcess]:
+        """Process on a period of the lake in the state `token`; ended afterwards.
+
+        Raises BusyError if none is free in time; else as `SessionProcess`.
+        """
+        if not self._room.acquire(timeout=self._settings.query_wait_seconds):
+            raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")
+        try:
+            taken = self._taken(token) if period == "all" else None
+            session = self._started(period) if taken is None else taken
+            try:
+                yield session
+            finally:
+                session.close()
+                if period == "all":
+                    self.prepare(token)
+        finally:
+            self._room.release()
+
+    def prepare(self, token: str) -> None:
+        """Start a spare process in the background, unless there is one."""
+        with self._lock:
+            if self._closed or self._starting is not None or (self._spare and self._spare[0] == token):
+                return
+            self._starting = threading.Thread(target=self._start_spare, args=(token,), daemon=True)
+            self._starting.start()
+
+    def close(self) -> None:
+        """End the spare process; borrowed ones end with their borrowers."""
+        with self._lock:
+            self._closed = True
+            starting = self._starting
+        if starting is not None:
+            starting.join()
+        if self._spare is not None:
+            self._spare[1].close()
+            self._spare = None
+
+    def _started(self, period: str) -> SessionProcess:
+        settings = self._settings
+        return SessionProcess(
+            self._lake,
+            period,
+            now_ns=self._clock_ns(),
+            memory=settings.query_memory,
+            seconds=settings.query_seconds,
+        )
+
+    def _taken(self, token: str) -> SessionProcess | None:
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is None:
+            return None
+        if spare[0] == token:
+            return spare[1]
+        spare[1].close()  # it has an older state of the lake
+        return None
+
+    def _start_spare(self, token: str) -> None:
+        try:
+            spare = self._started("all")
+        except (FlowdiffError, OSError):
+            spare = None  # whoever asks next gets the error
+        with self._lock:
+            before, self._spare = self._spare, None if spare is None else (token, spare)
+            self._starting = None
+        if before is not None:
+            before[1].close()

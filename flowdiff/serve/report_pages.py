@@ -1,0 +1,144 @@
+"""Reports as pages of the server: kept ones of the lake, and results of jobs, drawn by the one renderer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from analyze.methods.registry import method_names, method_of
+from analyze.report.page import Frame, page_policy, render_html
+from analyze.report.section_view import SectionView, views_by_tag
+from flowdiff.extras import installed
+from flowdiff.serve.answer import Asked, Whole
+from flowdiff.serve.shell import own_style
+from flowdiff.serve.site import Site
+from schemas.errors import NotFoundError
+from schemas.report.findings import Finding, FindingsSection, FurtherView
+from schemas.report.parts import ForeignSection
+from schemas.report.report import Report, from_json
+from schemas.trace_urls import TRACE_ID
+from stitch.lake.layout import REPORT_END, REPORTS
+from stitch.lake.place import open_store
+
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_ANSWERS: Final = "; frame-ancestors 'none'"
+_PARAMETERS: Final = {
+    "--reference": "reference",
+    "--problem": "problem",
+    "--period": "period",
+    "--where": "where",
+    "--reference-where": "reference_where",
+    "--problem-where": "problem_where",
+}
+"""Parameters of pages, by the options of commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A report as JSON, and where it is stored."""
+
+    text: bytes
+    link: Mapping[str, str]
+    """Parameter of other pages that names it: `report` (kept in the lake) or `job` (a result)."""
+
+    @property
+    def key(self) -> str:
+        """Identity among all reports of the server."""
+        return " ".join(f"{name} {value}" for name, value in self.link.items())
+
+    @property
+    def report(self) -> Report:
+        """The report. Raises NotFoundError if it is of another version."""
+        try:
+            return from_json(self.text, [view.model for view in known_views().values()])
+        except ValidationError as error:
+            raise NotFoundError("The report is of another version of flowdiff.") from error
+
+
+@cache
+def known_views() -> Mapping[str, SectionView[Any]]:
+    """Views of the sections of all installed methods, by tag."""
+    methods = [method_of(name) for name in method_names() if installed(name)]
+    return views_by_tag(dict.fromkeys(view for method in methods for view in method.sections))
+
+
+def kept_report(site: Site, report_id: str) -> Stored:
+    """Report that the lake keeps. Raises NotFoundError."""
+    if _ID.fullmatch(report_id) is None:
+        raise NotFoundError(f"'{report_id}' is no id of a report.")
+    try:
+        text = open_store(site.lake).read(f"{REPORTS}/{report_id}/{REPORT_END}").to_pybytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(
+            f"The lake keeps no report {report_id}.", remedy="See the list of reports."
+        ) from error
+    except OSError as error:
+        raise NotFoundError(f"The report {report_id} cannot be read.") from error
+    return Stored(text, {"report": report_id})
+
+
+def result(site: Site, key: str) -> Stored | None:
+    """Report of a finished job; None if it is not kept (any more)."""
+    text = site.jobs.results.read(key)
+    return None if text is None else Stored(text, {"job": key})
+
+
+def named_report(site: Site, asked: Asked) -> Stored | None:
+    """Report that a page's parameters name; None if they name none. Raises NotFoundError."""
+    if report_id := asked.one("report"):
+        return kept_report(site, report_id)
+    if key := asked.one("job"):
+        found = result(site, key)
+        if found is None:
+            raise NotFoundError("That result is not kept any more.", remedy="Ask the question again.")
+        return found
+    return None
+
+
+def report_page(site: Site, asked: Asked, stored: Stored, tab: str) -> Whole:
+    """Page of a report below the server's navigation, or its JSON; request ids lead to pages of requests."""
+    if asked.wants_json:
+        return Whole(stored.text, "application/json")
+    return site.pages.get(f"{tab} {stored.key}", lambda: _drawn(site, stored, tab))
+
+
+def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
+    report = stored.report
+    link = site.links.to("requests", "ID", **stored.link).replace("/ID", f"/{TRACE_ID}", 1)
+    sections = tuple(
+        _linked(site, section) if isinstance(section, FindingsSection) else section
+        for section in report.sections
+        if not isinstance(section, ForeignSection)
+    )
+    drawn = report.model_copy(update={"trace_url": link, "sections": sections})
+    frame = Frame(site.shell.top(tab), own_style())
+    views = known_views()
+    page = render_html(drawn, views, frame=frame)
+    return Whole(page.encode(), policy=page_policy(drawn, views, frame) + _ANSWERS)
+
+
+def _linked(site: Site, section: FindingsSection) -> FindingsSection:
+    """Section whose proposals of further analyses are links to pages that run them."""
+
+    def linked(finding: Finding) -> Finding:
+        views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)
+        return finding.model_copy(update={"views": views})
+
+    return section.model_copy(update={"findings": tuple(map(linked, section.findings))})
+
+
+def _page(site: Site, view: FurtherView) -> str:
+    if view.method == "flow":
+        return site.links.to("requests", view.arguments[1])
+    given: dict[str, list[str]] = {}
+    for option, value in pairwise(view.arguments):
+        if option in _PARAMETERS:
+            given.setdefault(_PARAMETERS[option], []).append(value)
+    lists: dict[str, Sequence[str]] = {**given}
+    return site.links.to("compare", method=view.method, **lists)

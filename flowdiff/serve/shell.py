@@ -1,0 +1,112 @@
+"""Shell of every page: navigation above, one style sheet, no script but the module for pointers.
+
+An answer becomes HTML by the renderer of reports, or JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from analyze.report.page import STYLE, blocks_html, source, template
+from flowdiff.serve.answer import Answer
+from flowdiff.serve.links import Links
+
+TEMPLATES: Final = "flowdiff.serve"
+_OWN_STYLE: Final = "flowdiff.serve:static/serve.css"
+_SCRIPT: Final = "flowdiff.serve:static/brush.js"
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+"""Content security policy of all that the server answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file with a name that changes with its content."""
+
+    name: str
+    kind: str
+    body: bytes
+
+
+@cache
+def own_style() -> str:
+    """Style of the shell, to be added to that of a report's page."""
+    return source(_OWN_STYLE)
+
+
+@cache
+def static_files() -> dict[str, StaticFile]:
+    """Files of the shell: the style sheet of reports with the shell's own, and the module for pointers."""
+    texts = {
+        "style.css": ("text/css; charset=utf-8", source(STYLE) + own_style()),
+        "brush.js": ("text/javascript; charset=utf-8", source(_SCRIPT)),
+    }
+    found = {}
+    for name, (kind, text) in texts.items():
+        body = text.encode()
+        stem, _, end = name.partition(".")
+        found[name] = StaticFile(f"{stem}-{hashlib.sha256(body).hexdigest()[:12]}.{end}", kind, body)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """Entry of the navigation."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Renderer of answers: one lake, one base path."""
+
+    lake: str
+    links: Links
+    tabs: Sequence[Tab]
+
+    def page(self, answer: Answer, tab: str = "") -> str:
+        """HTML of an answer; tab: its entry of the navigation."""
+        files = static_files()
+        return self.rendered(
+            "shell.html.jinja",
+            title=answer.title,
+            lake=self.lake,
+            top=self.top(tab),
+            above=answer.above,
+            blocks=blocks_html(answer.blocks, "", 2),
+            style=self.links.to("static", files["style.css"].name),
+            script=self.links.to("static", files["brush.js"].name) if answer.script else "",
+            refresh_seconds=answer.refresh_seconds,
+        )
+
+    def top(self, tab: str = "") -> Markup:
+        """Navigation; it stands above reports, too."""
+        return self.rendered("top.html.jinja", tabs=self.tabs, current=tab, lake=self.lake)
+
+    def rendered(self, name: str, **values: Any) -> Markup:
+        """Render a template of the shell."""
+        made = template(TEMPLATES, f"templates/{name}").render(link=self.links.to, **values)
+        return Markup(made)
+
+
+def json_of(data: Any) -> bytes:
+    """JSON of an answer's data, indented; models by their fields."""
+    return json.dumps(data, indent=1, default=_plain).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value)

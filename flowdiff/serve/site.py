@@ -1,0 +1,75 @@
+"""Site: all that pages read. One lake, its state, its response times, queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowdiff.serve.fresh import Fresh
+from flowdiff.serve.jobs.queue import Jobs
+from flowdiff.serve.jobs.results import Results
+from flowdiff.serve.kept import KeptPages
+from flowdiff.serve.lake_state import Known, read_known
+from flowdiff.serve.links import Links
+from flowdiff.serve.queries import Queries
+from flowdiff.serve.response_rows import ResponseRows
+from flowdiff.serve.settings import ServeSettings
+from flowdiff.serve.shell import Shell, Tab
+from flowdiff.serve.watched import Watched, read_watched
+from stitch.lake.place import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A lake as it is served. To be closed."""
+
+    lake: str
+    settings: ServeSettings
+    links: Links
+    shell: Shell
+    known: Fresh[Known]
+    """State of the lake."""
+    watched: Fresh[Watched]
+    """Decisions of its watch."""
+    queries: Queries
+    responses: ResponseRows
+    jobs: Jobs
+    pages: KeptPages
+    """Drawn reports."""
+    clock_ns: Callable[[], int]
+
+    def close(self) -> None:
+        """End threads and processes."""
+        self.jobs.close()
+        self.responses.close()
+        self.queries.close()
+
+
+def open_site(
+    lake: str,
+    settings: ServeSettings,
+    base_path: str,
+    tabs: tuple[Tab, ...],
+    cache: Path,
+    clock_ns: Callable[[], int] = time.time_ns,
+) -> Site:
+    """Open a lake, which need not exist yet; cache: folder for results of jobs."""
+    links = Links(base_path)
+    known = Fresh(lambda: read_known(lake), settings.fresh_seconds, clock_ns)
+    watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds, clock_ns)
+    queries = Queries(lake, settings, clock_ns)
+    return Site(
+        lake=lake,
+        settings=settings,
+        links=links,
+        shell=Shell(lake.rstrip("/").rpartition("/")[2] or lake, links, tabs),
+        known=known,
+        watched=watched,
+        queries=queries,
+        responses=ResponseRows(known, queries, settings),
+        pages=KeptPages(settings.kept_pages_bytes),
+        jobs=Jobs(lake, settings, Results(cache, settings.kept_jobs)),
+        clock_ns=clock_ns,
+    )

@@ -1,0 +1,2 @@
+-- Response times of a root type by window.
+SELECT * FROM responses WHERE root = :root ORDER BY window_start

@@ -1,0 +1,70 @@
+"""What the watch of a lake knows: incidents, their events, deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analyze.report import wording
+from analyze.report.blocks import Styled, Words, dim, tag
+from analyze.watch.lane import events_of, incidents_of, last_commit
+from flowdiff.serve.links import Links
+from schemas.incidents import Incident, IncidentEvent
+from schemas.periods import format_instant
+from stitch.lake.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A deployment: noticed by its version, or marked by a person."""
+
+    at_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Decisions of a lake's watch so far; all empty where nothing watches."""
+
+    incidents: Sequence[Incident] = ()
+    """Open ones first."""
+    events: Sequence[IncidentEvent] = ()
+    """Oldest first."""
+    deployments: Sequence[Deployment] = ()
+    """Deployments under observation."""
+    is_watched: bool = False
+
+    def incidents_between(self, start_ns: int, end_ns: int) -> list[Incident]:
+        """Incidents that go on in some part of [start, end)."""
+        return [
+            one
+            for one in self.incidents
+            if one.began_from_ns < end_ns and (one.resolved_ns is None or one.resolved_ns >= start_ns)
+        ]
+
+    def deployments_between(self, start_ns: int, end_ns: int) -> list[Deployment]:
+        """Deployments in [start, end)."""
+        return [one for one in self.deployments if start_ns <= one.at_ns < end_ns]
+
+
+def read_watched(store: Store) -> Watched:
+    """Read the decisions of a lake's watch. Raises LakeError, OSError."""
+    commit = last_commit(store)
+    if commit is None:
+        return Watched(incidents_of(store), events_of(store))
+    deployments = [
+        Deployment(one.start_ns, f"{one.component} {one.version}".strip() or "deployment")
+        for one in commit.versions.rollouts
+    ]
+    return Watched(incidents_of(store), events_of(store), deployments, is_watched=True)
+
+
+def incident_words(links: Links, incident: Incident) -> Words:
+    """Line about an incident, with a link to its page."""
+    kind = "worse" if incident.goes_on else ""
+    return (
+        tag(incident.state, kind),
+        " ",
+        Styled(wording.clip(incident.headline, 200), href=links.to("incidents", incident.id)),
+        dim(f" since {format_instant(incident.began_to_ns)}"),
+    )

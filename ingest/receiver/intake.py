@@ -1,0 +1,138 @@
+"""Intake of requests: who may send, how much at once, and when one is answered. Shared by HTTP and gRPC.
+
+Used by the receiver's event loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, unpacked
+from ingest.receiver.receiver_settings import ReceiverSettings
+from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
+from schemas.errors import InputError
+
+
+class Outcome(StrEnum):
+    """What became of a request; the word is a label of the metric."""
+
+    TAKEN = "taken"
+    UNREADABLE = "unreadable"
+    TOO_LARGE = "too_large"
+    NOT_ALLOWED = "not_allowed"
+    TOO_MANY = "too_many"
+    NO_ROOM = "no_room"
+    TOO_SLOW = "too_slow"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to a request."""
+
+    outcome: Outcome
+    why: str = ""
+    """One sentence for the sender, empty when it was taken."""
+
+
+TAKEN: Final = Answer(Outcome.TAKEN)
+
+
+class Tokens:
+    """Bearer tokens of a file, read again when it changes; without a file everybody may send."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Raises InputError where the file cannot be read, or holds no token."""
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: tuple[bytes, ...] = ()
+        if path is None:
+            return
+        try:
+            self._refresh(path)
+        except OSError as error:
+            raise InputError(
+                f"receiver.token_file: '{path}' cannot be read: {error.strerror or error}.",
+                remedy="Check the path.",
+            ) from error
+        if not self._tokens:
+            raise InputError(f"receiver.token_file: '{path}' holds no token.", remedy="Write one a line.")
+
+    def _refresh(self, path: Path) -> None:
+        stat = path.stat()
+        stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if stamp != self._stamp:
+            self._tokens = tuple(path.read_bytes().split())
+            self._stamp = stamp
+
+    def allow(self, authorization: bytes | None) -> bool:
+        """True for `Bearer` and one of the tokens. A file that is gone meanwhile leaves those before it."""
+        if self._path is None:
+            return True
+        with suppress(OSError):
+            self._refresh(self._path)
+        scheme, _, given = (authorization or b"").partition(b" ")
+        given = given.strip()
+        # Each is compared, in constant time: how long it takes tells nothing.
+        fits = [hmac.compare_digest(given, token) for token in self._tokens]
+        return scheme.lower() == b"bearer" and any(fits)
+
+
+class Intake:
+    """Takes bodies: admits, unpacks, checks, and waits until they are durable."""
+
+    def __init__(self, spool: Spool, settings: ReceiverSettings, max_content_bytes: int) -> None:
+        """`max_content_bytes`: of a body, unpacked."""
+        self.settings: Final = settings
+        self.tokens: Final = Tokens(settings.token_file)
+        self.counts: Final[Counter[tuple[str, Outcome]]] = Counter()
+        """Requests by transport and outcome."""
+        self.received_bytes = 0
+        """Bytes of bodies that were taken, as sent."""
+        self._spool = spool
+        self._max_content_bytes = max_content_bytes
+        self._held_bytes = 0
+        """Bytes of bodies that are being received, and are not pending in the spool yet."""
+
+    def hold(self, n_bytes: int) -> bool:
+        """Reserve memory for a part of a body; False where there is none. `release` gives it back."""
+        if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
+            return False
+        self._held_bytes += n_bytes
+        return True
+
+    def release(self, n_bytes: int) -> None:
+        """Return memory that `hold` reserved."""
+        self._held_bytes -= n_bytes
+
+    async def take(self, body: bytes, encoding: str, format_: str) -> Answer:
+        """Make a body durable, and say what became of it."""
+        try:
+            content = unpacked(body, encoding, self._max_content_bytes)
+            if content:  # an empty request of protobuf is one without spans
+                check_readable(content, format_)
+                await asyncio.wrap_future(self._spool.append(format_, content))
+        except TooLargeError as error:
+            return Answer(Outcome.TOO_LARGE, error.message)
+        except BodyError as error:
+            return Answer(Outcome.UNREADABLE, error.message)
+        except PendingFullError as error:
+            return Answer(Outcome.TOO_MANY, error.message)
+        except SpoolFullError as error:
+            return Answer(Outcome.NO_ROOM, error.message)
+        except OSError as error:
+            return Answer(Outcome.NO_ROOM, f"The spool cannot be written: {error.strerror or error}.")
+        self.received_bytes += len(body)
+        return TAKEN
+
+    def counted(self, transport: str, answer: Answer) -> Answer:
+        """Count an answer, and return it."""
+        self.counts[transport, answer.outcome] += 1
+        return answer

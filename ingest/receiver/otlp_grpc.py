@@ -1,0 +1,119 @@
+"""OTLP over gRPC: the service `TraceService` with its one method, `Export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc import aio
+
+from ingest.receiver.bodies import encoding_of
+from ingest.receiver.intake import Answer, Intake, Outcome
+from ingest.receiver.receiver_settings import PROTOBUF
+from schemas.errors import ConfigError
+
+SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
+GRACE_S: Final = 5.0
+"""Seconds for calls under way when the receiver stops."""
+_CODES: Final = {
+    Outcome.UNREADABLE: grpc.StatusCode.INVALID_ARGUMENT,
+    Outcome.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    Outcome.NOT_ALLOWED: grpc.StatusCode.UNAUTHENTICATED,
+    Outcome.TOO_MANY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.NO_ROOM: grpc.StatusCode.UNAVAILABLE,
+}
+_AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
+"""Outcomes with a RetryInfo: without one, RESOURCE_EXHAUSTED tells a sender to give up."""
+_MS_PER_NS: Final = 1e-6
+
+
+class GrpcServer:
+    """gRPC server on an address. Used by one event loop, in which it must be made."""
+
+    def __init__(self, intake: Intake, address: str) -> None:
+        """Raises ConfigError where the address is not available."""
+        settings = intake.settings
+        self._intake = intake
+        self._server = aio.server(
+            options=[
+                # Messages come as they were sent: gRPC would unpack one without a limit.
+                ("grpc.per_message_decompression", 0),
+                ("grpc.max_receive_message_length", settings.max_body_bytes),
+                ("grpc.max_concurrent_streams", 100),
+                ("grpc.max_connection_idle_ms", int(settings.keep_alive_ns * _MS_PER_NS)),
+                ("grpc.keepalive_time_ms", int(settings.keep_alive_ns * _MS_PER_NS)),
+                ("grpc.server_handshake_timeout_ms", int(settings.request_timeout_ns * _MS_PER_NS)),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        method = grpc.unary_unary_rpc_method_handler(self._export)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Export": method}),)
+        )
+        try:
+            if settings.certificate_file is None or settings.key_file is None:
+                self.port = self._server.add_insecure_port(address)
+            else:
+                pair = (_content(settings.key_file), _content(settings.certificate_file))
+                self.port = self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        except RuntimeError as error:
+            raise ConfigError(
+                f"otlp_grpc '{address}' cannot be listened on.", remedy="Take another with --otlp-grpc."
+            ) from error
+
+    async def start(self) -> None:
+        """Serve from now on."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Accept nothing more, and wait for calls under way."""
+        await self._server.stop(GRACE_S)
+
+    async def _export(self, message: bytes, context: Any) -> bytes:
+        """Answer one call."""
+        answer = self._intake.counted("grpc", await self._taken(message, context))
+        if answer.outcome is Outcome.TAKEN:
+            return b""
+        details: tuple[tuple[str, bytes], ...] = ()
+        code = _CODES[answer.outcome]
+        if answer.outcome in _AGAIN:
+            details = (("grpc-status-details-bin", self._retry(code, answer.why)),)
+        await context.abort(code, answer.why, details)
+        raise AssertionError("abort raises")
+
+    async def _taken(self, message: bytes, context: Any) -> Answer:
+        given = dict(context.invocation_metadata() or ())
+        authorization = given.get("authorization")
+        if not self._intake.tokens.allow(None if authorization is None else authorization.encode()):
+            return Answer(Outcome.NOT_ALLOWED, "A bearer token is wanted.")
+        if not self._intake.hold(len(message)):
+            return Answer(Outcome.TOO_MANY, "Too many requests are in memory.")
+        try:
+            return await self._intake.take(message, encoding_of(message), PROTOBUF)
+        finally:
+            self._intake.release(len(message))
+
+    def _retry(self, code: grpc.StatusCode, why: str) -> bytes:
+        """Status with the time after which to try again."""
+        delay = Duration()
+        delay.FromNanoseconds(self._intake.settings.retry_after_ns)
+        detail = AnyMessage()
+        detail.Pack(RetryInfo(retry_delay=delay))
+        number: int = code.value[0]
+        status: bytes = Status(code=number, message=why, details=[detail]).SerializeToString()
+        return status
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"'{path}' cannot be read: {error.strerror or error}.",
+            remedy="Check receiver.certificate_file and receiver.key_file.",
+        ) from error

@@ -1,0 +1,98 @@
+"""OTLP receiver: both servers in an event loop of a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final
+
+from ingest.http.listening import listening_socket
+from ingest.receiver.intake import Intake
+from ingest.receiver.otlp_grpc import GrpcServer
+from ingest.receiver.otlp_http import HttpServer
+from ingest.receiver.receiver_settings import ReceiverSettings
+from ingest.receiver.spool import Spool
+
+
+class Receiver:
+    """Receives from construction to `close`. Raises ConfigError where an address is not available."""
+
+    def __init__(
+        self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, max_content_bytes: int
+    ) -> None:
+        """http, grpc: `host:port`, one of them may be empty. max_content_bytes: of a request, unpacked."""
+        self.intake: Final = Intake(spool, settings, max_content_bytes)
+        self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
+        self._grpc_address = grpc
+        started: Future[int | None] = Future()
+        self._stopping: asyncio.Event | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=[started], name="receiver", daemon=True)
+        self._thread.start()
+        try:
+            port = started.result()
+        except BaseException:
+            if self._listening is not None:
+                self._listening.close()
+            raise
+        self.http: Final = None if self._listening is None else _with_port(http, self._port)
+        """Actual `host:port` of HTTP; None: not served."""
+        self.grpc: Final = None if port is None else _with_port(grpc, port)
+        """Actual `host:port` of gRPC; None: not served."""
+
+    def check(self) -> None:
+        """Raise what ended the receiver, if it ended by itself."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Accept nothing more; requests under way are answered. May be called twice."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join()
+
+    def _stop(self) -> None:
+        assert self._stopping is not None
+        self._stopping.set()
+
+    def _run(self, started: Future[int | None]) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            try:
+                runner.run(self._serve(started))
+            except BaseException as error:  # noqa: BLE001 - raised again, by `check` or the constructor
+                if started.done():
+                    self._failure = error
+                else:
+                    started.set_exception(error)
+
+    async def _serve(self, started: Future[int | None]) -> None:
+        self._stopping = asyncio.Event()
+        port = None
+        http = grpc = None
+        if self._listening is not None:
+            self._port: int = self._listening.getsockname()[1]
+            http = HttpServer(self.intake, self._listening)
+        if self._grpc_address:
+            grpc = GrpcServer(self.intake, self._grpc_address)
+            port = grpc.port
+            await grpc.start()
+        started.set_result(port)
+        serving = asyncio.ensure_future(http.serve()) if http is not None else None
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({stopping, *([serving] if serving else [])}, return_when=asyncio.FIRST_COMPLETED)
+        if http is not None:
+            http.stop()
+        if grpc is not None:
+            await grpc.stop()
+        if serving is not None:
+            await serving
+        if not stopping.done():
+            stopping.cancel()
+            raise RuntimeError("the HTTP server ended by itself")
+
+
+def _with_port(address: str, port: int) -> str:
+    return f"{address.rpartition(':')[0]}:{port}"

@@ -1,0 +1,531 @@
+"""Spool: messages of numbered streams in framed files, durable once their future is done.
+
+    <folder>/<stream>/id                            identity of the stream: its positions fit no other one
+    <folder>/<stream>/00000000000000001234.spool    messages from number 1234 on, each after its length
+
+Messages share an fsync: one thread writes all that came since the last one, and then completes their futures.
+A file is only written by the process that made it. Whoever opens the spool cuts the last file off behind its
+last whole message, syncs it, and goes on in another one. After a write or sync that failed the file is cut
+back to what is durable and never written again; what lies beyond, where the cut failed too, is no part of the
+spool: a file ends where the next one begins.
+
+The last file of a stream stays, even empty: its name holds the next number.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from ingest.framing import LENGTH32_BYTES, Framing, read_length
+from ingest.receiver.receiver_settings import ReceiverSettings
+from schemas.errors import BusyLakeError, FlowdiffError, InputError
+from schemas.windows import NS_PER_SECOND
+
+SUFFIX: Final = ".spool"
+READ_BYTES: Final = 4 * 2**20
+"""Bytes of a read, exceeded by one message at most."""
+READ_MESSAGES: Final = 2_000
+"""Messages of a read, at most."""
+_FOLDER_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_BATCH_BYTES: Final = 2**20
+"""Bytes that wait for no interval: a sync costs as much for few."""
+
+
+class SpoolFullError(FlowdiffError):
+    """There is no room for a message at the moment. The sender keeps it, and tries again."""
+
+    slug = "spool-full"
+
+
+class PendingFullError(SpoolFullError):
+    """More messages came than the disk takes: too many are in memory."""
+
+    slug = "too-many"
+
+
+@dataclass(slots=True)
+class _Segment:
+    """One file of a stream."""
+
+    path: Path
+    first: int
+    """Number of its first message."""
+    until: int
+    """Number after its last durable message."""
+    size: int
+    """Bytes of its durable messages."""
+    begun_s: float
+    """Monotonic time at which it was made, or found."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolRead:
+    """Consecutive messages of a stream."""
+
+    messages: list[bytes]
+    start: int
+    """Number of the first one."""
+
+    @property
+    def until(self) -> int:
+        """Number after the last one."""
+        return self.start + len(self.messages)
+
+
+class _Stream:
+    """Files of one stream, ascending. Guarded by the lock of the spool, but for the writing itself."""
+
+    def __init__(self, folder: Path, now_s: float) -> None:
+        """Open or make the stream. Raises OSError, InputError."""
+        self.folder = folder
+        folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        self.topic_id = _identity(folder)
+        self.segments = _recovered(folder, now_s)
+        self._descriptor: int | None = None
+        """Of the last segment; None: the next write begins another one."""
+
+    @property
+    def first(self) -> int:
+        """Number of the first message that is kept."""
+        return self.segments[0].first
+
+    @property
+    def end(self) -> int:
+        """Number of the next message."""
+        return self.segments[-1].until
+
+    @property
+    def size_bytes(self) -> int:
+        """Durable bytes."""
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, messages: list[bytes], limit_bytes: int, now_s: float) -> tuple[_Segment, int]:
+        """Write messages durably; (the segment, its new size). Raises OSError: none of them counts then."""
+        last = self.segments[-1]
+        if self._descriptor is not None and last.size >= limit_bytes:
+            self.rotate()
+        if self._descriptor is None:
+            last = self._begin(now_s)
+        descriptor = self._descriptor
+        assert descriptor is not None
+        parts: list[bytes] = []
+        for message in messages:
+            parts += (len(message).to_bytes(LENGTH32_BYTES, "big"), message)
+        data = memoryview(b"".join(parts))
+        size = last.size + len(data)
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        except OSError:
+            self._abandon(last)
+            raise
+        return last, size
+
+    def _begin(self, now_s: float) -> _Segment:
+        """Make the file of the next message. An empty one has its name already, and is used."""
+        last = self.segments[-1]
+        path = _segment_path(self.folder, last.until)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+        try:
+            _sync_folder(self.folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        if last.first == last.until:
+            last.begun_s = now_s
+            return last
+        segment = _Segment(path, last.until, last.until, 0, now_s)
+        self.segments.append(segment)
+        return segment
+
+    def rotate(self) -> None:
+        """Let the next write begin another file."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+    def _abandon(self, segment: _Segment) -> None:
+        """Cut a file back to what is durable; it is not written again."""
+        descriptor, self._descriptor = self._descriptor, None
+        assert descriptor is not None
+        with suppress(OSError):  # the next file begins where this one ends, whatever is behind
+            os.ftruncate(descriptor, segment.size)
+        with suppress(OSError):
+            os.close(descriptor)
+
+    def drop(self, until: int, now_s: float, age_s: float) -> list[Path]:
+        """Forget files with messages before `until` alone, and return their paths.
+
+        The last one goes when it is old: another one, empty, then has the next number. Raises OSError.
+        """
+        last = self.segments[-1]
+        is_read = last.first < last.until <= until
+        if is_read and now_s - last.begun_s >= age_s:
+            self.rotate()
+            self._begin(now_s)
+        gone = [segment for segment in self.segments[:-1] if segment.until <= until]
+        self.segments = self.segments[len(gone) :]
+        return [segment.path for segment in gone]
+
+
+@dataclass(slots=True)
+class _Pending:
+    stream: str
+    message: bytes
+    done: Future[None]
+
+
+class Spool:
+    """Spool of one process, opened for as long as it lives. Methods may be called by any thread.
+
+    Raises BusyLakeError where another process has it, InputError where it cannot be used.
+    """
+
+    def __init__(
+        self, folder: Path, settings: ReceiverSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._work = threading.Condition(self._lock)
+        self._pending: list[_Pending] = []
+        self._pending_bytes = 0
+        self._committed: dict[str, int] = {}
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self.trouble: str | None = None
+        """Reason why the last write failed; None: it did not."""
+        try:
+            folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            self._locked = _locked(folder)
+            names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+            self._streams = {name: _Stream(folder / name, clock()) for name in names}
+        except OSError as error:
+            raise InputError(
+                f"The spool '{folder}' cannot be opened: {error.strerror or error}.",
+                remedy="Check receiver.spool.",
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread.start()
+
+    def append(self, stream: str, message: bytes) -> Future[None]:
+        """Future of a message, done once it is durable; it raises OSError or SpoolFullError.
+
+        Raises PendingFullError.
+        """
+        done: Future[None] = Future()
+        with self._lock:
+            if self._is_closing:
+                raise SpoolFullError("The receiver is stopping.")
+            if self._pending_bytes + len(message) > max(self._settings.pending_bytes, len(message)):
+                raise PendingFullError("Too many requests wait for the disk.")
+            self._pending.append(_Pending(stream, message, done))
+            self._pending_bytes += len(message)
+            if len(self._pending) == 1 or self._pending_bytes >= _BATCH_BYTES:
+                self._work.notify()  # else it waits for its interval, and need not wake
+        return done
+
+    def streams(self) -> dict[str, str]:
+        """Identity of every stream, by name."""
+        with self._lock:
+            return {name: stream.topic_id for name, stream in self._streams.items()}
+
+    def bounds(self, stream: str) -> tuple[int, int]:
+        """Number of the first message that is kept, and number of the next one."""
+        with self._lock:
+            return self._streams[stream].first, self._streams[stream].end
+
+    @property
+    def size_bytes(self) -> int:
+        """Durable bytes in files that were not removed."""
+        with self._lock:
+            return sum(stream.size_bytes for stream in self._streams.values())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of messages that are not durable yet."""
+        with self._lock:
+            return self._pending_bytes
+
+    def wait(self, positions: dict[str, int], timeout_s: float) -> None:
+        """Wait until a stream has a message at or behind its position, or there is another stream."""
+        with self._lock:
+            self._news.wait_for(
+                lambda: any(positions.get(name, -1) < each.end for name, each in self._streams.items()),
+                timeout_s,
+            )
+
+    def reader(self, stream: str, position: int) -> Iterator[SpoolRead | None]:
+        """Endless reads of a stream from a position on; None where nothing is there yet.
+
+        A read that begins later than the one before ended follows a damaged file. Raises OSError.
+        """
+        segment, at = self._found(stream, position)
+        while True:
+            with self._lock:
+                size, until = segment.size, segment.until
+                others = self._streams[stream].segments
+                following = next((s for s in others if s.first >= until and s is not segment), None)
+            if position < until:
+                read, at = _read(segment.path, at, size, position)
+                position = read.until
+                yield read
+            elif following is not None:
+                segment, at, position = following, 0, following.first
+            else:
+                yield None
+
+    def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
+        """Segment of a message, and where in its file the message begins."""
+        with self._lock:
+            segments = self._streams[stream].segments
+            segment = next(s for s in reversed(segments) if s.first <= position)
+            size = segment.size
+        number, at = segment.first, 0
+        while number < position:
+            read, at = _read(segment.path, at, size, number, limit=position - number)
+            number = read.until
+        return segment, at
+
+    def committed(self, stream: str, position: int) -> None:
+        """Take note that the lake has all messages before a position: their files are removed."""
+        with self._lock:
+            self._committed[stream] = position
+            self._work.notify()
+
+    def close(self) -> None:
+        """Make durable what is pending, and end. May be called twice."""
+        with self._lock:
+            self._is_closing = True
+            self._work.notify()
+        self._thread.join()
+        for stream in self._streams.values():
+            stream.rotate()
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None
+
+    def check(self) -> None:
+        """Raise what ended the writing, if it ended by itself."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        """Work until closed; where that fails, nothing more is taken."""
+        try:
+            self._work_on()
+        except BaseException as error:  # noqa: BLE001 - raised again by `check`
+            with self._lock:
+                self._failure, self._is_closing = error, True
+                left, self._pending = self._pending, []
+            for each in left:
+                each.done.set_exception(SpoolFullError("The receiver has failed."))
+
+    def _work_on(self) -> None:
+        """Write what comes, and remove what was committed."""
+        synced_s = -float("inf")
+        interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
+        while True:
+            with self._lock:
+                self._work.wait_for(lambda: bool(self._pending or self._committed or self._is_closing))
+                if self._pending and not self._is_closing and self._pending_bytes < _BATCH_BYTES:
+                    # Whoever comes in the meantime shares the sync.
+                    self._work.wait_for(
+                        lambda: self._is_closing or self._pending_bytes >= _BATCH_BYTES,
+                        max(0.0, synced_s + interval_s - time.monotonic()),
+                    )
+                batch, self._pending = self._pending, []
+                committed, self._committed = self._committed, {}
+                is_over = self._is_closing and not batch
+            if batch:
+                self._write(batch)
+                synced_s = time.monotonic()
+            for name, position in committed.items():
+                self._drop(name, position)
+            if is_over:
+                return
+
+    def _write(self, batch: list[_Pending]) -> None:
+        """Write messages durably and complete their futures."""
+        by_stream: dict[str, list[_Pending]] = {}
+        for each in batch:
+            by_stream.setdefault(each.stream, []).append(each)
+        for name, of_stream in by_stream.items():
+            try:
+                self._refuse_full()
+                stream = self._streams.get(name)
+                if stream is None:
+                    stream = self._made(name)
+                segment, size = stream.append(
+                    [each.message for each in of_stream], self._settings.segment_bytes, self._clock()
+                )
+            except (OSError, SpoolFullError) as error:
+                failed: BaseException | None = error
+                self.trouble = (error.strerror or str(error)) if isinstance(error, OSError) else error.message
+            else:
+                failed, self.trouble = None, None
+                with self._lock:
+                    segment.size = size
+                    segment.until += len(of_stream)
+                    self._news.notify_all()
+            with self._lock:
+                self._pending_bytes -= sum(len(each.message) for each in of_stream)
+            for each in of_stream:
+                # A request that was cancelled does not wait for it.
+                if each.done.set_running_or_notify_cancel():
+                    each.done.set_result(None) if failed is None else each.done.set_exception(failed)
+
+    def _made(self, name: str) -> _Stream:
+        stream = _Stream(self._folder / name, self._clock())
+        _sync_folder(self._folder)
+        with self._lock:
+            self._streams[name] = stream
+        return stream
+
+    def _refuse_full(self) -> None:
+        """Raise SpoolFullError where the spool may not grow. Raises OSError."""
+        if self.size_bytes >= self._settings.spool_bytes:
+            raise SpoolFullError("The spool is full: the lake takes what comes too slowly, or not at all.")
+        disk = os.statvfs(self._folder)
+        if disk.f_bavail * disk.f_frsize < self._settings.least_free_bytes:
+            raise SpoolFullError("The disk of the spool is full but for its reserve.")
+
+    def _drop(self, name: str, position: int) -> None:
+        with self._lock:
+            try:
+                gone = self._streams[name].drop(
+                    position, self._clock(), self._settings.segment_age_ns / NS_PER_SECOND
+                )
+            except OSError:
+                return  # at the next commit
+        for path in gone:
+            with suppress(OSError):  # found by whoever opens the spool next, and removed at its first commit
+                path.unlink(missing_ok=True)
+
+
+def _read(path: Path, at: int, size: int, number: int, limit: int = READ_MESSAGES) -> tuple[SpoolRead, int]:
+    """(Messages in bytes `[at, size)` of a file, as many as one read takes; where the next one begins)."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(at)
+        data = file.read(min(READ_BYTES, size - at))
+        frame = read_length(memoryview(data), 0, Framing.LENGTH32)
+        if frame is not None and frame.start + frame.length > len(data):
+            data += _exactly(file, frame.start + frame.length - len(data))
+    messages: list[bytes] = []
+    view, begin = memoryview(data), 0
+    while len(messages) < limit and (frame := read_length(view, begin, Framing.LENGTH32)) is not None:
+        end = frame.start + frame.length
+        if end > len(view):
+            break
+        messages.append(data[frame.start : end])
+        begin = end
+    if not messages:
+        raise OSError(None, f"'{path}' is shorter than it was written")
+    return SpoolRead(messages, number), at + begin
+
+
+def _exactly(file: io.FileIO, size: int) -> bytes:
+    out = b""
+    while len(out) < size and (part := file.read(size - len(out))):
+        out += part
+    return out
+
+
+def _recovered(folder: Path, now_s: float) -> list[_Segment]:
+    """Segments of a stream on disk, durable and cut off behind the last whole message. Raises OSError."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.stem.isdecimal())
+    segments = []
+    for path, following in zip_longest(paths, paths[1:]):
+        first = int(path.stem)
+        most = None if following is None else int(following.stem) - first
+        n, size = _whole_messages(path, most)
+        segments.append(_Segment(path, first, first + n, size, now_s))
+    if not segments:
+        path = _segment_path(folder, 0)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+        segments = [_Segment(path, 0, 0, 0, now_s)]
+    last = segments[-1]
+    descriptor = os.open(last.path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, last.size)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    _sync_folder(folder)
+    return segments
+
+
+def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
+    """(Number of whole messages at the beginning of a file, `most` at most; their bytes)."""
+    n, at, size = 0, 0, path.stat().st_size
+    with path.open("rb") as file:
+        while most is None or n < most:
+            head = file.read(LENGTH32_BYTES)
+            frame = read_length(memoryview(head), 0, Framing.LENGTH32)
+            if frame is None or at + frame.start + frame.length > size:
+                break
+            file.seek(frame.length, os.SEEK_CUR)
+            n, at = n + 1, at + frame.start + frame.length
+    return n, at
+
+
+def _identity(folder: Path) -> str:
+    """Identity of a stream, made with it."""
+    path = folder / "id"
+    with suppress(FileNotFoundError):
+        if text := path.read_text(encoding="ascii").strip():
+            return text
+    text = secrets.token_hex(16)
+    draft = folder / "id.new"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+    try:
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    draft.rename(path)
+    _sync_folder(folder)
+    return text
+
+
+def _segment_path(folder: Path, first: int) -> Path:
+    return folder / f"{first:020d}{SUFFIX}"
+
+
+def _locked(folder: Path) -> int | None:
+    """Descriptor that locks the spool until it is closed."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, _FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise BusyLakeError(
+            f"Another process receives into the spool '{folder}'.",
+            remedy="Stop it, or give this one a spool and a partition of its own.",
+        ) from error
+    return descriptor
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

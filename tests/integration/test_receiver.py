@@ -1,0 +1,500 @@
+"""OTLP received over HTTP and gRPC by a process: real exporters, raw clients, limits, kills, full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import http.client
+import json
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+from fixtures.ingest_process import IngestProcess, ingesting
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
+
+from stitch.lake.fsck import check
+from stitch.lake.place import open_store
+
+JSON = {"Content-Type": "application/json"}
+METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+QUICK = ("--window-length", "1m", "--commit-interval", "200ms", "--idle", "1s", "--lateness", "1s")
+
+
+@contextlib.contextmanager
+def receiving(folder: Path, *options: object, **env: str) -> Iterator[tuple[IngestProcess, dict[str, str]]]:
+    """A receiver on a lake in a folder, and its addresses."""
+    with ingesting(
+        folder,
+        *("--lake", folder / "lake", "--otlp", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0"),
+        *QUICK,
+        *options,
+        FLOWDIFF_RECEIVER_LEAST_FREE="0B",
+        **env,
+    ) as run:
+        started = run.wait_for("started")
+        yield run, {name: str(started[name]) for name in ("otlp", "otlp_grpc")}
+
+
+def drained(folder: Path) -> None:
+    """Publish all that a spool holds, without receiving."""
+    with ingesting(folder, "--lake", folder / "lake", "--otlp", "127.0.0.1:0", *QUICK, "--until-end") as run:
+        assert run.ended() == 0, run.text
+
+
+def zstd(body: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as packed:
+        packed.write(body)
+    return sink.getvalue().to_pybytes()
+
+
+def test_every_form_of_a_request_comes_into_the_lake(tmp_path: Path) -> None:
+    sent = traces(8)
+    with receiving(tmp_path) as (run, address):
+        forms = [
+            (sent[0].protobuf(), PROTOBUF),
+            (gzip.compress(sent[1].protobuf()), {**PROTOBUF, "Content-Encoding": "gzip"}),
+            (zstd(sent[2].protobuf()), {**PROTOBUF, "Content-Encoding": "zstd"}),
+            (zlib.compress(sent[3].protobuf()), {**PROTOBUF, "Content-Encoding": "deflate"}),
+            (sent[4].json(), {"Content-Type": "application/json; charset=utf-8"}),
+            (gzip.compress(sent[5].json()), {**JSON, "Content-Encoding": "gzip"}),
+        ]
+        for body, headers in forms:
+            status, answer, told = post(address["otlp"], body, headers)
+            assert (status, answer) == (200, b"{}" if "json" in headers["Content-Type"] else b"")
+            assert told["content-type"] == headers["Content-Type"].partition(";")[0]
+        with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+            assert channel.unary_unary(METHOD)(sent[6].protobuf()) == b""
+        with grpc.insecure_channel(address["otlp_grpc"], compression=grpc.Compression.Gzip) as channel:
+            assert channel.unary_unary(METHOD)(sent[7].protobuf()) == b""
+        assert post(address["otlp"], b"") == (200, b"", post(address["otlp"], b"")[2])  # no spans in it
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
+    assert check(open_store(str(tmp_path / "lake"))) == []
+
+
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+def test_exporters_of_the_sdk(transport: str, tmp_path: Path) -> None:
+    with receiving(tmp_path) as (run, address):
+        exporter: SpanExporter
+        if transport == "http":
+            exporter = HttpExporter(f"http://{address['otlp']}/v1/traces", compression=Compression.Gzip)
+        else:
+            exporter = GrpcExporter(address["otlp_grpc"], insecure=True, compression=grpc.Compression.Gzip)
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=100))
+        tracer = provider.get_tracer("test")
+        ids = set()
+        for _ in range(300):
+            with tracer.start_as_current_span("root") as root, tracer.start_as_current_span("call"):
+                ids.add(format(root.get_span_context().trace_id, "032x"))
+        provider.shutdown()
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == dict.fromkeys(ids, 4)
+
+
+def test_a_request_sent_again_counts_once(tmp_path: Path) -> None:
+    sent = traces(20)
+    with receiving(tmp_path, "--log-level", "debug") as (run, address):
+        for trace in sent:
+            post(address["otlp"], trace.protobuf())
+            post(address["otlp"], trace.protobuf())
+        run.wait_for("commit", lambda told: told["messages"] > 0)
+        for trace in sent:
+            post(address["otlp"], trace.protobuf())
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
+
+
+def test_what_cannot_be_read_is_refused_for_good(tmp_path: Path) -> None:
+    body = traces(1)[0].protobuf()
+    bomb = gzip.compress(bytes(64 * 2**20))
+    with receiving(tmp_path, FLOWDIFF_RECEIVER_MAX_BODY="1MB") as (run, address):
+        to = address["otlp"]
+        refused = [
+            (post(to, b"\x0a\xff\xff"), 400),
+            (post(to, b"[1]", JSON), 400),
+            (post(to, body, {**PROTOBUF, "Content-Encoding": "gzip"}), 400),
+            (post(to, gzip.compress(body)[:-9], {**PROTOBUF, "Content-Encoding": "gzip"}), 400),
+            (post(to, zstd(body)[:-3], {**PROTOBUF, "Content-Encoding": "zstd"}), 400),
+            (post(to, zlib.compress(body)[:-5], {**PROTOBUF, "Content-Encoding": "deflate"}), 400),
+            (post(to, bomb, {**PROTOBUF, "Content-Encoding": "gzip"}), 413),
+            (post(to, zstd(bytes(64 * 2**20)), {**PROTOBUF, "Content-Encoding": "zstd"}), 413),
+            (post(to, zlib.compress(bytes(64 * 2**20)), {**PROTOBUF, "Content-Encoding": "deflate"}), 413),
+            (post(to, body, {**PROTOBUF, "Content-Encoding": "br"}), 415),
+            (post(to, body, {"Content-Type": "text/plain"}), 415),
+            (post(to, body, path="/v1/metrics"), 404),
+            (post(to, body, {**PROTOBUF, "Origin": "http://127.0.0.1"}), 403),
+        ]
+        for (status, answer, told), wanted in refused:
+            assert status == wanted
+            if told["content-type"] == PROTOBUF["Content-Type"]:
+                assert Status.FromString(answer).message
+            else:
+                assert json.loads(answer)["message"]
+            assert "retry-after" not in told
+        with contextlib.suppress(OSError):  # the answer may be lost with the connection: it does not read on
+            assert post(to, bytes(3 * 2**20))[0] == 413
+        with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+            call = channel.unary_unary(METHOD)
+            for message in (b"\x0a\xff\xff", gzip.compress(body)[:-9], bomb):
+                with pytest.raises(grpc.RpcError) as refusal:
+                    call(message)
+                assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(bytes(3 * 2**20))
+            assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        connection = http.client.HTTPConnection(to, timeout=10)
+        connection.request("GET", "/v1/traces")
+        assert connection.getresponse().status == 405
+        connection.close()
+        assert post(to, body)[0] == 200
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+
+
+def test_tokens(tmp_path: Path) -> None:
+    body, file = traces(1)[0].protobuf(), tmp_path / "tokens"
+    file.write_text("first-token\nsecond-token\n")
+    with receiving(tmp_path, FLOWDIFF_RECEIVER_TOKEN_FILE=str(file)) as (_, address):
+
+        def status(authorization: str | None) -> tuple[int, grpc.StatusCode]:
+            given = {} if authorization is None else {"Authorization": authorization}
+            with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+                metadata = [(k.lower(), v) for k, v in given.items()]
+                try:
+                    channel.unary_unary(METHOD)(body, metadata=metadata)
+                    code = grpc.StatusCode.OK
+                except grpc.RpcError as error:
+                    code = error.code()
+            return post(address["otlp"], body, {**PROTOBUF, **given})[0], code
+
+        allowed, refused = (200, grpc.StatusCode.OK), (401, grpc.StatusCode.UNAUTHENTICATED)
+        assert status("Bearer first-token") == status("bearer second-token") == allowed
+        for wrong in (None, "", "Bearer", "Bearer ", "Bearer first", "Basic first-token", "first-token"):
+            assert status(wrong) == refused, wrong
+        file.write_text("third-token\n")
+        assert status("Bearer first-token") == refused
+        assert status("Bearer third-token") == allowed
+
+
+def test_tls_alone(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", key, "-out", certificate, "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    body = traces(1)[0].protobuf()
+    files = {
+        "FLOWDIFF_RECEIVER_CERTIFICATE_FILE": str(certificate),
+        "FLOWDIFF_RECEIVER_KEY_FILE": str(key),
+    }
+    with receiving(tmp_path, **files) as (_, address):
+        context = ssl.create_default_context(cafile=str(certificate))
+        connection = http.client.HTTPSConnection(address["otlp"], timeout=10, context=context)
+        connection.request("POST", "/v1/traces", body, PROTOBUF)
+        assert connection.getresponse().status == 200
+        connection.close()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            post(address["otlp"], body)
+        trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
+        with grpc.secure_channel(address["otlp_grpc"], trusted) as channel:
+            assert channel.unary_unary(METHOD)(body) == b""
+
+
+def test_clients_that_send_slowly_stop_nobody(tmp_path: Path) -> None:
+    body = traces(1)[0].protobuf()
+    heads = (b"", b"POST /v1/traces HTTP/1.1\r\nHost: a\r\n", b"POST /v1/traces HTTP/1.1\r\nX: " + b"a" * 999)
+    whole = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    slow = (
+        *heads,
+        whole + b"Content-Length: 9\r\n\r\n",
+        whole + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+    )
+    options = ("--serve-address", "127.0.0.1:0")
+    limits = {"FLOWDIFF_RECEIVER_MAX_CONNECTIONS": "200", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": "3s"}
+    with receiving(tmp_path, *options, **limits) as (run, address):
+        probe = str(run.wait_for("started")["serves"])
+        host, _, port = address["otlp"].rpartition(":")
+        with contextlib.ExitStack() as opened:
+            sockets = []
+            for i in range(1_000):
+                client = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+                with contextlib.suppress(OSError):  # dropped already: there are too many
+                    client.sendall(slow[i % len(slow)])
+                sockets.append(client)
+                if i % 100 == 0:
+                    assert post(address["otlp"], body)[0] == 200
+                    connection = http.client.HTTPConnection(probe, timeout=5)
+                    connection.request("GET", "/healthz")
+                    assert connection.getresponse().status == 200
+                    connection.close()
+            for client in sockets:  # every one is dropped in time
+                client.settimeout(20)
+                with contextlib.suppress(ConnectionError):
+                    while client.recv(4096):
+                        pass
+        assert post(address["otlp"], body)[0] == 200
+
+
+def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
+    with receiving(tmp_path) as (_, address):
+        host, _, port = address["otlp"].rpartition(":")
+        for line in (b"X-%d: a\r\n", b"%d" + b"a" * 90):
+            with socket.create_connection((host, int(port)), timeout=10) as client:
+                client.sendall(b"POST /v1/traces HTTP/1.1\r\n" + (b"" if b"\r" in line else b"X: "))
+                with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
+                    for i in range(100_000):
+                        client.sendall(line % i)
+        assert post(address["otlp"], traces(1)[0].protobuf())[0] == 200
+
+
+def test_too_much_at_once_is_asked_for_again(tmp_path: Path) -> None:
+    limits = {"FLOWDIFF_RECEIVER_PENDING": "1MB", "FLOWDIFF_RECEIVER_MAX_BODY": "1MB"}
+    with receiving(tmp_path, **limits) as (_, address):
+        host, _, port = address["otlp"].rpartition(":")
+        head = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+        with contextlib.ExitStack() as opened:
+            for _ in range(3):  # requests that are not whole hold what they have sent
+                client = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+                client.sendall(head + b"Content-Length: 500000\r\n\r\n" + bytes(400_000))
+            deadline = time.monotonic() + 10
+            body = traces(1)[0].protobuf() + b"\x12\x80\x80\x28" + bytes(40 * 2**14)  # an unknown field
+            while (answer := post(address["otlp"], body))[0] == 200 and time.monotonic() < deadline:
+                pass
+            status, _, told = answer
+            assert (status, told["retry-after"]) == (429, "2")
+            with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+                with pytest.raises(grpc.RpcError) as refusal:
+                    channel.unary_unary(METHOD)(body)
+                assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert retry_delay_s(refusal.value) == 2
+
+
+def retry_delay_s(error: grpc.RpcError) -> float:
+    """Delay of the RetryInfo that OTLP wants beside an error."""
+    details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    info = RetryInfo()
+    packed: AnyMessage = Status.FromString(details).details[0]
+    assert packed.Unpack(info)
+    return float(info.retry_delay.ToNanoseconds() / 1e9)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_full_disk_is_told_and_waited_for(tmp_path: Path) -> None:
+    shim, control = tmp_path / "failing_disk.so", tmp_path / "control"
+    source = Path(__file__).parents[1] / "fixtures" / "failing_disk.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    env = {
+        "LD_PRELOAD": str(shim),
+        "DISK_ROOT": str(tmp_path / "lake" / "spool"),
+        "DISK_CONTROL": str(control),
+    }
+    sent = traces(9)
+    with receiving(tmp_path, **env) as (run, address):
+        for i, fault in enumerate((f"{errno.ENOSPC} w", f"{errno.EIO} s", f"{errno.ENOSPC} c")):
+            assert post(address["otlp"], sent[3 * i].protobuf())[0] == 200
+            control.write_text(fault)
+            if fault.endswith("c"):  # of another file, where the last one was given up
+                control.write_text(f"{errno.EIO} s")
+                assert post(address["otlp"], sent[3 * i + 1].protobuf())[0] == 503
+                control.write_text(fault)
+            for _ in range(3):
+                status, answer, told = post(address["otlp"], sent[3 * i + 1].protobuf())
+                assert (status, told["retry-after"]) == (503, "2"), fault
+                assert "cannot be written" in Status.FromString(answer).message
+            with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+                with pytest.raises(grpc.RpcError) as refusal:
+                    channel.unary_unary(METHOD)(sent[3 * i + 1].protobuf())
+                assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+                assert retry_delay_s(refusal.value) == 2
+            control.unlink()
+            assert post(address["otlp"], sent[3 * i + 1].protobuf())[0] == 200
+            assert post(address["otlp"], sent[3 * i + 2].protobuf())[0] == 200
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
+
+
+def test_a_file_of_limited_size_is_told_and_gone_on_from(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: a write beyond it is cut short, then fails; the spool goes on in another file."""
+    script = (
+        "import resource, sys, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+        "sys.argv[0] = 'flowdiff'; runpy.run_module('flowdiff', run_name='__main__')"
+    )
+    sent = traces(40)
+    padding = b"\x12\x80\x80\x02" + bytes(2**15)
+    log = tmp_path / "log"
+    arguments = [
+        *("ingest", "--lake", str(tmp_path / "lake"), "--otlp", "127.0.0.1:0", "--serve-address", ""),
+        *QUICK,
+    ]
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", script, *arguments], stderr=file)
+    try:
+        deadline = time.monotonic() + 60
+        while '"started"' not in log.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = next(
+            json.loads(line)["otlp"] for line in log.read_text().splitlines() if '"started"' in line
+        )
+        statuses = []
+        for trace in sent:
+            while (status := post(address, trace.protobuf() + padding)[0]) != 200:
+                statuses.append(status)
+        assert set(statuses) == {503}
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
+
+
+def test_no_answered_request_is_lost_by_kills(tmp_path: Path) -> None:
+    kill_many(tmp_path, kills=20, seed=1)
+
+
+def kill_many(folder: Path, kills: int, seed: int) -> None:
+    """Kill a receiver at random moments, while clients send; each answered trace is in the lake once."""
+    rng = random.Random(seed)
+    answered: list[Trace] = []
+    numbers = iter(range(1, 10_000_000))
+    lock = threading.Lock()
+
+    def send(address: str, over: threading.Event, grpc_address: str | None) -> None:
+        channel = grpc.insecure_channel(grpc_address) if grpc_address else None
+        while not over.is_set():
+            with lock:
+                number = next(numbers)
+            trace = traces(1, first=number, ago_s=3_600)[0]
+            try:
+                if channel is not None:
+                    channel.unary_unary(METHOD)(trace.protobuf(), timeout=5)
+                    is_taken = True
+                elif number % 3:
+                    is_taken = post(address, trace.protobuf())[0] == 200
+                else:
+                    is_taken = post(address, trace.json(), JSON)[0] == 200
+            except (OSError, http.client.HTTPException, grpc.RpcError):
+                time.sleep(0.02)
+                continue
+            if is_taken:
+                with lock:
+                    answered.append(trace)
+        if channel is not None:
+            channel.close()
+
+    for _ in range(kills):
+        with receiving(folder, FLOWDIFF_RECEIVER_SEGMENT="64KB", FLOWDIFF_RECEIVER_SEGMENT_AGE="1s") as (
+            run,
+            address,
+        ):
+            over = threading.Event()
+            clients = [
+                threading.Thread(
+                    target=send, args=(address["otlp"], over, address["otlp_grpc"] if i == 0 else None)
+                )
+                for i in range(4)
+            ]
+            for client in clients:
+                client.start()
+            time.sleep(rng.uniform(0.0, 1.5))
+            run.signal(signal.SIGKILL)
+            run.process.wait()
+            over.set()
+            for client in clients:
+                client.join()
+    drained(folder)
+    found = nodes_by_request(folder / "lake")
+    lost = [trace for trace in answered if found.get(trace.trace_id.hex()) != 8]
+    assert len(answered) > kills
+    assert not lost, f"{len(lost)} of {len(answered)} answered traces are lost, or not whole"
+    assert check(open_store(str(folder / "lake"))) == []
+
+
+@pytest.mark.chaos
+def test_no_answered_request_is_lost_by_many_kills(tmp_path: Path) -> None:
+    kill_many(tmp_path, kills=200, seed=2)
+
+
+def test_an_empty_spool_ends_at_once(tmp_path: Path) -> None:
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == {}
+
+
+def test_a_receiver_needs_no_package_of_kafka(tmp_path: Path) -> None:
+    blocked = ("kafka", "crc32c", "lz4", "snappy", "zstandard", "obstore", "pyiceberg", "sklearn")
+    script = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); " + (
+        "sys.argv[0] = 'flowdiff'; import runpy; runpy.run_module('flowdiff', run_name='__main__')"
+    )
+    words = ["ingest", "--lake", str(tmp_path / "lake"), "--otlp", "127.0.0.1:0", "--until-end"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--serve-address", ""], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_second_receiver_on_a_spool_is_refused(tmp_path: Path) -> None:
+    with (
+        receiving(tmp_path),
+        ingesting(tmp_path, "--lake", tmp_path / "lake", "--otlp", "127.0.0.1:0", *QUICK) as second,
+    ):
+        assert second.ended() == 75 or "Another process receives" in second.text
+
+
+def test_the_spool_does_not_pile_up(tmp_path: Path) -> None:
+    limits = {"FLOWDIFF_RECEIVER_SEGMENT": "64KB", "FLOWDIFF_RECEIVER_SEGMENT_AGE": "1s"}
+    with receiving(tmp_path, "--log-level", "debug", **limits) as (run, address):
+        sent = traces(600)
+        for trace in sent:
+            assert post(address["otlp"], trace.protobuf())[0] == 200
+        folder = tmp_path / "lake" / "spool" / "otlp-proto"
+        deadline = time.monotonic() + 30
+        # All is committed, and its age is reached: one empty file with the next number is left.
+        while time.monotonic() < deadline:
+            left = sorted(folder.glob("*.spool"))
+            if [path.stat().st_size for path in left] == [0]:
+                break
+            post(address["otlp"], sent[-1].protobuf())
+            time.sleep(1.5)
+        assert [path.stat().st_size for path in left] == [0]
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)

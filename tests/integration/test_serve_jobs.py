@@ -1,0 +1,221 @@
+"""Comparisons that `flowdiff serve` runs: asked, awaited, answered, cancelled, killed, refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fixtures.served_site import PROBLEM, REFERENCE, Served, serving, simulated_lake
+
+import flowdiff
+
+DAYS = {"reference": REFERENCE, "problem": PROBLEM}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return simulated_lake(tmp_path_factory.mktemp("jobs"))
+
+
+@pytest.fixture(scope="module")
+def site(lake: str) -> Iterator[Served]:
+    with serving(lake) as served:
+        yield served
+
+
+def asked(site: Served, **fields: str) -> str:
+    """Address of a question that is asked."""
+    got = site.post("/compare", fields)
+    assert got.status == 303, got.text
+    return got.headers["location"]
+
+
+def settled(site: Served, address: str) -> dict[str, Any]:
+    """JSON of a question's address once it is neither waiting nor running."""
+    deadline = time.monotonic() + 120
+    while True:
+        found: dict[str, Any] = site.get(f"{address}&format=json").json
+        if found.get("state") not in ("waiting", "running"):
+            return found
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_an_address_is_a_question_then_its_report(site: Served, lake: str) -> None:
+    address = f"/compare?reference={REFERENCE}&problem={PROBLEM}"
+    assert site.get(f"{address}&format=json").json["state"] == "not-asked"
+    moved = asked(site, **DAYS)
+    found = settled(site, moved)
+    same = flowdiff.open(lake).compare(REFERENCE, PROBLEM).report
+    assert found["id"] == same.id
+    page = site.get(address)
+    assert page.status == 200
+    assert same.headline.sentence.split()[0] in page.text.replace("<wbr>", "")
+    assert asked(site, **DAYS) == moved  # answered at once from what is kept
+    assert site.get(f"{moved}&format=json").json["id"] == same.id
+
+
+def test_relative_periods_are_resolved_when_asked(site: Served) -> None:
+    address = asked(site, reference="same-weekday", problem=PROBLEM)
+    assert f"reference={quote('2026-11-12/2026-11-13', safe='')}" in address
+    assert "holds no window" in settled(site, address)["error"]
+
+
+def test_a_finding_leads_to_a_request_and_its_twin(site: Served) -> None:
+    address = asked(site, **DAYS)
+    report = settled(site, address)
+    findings = next(one for one in report["sections"] if one["section"] == "findings")["findings"]
+    examples = {one["sample"]: one["request_id"] for one in findings[0]["examples"]}
+    page = site.get(address).text
+    links = set(re.findall(rf'href="(/requests/{examples["problem"]}\?[^"]+)"', page))
+    assert len(links) == 1
+    got = site.get(f"{links.pop()}&format=json").json
+    assert got["request"]["request_id"] == examples["problem"]
+    assert got["twin"]["request_id"] in {
+        one["request_id"] for one in findings[0]["examples"] if one["sample"] == "reference"
+    }
+    waited = sum(bar["waited_us"] for bar in got["request"]["bars"])
+    assert waited == pytest.approx(got["request"]["response_us"], rel=1e-6)
+
+
+def test_a_request_without_a_report_has_a_twin_of_its_root(site: Served, lake: str) -> None:
+    slowest = "SELECT request_id, root FROM requests ORDER BY response_us DESC LIMIT 1"
+    (row,) = flowdiff.open(lake).sql(slowest, PROBLEM).arrow().to_pylist()
+    got = site.get(f"/requests/{row['request_id']}?format=json").json
+    assert got["twin"]["root"] == row["root"]
+    assert got["twin"]["request_id"] != row["request_id"]
+    assert got["twin"]["start_ns"] < got["request"]["start_ns"]
+
+
+@pytest.mark.parametrize("method", ["browse", "variance", "distalyze", "clusters", "paper"])
+def test_every_method_has_its_report(site: Served, method: str) -> None:
+    fields = {"period": PROBLEM} if method == "browse" else DAYS
+    address = asked(site, method=method, **fields)
+    found = settled(site, address)
+    assert found["methods"][0]["name"] == method
+    assert site.get(address).status == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "Name the periods"),
+        ({"reference": REFERENCE}, "'problem' is missing"),
+        ({"reference": "/etc@all", "problem": PROBLEM}, "other lakes"),
+        ({"reference": "soon", "problem": PROBLEM}, "soon"),
+        ({**DAYS, "where": "colour ~ red"}, "cannot read"),
+        ({**DAYS, "method": "magic"}, "is one of"),
+        ({**DAYS, "where": "x" * 3000}, "at most"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(site: Served, fields: dict[str, str], told: str) -> None:
+    got = site.post("/compare?format=json", fields)
+    assert got.status == 400
+    assert told in got.text
+
+
+def children(site: Served) -> list[int]:
+    """Processes of jobs."""
+    done = subprocess.run(
+        ["pgrep", "-P", str(site.process.pid), "-f", "flowdiff.serve.jobs.process"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+def running(site: Served) -> int:
+    """The process of a job, once it runs."""
+    deadline = time.monotonic() + 60
+    while not (found := children(site)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found[0]
+
+
+def test_a_killed_job_is_a_page_and_can_be_asked_again(lake: str) -> None:
+    with serving(lake, "--set", "jobs=1") as served:
+        address = asked(served, **DAYS)
+        os.kill(running(served), signal.SIGKILL)
+        found = settled(served, address)
+        assert found["state"] == "failed"
+        assert "SIGKILL" in found["error"]
+        assert "SIGKILL" in served.get(address).text
+        assert served.get("/healthz").status == 200
+        assert "sections" in settled(served, asked(served, **DAYS))
+
+
+def test_a_job_is_cancelled_and_the_queue_is_bounded(lake: str) -> None:
+    with serving(lake, "--set", "jobs=1", "--set", "queued_jobs=1") as served:
+        first = asked(served, **DAYS)
+        running(served)
+        second = asked(served, method="variance", **DAYS)
+        refused = served.post("/compare", {**DAYS, "method": "paper"})
+        assert refused.status == 503
+        assert refused.headers["retry-after"]
+        for address in (second, first):
+            job = served.get(f"{address}&format=json").json["job"]
+            assert served.post(f"/jobs/{job}/cancel", {}).status == 303
+            assert served.get(f"{address}&format=json").json["state"] in ("cancelled", "running")
+        assert settled(served, first)["state"] == "cancelled"
+        assert not children(served)
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("job_seconds=0.2", "longer than 0.2 s"), ("job_memory=10MB", "more than 10MB of memory")],
+)
+def test_a_job_is_bounded(lake: str, limit: str, told: str) -> None:
+    with serving(lake, "--set", limit) as served:
+        found = settled(served, asked(served, **DAYS))
+        assert found["state"] == "failed"
+        assert found["error"]
+        assert told in found["error"]
+        assert served.get("/healthz").status == 200
+
+
+def test_jobs_end_with_a_server_that_is_killed(lake: str) -> None:
+    with serving(lake) as served:
+        asked(served, **DAYS)
+        job = running(served)
+        served.process.kill()
+        served.process.wait()
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{job}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        with serving(lake, "--cache", str(tmp_path / "cache")) as served:
+            found = settled(served, asked(served, **DAYS))
+            assert "sections" in found
+    assert len([*(tmp_path / "cache").glob("*.json")]) == 1
+
+
+def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with serving(lake, "--cache", str(cache), "--set", "kept_jobs=1") as served:
+        settled(served, asked(served, **DAYS))
+        before = {path.name for path in cache.glob("*.json")}
+        settled(served, asked(served, method="variance", period=PROBLEM))
+        while any(one["state"] != "done" for one in served.get("/compare?format=json").json["jobs"]):
+            time.sleep(0.05)  # the report is there before its process has ended
+        after = {path.name for path in cache.glob("*.json")}
+    assert len(before) == len(after) == 1
+    assert before != after
+
+
+def test_the_proposed_pairs_can_be_asked(site: Served) -> None:
+    for one in site.get("/compare?format=json").json["proposed"]:
+        assert site.post("/compare", {name: one[name] for name in ("reference", "problem")}).status == 303

@@ -1,0 +1,159 @@
+"""Pages of `flowdiff serve` that ask the lake: SQL and timelines."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pyarrow.parquet as pq
+import pytest
+from fixtures.served_site import Served, serving, simulated_lake
+
+import flowdiff
+from flowdiff.serve.recipes import RECIPES
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return simulated_lake(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture(scope="module")
+def site(lake: str) -> Iterator[Served]:
+    with serving(lake, "--set", "query_seconds=20", "--set", "shown_rows=5") as served:
+        yield served
+
+
+ROOTS = "SELECT root, count(*) AS n FROM requests GROUP BY root ORDER BY root"
+
+
+def of_sql(query: str, **more: str) -> str:
+    return f"/sql?{urlencode({'q': query, **more})}"
+
+
+def test_a_result_is_a_table_and_a_file(site: Served, lake: str) -> None:
+    rows = flowdiff.open(lake).sql(ROOTS).arrow().to_pylist()
+    page = site.get(of_sql(ROOTS)).text.replace("<wbr>", "")
+    assert all(row["root"] in page for row in rows[:5])
+    assert "as CSV" in page
+    table = pq.read_table(io.BytesIO(site.get(of_sql(ROOTS, format="parquet")).body))
+    assert table.to_pylist() == rows
+    got = site.get(of_sql(ROOTS, format="csv"))
+    assert got.headers["content-disposition"] == 'attachment; filename="flowdiff.csv"'
+    assert got.text.splitlines()[1] == f"{rows[0]['root']},{rows[0]['n']}"
+    assert site.get(of_sql(ROOTS, format="json")).json == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("COPY requests TO '/tmp/x.csv'", "Only statements that read"),
+        ("SELECT * FROM read_text('/etc/passwd')", "failed"),
+        ("SELECT * FROM '/etc/passwd'", "failed"),
+        ("ATTACH '/tmp/x.db'", "Only statements that read"),
+        ("SET memory_limit = '100GB'", "Only statements that read"),
+        ("INSTALL httpfs", "Only statements that read"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+        ("SELECT * FROM nothing", "no table"),
+    ],
+)
+def test_a_statement_reads_this_lake_and_nothing_else(site: Served, query: str, told: str) -> None:
+    assert told in site.get(of_sql(query)).text
+    assert site.get(of_sql(query, format="json")).status == 400
+
+
+def test_other_lakes_are_not_read(site: Served, lake: str) -> None:
+    assert site.get(of_sql(ROOTS, period=f"{lake}@all", format="json")).status == 400
+
+
+def test_a_query_that_never_ends_is_ended(lake: str) -> None:
+    with serving(lake, "--set", "query_seconds=1") as served:
+        began = time.monotonic()
+        got = served.get(of_sql("SELECT count(*) FROM range(1000000000) a, range(1000000) b"))
+        assert "computed for more than 1 s" in got.text
+        assert time.monotonic() - began < 30
+        assert served.get(of_sql("SELECT 41 + 1 AS n", format="json")).json == [{"n": 42}]
+
+
+def test_a_result_is_bounded(lake: str) -> None:
+    with serving(lake, "--set", "most_result_bytes=20000") as served:
+        got = served.get(of_sql("SELECT * FROM range(100000)", format="csv"))
+        assert got.status == 400
+        assert "larger than 20000 bytes" in got.text
+
+
+def test_a_link_from_another_site_runs_nothing(site: Served) -> None:
+    got = site.get(of_sql(ROOTS), {"Sec-Fetch-Site": "cross-site"})
+    assert "came from another site" in got.text
+    assert "as CSV" not in got.text
+    file = site.get(of_sql(ROOTS, format="csv"), {"Sec-Fetch-Site": "cross-site"})
+    assert "text/html" in file.headers["content-type"]
+
+
+def test_a_hostile_name_is_text(site: Served) -> None:
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    quoted = hostile.replace("'", "''")
+    got = site.get(of_sql(f"SELECT '{quoted}' AS \"<b>x</b>\""))
+    assert "<script>alert" not in got.text
+    assert "<img" not in got.text
+    assert "<b>x</b>" not in got.text
+    for path in (
+        f"/timeline?root={quote(hostile)}",
+        f"/reports?q={quote(hostile)}",
+        f"/?span={quote(hostile)}",
+    ):
+        assert "<script>alert" not in site.get(path).text
+
+
+def test_the_queries_to_begin_with_are_those_of_the_documentation(site: Served) -> None:
+    text = (DOCS / "recipes.md").read_text()
+    for recipe in RECIPES:
+        assert f". {recipe.title}\n" in text
+        assert recipe.query in text
+        assert site.get(of_sql(recipe.query, format="json")).status == 200
+
+
+def windows_of(site: Served, path: str) -> list[dict[str, object]]:
+    """Windows of a timeline, once they are read."""
+    deadline = time.monotonic() + 60
+    while not (found := site.get(f"{path}&format=json").json["windows"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return list(found)
+
+
+def test_the_timeline_of_a_root_is_what_the_view_says(site: Served, lake: str) -> None:
+    (row,) = flowdiff.open(lake).sql("SELECT root FROM responses LIMIT 1").arrow().to_pylist()
+    found = windows_of(site, f"/timeline?root={quote(row['root'])}")
+    same = flowdiff.open(lake).sql(
+        "SELECT requests, mean_us FROM responses WHERE root = :root ORDER BY window_start", root=row["root"]
+    )
+    assert [(one["requests"], one["mean_us"]) for one in found] == [
+        (one["requests"], one["mean_us"]) for one in same.arrow().to_pylist()
+    ]
+    page = site.get(f"/timeline?root={quote(row['root'])}").text
+    (address,) = set(re.findall(r'href="(/sql\?[^"]+)"', page))
+    assert len(site.get(f"{address.replace('&amp;', '&')}&format=json").json) == len(found)
+
+
+def test_the_timeline_of_a_call_site(site: Served) -> None:
+    listed = site.get("/timeline?format=json").json["sites"]
+    assert listed == sorted(listed, key=lambda one: -one["requests"] * one["critical_us"])
+    path = f"/timeline?site={listed[0]['site']}"
+    found = windows_of(site, path)
+    assert sum(one["requests"] for one in found) == listed[0]["requests"]  # type: ignore[misc]
+    assert listed[0]["operation"] in site.get(path).text.replace("<wbr>", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/timeline?site=abc", 400), ("/timeline?site=1", 404), ("/timeline?root=none", 404)]
+)
+def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None:
+    windows_of(site, "/timeline?root=nfs%2FWRITE_CALL")
+    assert site.get(path).status == status
