@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ingest.codecs.port import Codec
 
 
+AUTO: Final = "auto"
+"""In place of a format's name: recognised by content."""
+
+
 class FileLayout(StrEnum):
     """Layout of payloads in a file."""
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Final, TypeGuard, cast
 
 from ingest.compressed import PACKED, ByteSource
-from ingest.formats import format_of
+from ingest.formats import AUTO, format_of
 from ingest.source import Payloads
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
@@ -42,9 +42,9 @@ def payloads_of_messages(
 
     `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
     the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
-    alias. Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
+    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
     """
-    name = format_of(format_).name
+    name = format_ if format_ == AUTO else format_of(format_).name
     if len(values) != len(offsets):
         raise ValueError(f"{len(values)} values have {len(offsets)} offsets")
     limit = config.max_payload_bytes

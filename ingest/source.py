@@ -24,7 +24,7 @@ class Payloads:
     stream: str
     """Name of the stream that positions refer to: a file's, or topic/partition."""
     format: str | None
-    """None: there is nothing to decode."""
+    """None: there is nothing to decode. `formats.AUTO` until `ContentFormat` names it."""
     payloads: list[bytes]
     positions: list[int]
     """Position of each payload, ascending: message offset, or number of the message or of the first line in a
@@ -100,7 +100,7 @@ class LogPart:
     end: int
     """Offset after the last one."""
     format: str
-    """Format of every message."""
+    """Format of every message, or `formats.AUTO`."""
 
     @property
     def name(self) -> str:

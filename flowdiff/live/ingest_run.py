@@ -22,7 +22,7 @@ from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector, timed_store
 from flowdiff.live.status_server import served
 from flowdiff.settings.ingest_config import IngestConfig
-from ingest.formats import codec_for
+from ingest.formats import AUTO, codec_for, format_names
 from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.commits import CommitRecord
 from schemas.errors import HaltedError, InputError, LakeError
@@ -188,7 +188,8 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
     Raises ConfigError where that is too little.
     """
     kafka = config.kafka
-    received = {PROTOBUF, JSON} if config.receives else {kafka.default_format}
+    named = format_names() if kafka.default_format == AUTO else (kafka.default_format,)
+    received = (PROTOBUF, JSON) if config.receives else named
     for name in {*received, *(row.format for row in kafka.formats)}:
         codec_for(name)
     kept_bytes = config.receiver.pending_bytes if config.receives else 0

@@ -174,8 +174,8 @@ class KafkaSettings(Config):
     """Or all topics whose whole name matches this regular expression, those made later too."""
     formats: tuple[TopicFormat, ...] = ()
     """The first that matches a topic's name counts."""
-    default_format: str = "otlp-proto"
-    """Of topics that none of `formats` matches."""
+    default_format: str = "auto"
+    """Of topics that none of `formats` matches. `auto`: recognised by the content of a topic's messages."""
     group: str = "flowdiff"
     """Consumer group: its members share the partitions."""
     static_member_id: str | None = None
@@ -221,7 +221,7 @@ class KafkaSettings(Config):
     @field_validator("default_format")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        return TopicFormat(topics=".*", format=name).format
+        return name if name == "auto" else TopicFormat(topics=".*", format=name).format
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -239,7 +239,7 @@ class KafkaSettings(Config):
         return bool(self.topics) or self.topic_pattern is not None
 
     def format_of_topic(self, topic: str) -> str:
-        """Name of the format of a topic's messages."""
+        """Name of the format of a topic's messages, or `ingest.formats.AUTO`."""
         for row in self.formats:
             if re.fullmatch(row.topics, topic):
                 return row.format

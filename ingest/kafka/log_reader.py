@@ -10,6 +10,7 @@ from typing import Final
 from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 
+from ingest.content_format import ContentFormat
 from ingest.kafka.diagnosis import explained
 from ingest.kafka.fetching import USUAL_SIZES, DamagedBatch, FetchedBatch, Fetching, FetchSizes
 from ingest.kafka.kafka_settings import KafkaSettings
@@ -98,6 +99,7 @@ class LogReader:
     ) -> Iterator[Payloads | DamagedBatch]:
         """Yield payloads of `[first, last)`, and damaged batches. Raises what kafka-python raises."""
         at, deadline = first, time.monotonic() + PATIENCE_S
+        content = ContentFormat(self._decode)
         self._fetching.begin(stream, first, None)
         while at < last:
             fetched = self._fetching.fetch(1.0)
@@ -117,7 +119,8 @@ class LogReader:
                 ]
                 offsets = [offset for offset, _ in messages]
                 values = [value for _, value in messages]
-                yield from payloads_of_messages(stream.name, format_, values, offsets, at, self._decode)
+                made = payloads_of_messages(stream.name, format_, values, offsets, at, self._decode)
+                yield from map(content.named, made)
             if isinstance(damaged := fetched[1][-1], DamagedBatch) and at < last:
                 yield damaged
                 at = damaged.until

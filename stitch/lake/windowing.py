@@ -85,21 +85,33 @@ def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
     """Parts of flows, structures and parameters by window of the flow's start, in order of time and rows.
 
-    O(rows), and O(structures) a window.
+    O(rows log rows), however many windows there are.
     """
     start_ns = flows["start_ns"].to_numpy()
     windows, codes = np.unique(start_ns - start_ns % length_ns, return_inverse=True)
     param_codes = codes[_flow_of_param(params, flows)]
     flow_parts = deal(flows, codes, len(windows))
     param_parts = deal(params, param_codes, len(windows))
-    for start, own_flows, own_params in zip(windows.tolist(), flow_parts, param_parts, strict=True):
-        seen = pc.unique(own_flows["category"].cast(pa.string()))
-        own_structures = (
-            structures
-            if len(windows) == 1
-            else structures.filter(pc.is_in(structures["category"], value_set=seen))
-        )
-        yield WindowPart(Window(start, length_ns), own_flows, own_structures, own_params)
+    bounds, rows = _structures_of_windows(flows["category"], structures["category"], codes, len(windows))
+    for at, (own_flows, own_params) in enumerate(zip(flow_parts, param_parts, strict=True)):
+        own = rows[bounds[at] : bounds[at + 1]]
+        own_structures = structures if len(windows) == 1 else structures.take(pa.array(own))
+        yield WindowPart(Window(int(windows[at]), length_ns), own_flows, own_structures, own_params)
+
+
+def _structures_of_windows(
+    categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
+) -> tuple[I8, I8]:
+    """Rows of the structures that the flows of each window have, ascending within it, and `[windows + 1]`
+    bounds of each window's.
+
+    categories, windows: `[flows]`; known: `[structures]` categories, each once.
+    """
+    found = pc.index_in(categories.cast(pa.string()), value_set=whole(known.cast(pa.string())))
+    n_known = max(len(known), 1)
+    pairs = np.unique(windows * n_known + found.to_numpy().astype(np.int64))
+    bounds = np.searchsorted(pairs, np.arange(n_windows + 1) * n_known)
+    return bounds.astype(np.int64), pairs % n_known
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:

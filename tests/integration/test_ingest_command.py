@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from pathlib import Path
 
 from fixtures.ingest_process import NS_PER_SECOND, ingesting, records
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker
+from oracles import fork_server
 from oracles.bucket_server import BucketServer
 
 from stitch.lake.encoding import decode
@@ -51,6 +53,22 @@ def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path) -> None:
         assert run.wait_for("plain text")["level"] == "warning"
         assert run.wait_for("stopping")["at"] == "the end of the topics"
     assert published(LocalStore.at(lake)) == sorted(f"{name}{i}" for name in "rs" for i in range(40))
+
+
+def test_a_file_of_any_format_is_written_and_read_as_the_page_says(
+    kafka: KafkaBench, shared_data: Path, tmp_path: Path
+) -> None:
+    """Neither command is told a format (docs/live.md, "Try it")."""
+    topic, lake, server = kafka.topic(2), tmp_path / "lake", kafka.broker.bootstrap[0]
+    file = shared_data / "otlp" / "trace.json"
+    produce = [sys.executable, "-m", "flowdiff", "produce", file, "--topic", topic, "--bootstrap", server]
+    with fork_server.Popen([*map(str, produce)]) as process:
+        assert process.wait(60) == 0
+    told = ("--bootstrap", server, "--topics", topic, "--lake", lake, "--group", topic)
+    with ingesting(tmp_path, *told, "--until-end") as run:
+        assert run.ended() == 0, run.text
+        assert "rejected" not in run.text
+    assert published(LocalStore.at(lake))
 
 
 def test_a_signal_ends_it_in_order_and_the_next_one_goes_on(kafka: KafkaBench, tmp_path: Path) -> None:

@@ -183,12 +183,16 @@ class _Renewing(_Authority):
     """Gives out tokens of a few seconds, and from some time on drips."""
 
     life_s = 12.0
+    slow_s = 0.0
+    """Seconds until it answers."""
     drips = threading.Event()
     asked_again = threading.Semaphore(0)
     over = threading.Event()
 
     def do_POST(self) -> None:
+        type(self).asked += 1
         self.rfile.read(int(self.headers["Content-Length"]))
+        self.over.wait(self.slow_s)
         self.send_response(200)
         if self.drips.is_set():
             self.asked_again.release()
@@ -206,6 +210,7 @@ class _Renewing(_Authority):
 def renewing() -> Iterator[str]:
     _Renewing.drips.clear()
     _Renewing.over.clear()
+    _Renewing.asked = 0
     _Renewing.asked_again = threading.Semaphore(0)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Renewing) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -249,6 +254,33 @@ def test_a_process_whose_authority_drips_at_renewal_ends_when_told_to(
     assert took_s < KafkaSecurity().token_timeout_ms / 1000 + STOPS_S, said
     assert process.returncode == 0, said
     assert "Traceback" not in said
+
+
+def test_an_authority_that_takes_its_time_at_every_renewal_holds_nothing_up(
+    bench: KafkaBench, renewing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Renewing, "life_s", 5.0)
+    monkeypatch.setattr(_Renewing, "slow_s", 1.5)
+    topic, (server, *_) = bench.topic(), bench.broker.listeners("SASL_SSL")
+    security = {**token_url(renewing, "s3cret"), "ca_file": bench.broker.tls / "ca.pem"}
+    environ = {f"FLOWDIFF_KAFKA_SECURITY_{key.upper()}": str(value) for key, value in security.items()}
+    words = ["--bootstrap", server, "--topics", topic, "--lake", tmp_path / "lake", "--serve-address", ""]
+    words += ["--commit-interval", "500ms", "--log-level", "debug", "--default-format", "native"]
+    with IngestProcess(tmp_path / "log", *words, env=environ) as ingest:
+        for number in range(3):
+            asked = _Renewing.asked
+            wait_until(lambda: _Renewing.asked > asked or ingest.process.poll() is not None)  # noqa: B023
+            bench.fill(topic, records(5, time.time_ns(), name=f"r{number}-"))
+        messages = 3 * 5 * 3
+
+        def read() -> int:
+            return sum(told["messages"] for told in ingest.events() if told["event"] == "commit")
+
+        wait_until(lambda: read() >= messages or ingest.process.poll() is not None)
+        ingest.signal(signal.SIGTERM)
+        assert ingest.ended() == 0, ingest.text
+        assert read() == messages
+        assert "no token" not in ingest.text
 
 
 @pytest.mark.parametrize("kept", ["client_secret_file", "token_file"])

@@ -85,6 +85,25 @@ def test_first_messages_of_another_format_halt_the_lane_and_pass_nothing() -> No
     assert check(world.store) == []
 
 
+def test_a_topic_whose_format_nobody_named_is_read_as_what_it_is() -> None:
+    world = World(requests(12, 1, 100), partitions=1, watch=(told := Told()))
+    world.log.format = "auto"
+    world.start("first")
+    for turn in world.turns("first"):
+        if turn == 4:
+            break
+    world.processes.pop("first").stop()
+    world.bury("first")
+    end(world)
+    records = [link.record for link in read_chain(world.store, 1)]
+    assert records[-1].config["formats"] == {"spans": "native"}
+    assert not any(record.counters.rejects for record in records)
+    assert "set otherwise" not in [state for state, _ in told.lanes]
+    world.log.format = "native"
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+    assert check(world.store) == []
+
+
 def test_another_format_than_until_now_is_told_with_both_and_halts() -> None:
     sent = requests(12, 1, 100)
     world = World(sent, partitions=1, watch=(told := Told()))

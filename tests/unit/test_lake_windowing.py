@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 from oracles.lake_script import WINDOW_NS, flows_table, structures_table
 
@@ -46,3 +48,20 @@ def test_a_window_stands_alone() -> None:
     assert two.structures["category"].to_pylist() == ["b" * 32]
     assert one.params["request_id"].to_pylist() == ["a", "b", "b"]
     assert two.params["request_id"].to_pylist() == ["c"]
+
+
+def test_every_window_has_the_structures_of_its_flows_in_their_order() -> None:
+    draw = random.Random(7)
+    names = [f"{number:032x}" for number in draw.sample(range(10**6), 40)]
+    tables = [
+        flows_table([f"r{at}"], [draw.randrange(30) * WINDOW_NS], category=draw.choice(names))
+        for at in range(300)
+    ]
+    flows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    structures = pa.concat_tables([structures_table(name) for name in names])
+    parts = [*cut(flows, structures, PARAMS_SCHEMA.empty_table(), WINDOW_NS)]
+    assert len(parts) > 20
+    for part in parts:
+        seen = {*part.flows["category"].to_pylist()}
+        expected = structures.filter(pa.array([name in seen for name in names]))
+        assert part.structures.to_pylist() == expected.to_pylist()

@@ -15,6 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from ingest.content_format import ContentFormat
 from ingest.source import (
     CorruptStreamError,
     CutBackError,
@@ -112,6 +113,8 @@ class LiveRun:
         self._memo = structure_memo(settings)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, pool or ThreadPoolExecutor(LANES_AT_ONCE, "lane"))
+        self._formats: dict[str, ContentFormat] = {}
+        """By topic."""
         self._reported: set[tuple[int, str]] = set()
         """Lanes and topics of which another format was reported."""
         self._full = False
@@ -148,7 +151,7 @@ class LiveRun:
             payloads = self._poll(min(timeout_s, BUSY_POLL_S) if is_busy else timeout_s)
             # Of a lane that halted, it is read again by whoever takes it over.
             if payloads is not None and (stream := self._by_name[payloads.stream]).lane in self._lanes:
-                self._decoders.give(stream, payloads, self._clock().now_ns)
+                self._decoders.give(stream, self._named(stream, payloads), self._clock().now_ns)
         self._take()
         self._collect()
         self._go_on()
@@ -249,6 +252,7 @@ class LiveRun:
                 self._by_name[stream.name] = stream
                 started = start_stream(self._source, lane, stream, accept_gaps=self._settings.accept_gaps)
                 lane.begin(stream, started, self._clock())
+                self._formats.pop(stream.topic, None)  # the topic may be another one of its name
             if self._full:
                 self._source.pause(streams)
             self._later.pop(number, None)
@@ -325,6 +329,13 @@ class LiveRun:
             self._trouble = trouble
             self._watch.trouble(trouble)
         return payloads
+
+    def _named(self, stream: StreamId, payloads: Payloads) -> Payloads:
+        """Name the format of payloads that is to be recognised: as commits have it, else by content."""
+        if stream.topic not in self._formats:
+            before = self._lanes[stream.lane].format_of(stream.topic)
+            self._formats[stream.topic] = ContentFormat(self._settings.decode, before)
+        return self._formats[stream.topic].named(payloads)
 
     def _take(self, *, drain: bool = False) -> None:
         """Give lanes what was decoded, in order; `drain`: all of it."""
