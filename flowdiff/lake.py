@@ -18,10 +18,12 @@ from flowdiff.extras import needed
 from flowdiff.results import Analysis, Flow, Imported
 from flowdiff.tables import Table
 from flowdiff.times import Period, Periods, period_texts
-from schemas.errors import ConfigError, PeriodError
+from schemas.errors import ConfigError, InputError, PeriodError
 from schemas.periods import parse_period
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
@@ -329,14 +331,45 @@ def analysed(
 
 @contextmanager
 def _as_parquet(table: object) -> Iterator[Path]:
-    """Parquet file of a table, for as long as the block runs: the same rows give the same bytes."""
+    """Parquet file of a table, for as long as the block runs: the same rows give the same bytes.
+
+    Raises InputError for a column of a type that Parquet does not have.
+    """
     import pyarrow as pa
     from pyarrow.parquet import write_table
 
     with TemporaryDirectory(prefix="flowdiff-table-") as folder:
         path = Path(folder) / "table.parquet"
-        write_table(pa.table(table), path)
+        try:
+            given = pa.table(table)
+            # Parquet's writer takes no views inside of lists, structs or dictionaries, as Polars makes them.
+            plain = pa.schema([one.with_type(_without_views(one.type)) for one in given.schema])
+            write_table(given.cast(plain), path)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                f"The table cannot be read: {error}.", remedy="Cast its columns to plain types first."
+            ) from error
         yield path
+
+
+def _without_views(type_: pa.DataType) -> pa.DataType:
+    """Type of the same values without views, those in lists, structs and dictionaries, too."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_string_view(type_):
+        return pa.large_string()
+    if kinds.is_binary_view(type_):
+        return pa.large_binary()
+    if kinds.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _without_views(type_.value_type), type_.ordered)
+    if kinds.is_struct(type_):
+        return pa.struct([one.with_type(_without_views(one.type)) for one in type_.fields])
+    if kinds.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_without_views(type_.value_type)))
+    if kinds.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_without_views(type_.value_type)))
+    return type_
 
 
 def _one(period: Period) -> str:

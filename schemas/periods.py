@@ -41,6 +41,9 @@ ERROR_KEY = "error"
 _RANGE_REMEDY = (
     "Write START/END, START/DURATION, a date, yesterday, '2 days ago', 'last monday', 'last 1h' or all."
 )
+_MOMENT_REMEDY = (
+    "Write an instant (2026-11-19T20:38Z), a time of day (20:38) or a duration before the end (30m)."
+)
 _DAYS_AGO = re.compile(r"([0-9]{1,6}) days? ago")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH_WEEKDAY = 3
@@ -206,13 +209,16 @@ def moment_before(text: str, end_ns: int) -> int:
     The text is an instant, a time of day (UTC; the last one before `end_ns`), or a duration before `end_ns`.
     """
     word = text.strip()
-    if re.fullmatch(r"[0-9]+[a-z]+", word):
-        return end_ns - _duration(word, text)
-    if _TIME_OF_DAY.fullmatch(word):
-        day = f"{datetime.fromtimestamp(end_ns // NS_PER_SECOND, UTC):%Y-%m-%d}"
-        at_ns, _ = _instant(f"{day}T{'0' * (word[1] == ':')}{word}", text)
-        return at_ns if at_ns < end_ns else at_ns - NS_PER_DAY
-    return _instant(word, text)[0]
+    try:
+        if re.fullmatch(r"[0-9]+[a-z]+", word):
+            return end_ns - _duration(word, text)
+        if _TIME_OF_DAY.fullmatch(word):
+            day = f"{datetime.fromtimestamp(end_ns // NS_PER_SECOND, UTC):%Y-%m-%d}"
+            at_ns, _ = _instant(f"{day}T{'0' * (word[1] == ':')}{word}", text)
+            return at_ns if at_ns < end_ns else at_ns - NS_PER_DAY
+        return _instant(word, text)[0]
+    except PeriodError:
+        raise PeriodError(f"'{text}' is not a moment.", remedy=_MOMENT_REMEDY) from None
 
 
 def _duration(text: str, whole: str) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from analyze.explain.attribute_table import attribute_rows
 from analyze.explain.chosen_requests import ChosenRequests, Selection
 from analyze.explain.coded_columns import CodedColumns, code_columns
-from analyze.explain.columns import REQUEST, AttributeColumn
+from analyze.explain.columns import ANYWHERE, REQUEST, AttributeColumn
 from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, Observations, observe, sampled
@@ -253,7 +253,7 @@ def _percent(share: float) -> str:
 
 
 def _at(where: str) -> str:
-    return "" if where == REQUEST else f" at {where}"
+    return "" if where in (REQUEST, ANYWHERE) else f" at {where}"
 
 
 _OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)

@@ -71,6 +71,8 @@ def command(
         raise ConfigError(f"the folder {out.parent} does not exist.", remedy="Make it first.")
     start_ns = epoch_ns(start)
     if workload == SHOP:
+        if sample != 1:
+            raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out --sample.")
         shop = shop_plan(requests, seed, start_ns, fault or [], severity or [], fault_start or [])
         with open_output(out) as file:
             written = write_lines(file, shop_lines(shop), packed=out.suffix == ".gz")
@@ -117,6 +119,7 @@ def shop_plan(
     """Run of the web shop. Raises ConfigError for a fault it does not have."""
     if requests < 1:
         raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
+    _refuse_more(faults, severities, starts)
     if not faults:
         return ShopPlan(requests, seed, start_ns)
     if len(faults) > 1 or not SLOW_STOCK.lower().startswith(faults[0].lower()):
@@ -130,14 +133,19 @@ def shop_plan(
     )
 
 
+def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Sequence[float]) -> None:
+    """Raise ConfigError for severities or starts of no fault."""
+    if len(severities) > len(faults) or len(starts) > len(faults):
+        raise ConfigError(
+            "there are more severities or starts than faults.", remedy="Give one for each fault."
+        )
+
+
 def chosen_faults(
     names: Sequence[str], severities: Sequence[float] = (), starts: Sequence[float] = ()
 ) -> list[tuple[Fault, float | None, float]]:
     """Faults of some names, each with its severity and start. Raises ConfigError."""
-    if len(severities) > len(names) or len(starts) > len(names):
-        raise ConfigError(
-            "there are more severities or starts than faults.", remedy="Give one for each fault."
-        )
+    _refuse_more(names, severities, starts)
     padded = [*severities, *[None] * (len(names) - len(severities))]
     begun = [*starts, *[0.0] * (len(names) - len(starts))]
     return [(find_fault(n), level, at) for n, level, at in zip(names, padded, begun, strict=True)]

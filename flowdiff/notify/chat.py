@@ -65,7 +65,7 @@ class ChatTemplate:
         """Message about an event. Raises ValueError where it is no JSON, TemplateError."""
         incident = event.incident
         known = facts(incident, reports)
-        where = incident.component or incident.root
+        where = known["component"] or known["root"]
         made = self._template.render(
             **known,
             title=f"{incident.severity}, {incident.state}: {where}",

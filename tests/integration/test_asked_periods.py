@@ -42,7 +42,7 @@ def test_since_takes_as_many_windows_before(
     [
         (("--since", "2026-11-18T09:00Z"), "no windows on both sides"),
         (("--since", "2027-01-01"), "no windows on both sides"),
-        (("--since", "soon"), "'soon' is not a period"),
+        (("--since", "soon"), "'soon' is not a moment"),
         (("--since", "9:00", "--problem", "all"), "Give --since, or --reference and --problem"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from flowdiff.__main__ import main
 from flowdiff.lake import Lake
+from schemas.errors import InputError
 
 COLUMNS = {
     "trace_id": "trace",
@@ -41,6 +42,23 @@ def test_a_frame_of_spans_is_imported_once(tmp_path: Path, table: object) -> Non
     assert lake.import_(table, columns=COLUMNS).flows == 0
     rows = lake.sql("select root, response_us from requests order by response_us").arrow().to_pylist()
     assert rows == [{"root": "front/GET /", "response_us": us} for us in (11_000.0, 12_000.0)]
+
+
+def test_a_polars_frame_with_attributes_and_categories_is_imported(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    frame = pl.DataFrame(ROWS).with_columns(
+        pl.col("service").cast(pl.Categorical),
+        pl.Series("tags", [[{"key": "tenant", "value": name}] for name in ("free", "paid", "free")]),
+    )
+    assert lake.import_(frame, columns={**COLUMNS, "attributes": "tags"}).flows == 2
+    rows = lake.sql("select distinct key, text from params where key = 'tenant'").arrow().to_pylist()
+    assert sorted(row["text"] for row in rows) == ["free", "paid"]
+
+
+def test_a_table_that_parquet_cannot_hold_is_refused(tmp_path: Path) -> None:
+    table = pa.table({**ROWS, "odd": pa.array([pa.MonthDayNano([1, 2, 3])] * 3)})
+    with pytest.raises(InputError, match="The table cannot be read"):
+        Lake(str(tmp_path / "lake")).import_(table, columns=COLUMNS)
 
 
 def test_a_csv_is_answered_with_the_line_that_reads_it(

@@ -175,6 +175,36 @@ def test_changed_identifiers_are_told_and_never_split() -> None:
     assert [row.key for row in found.attributes] == ["size"]
 
 
+def test_what_all_operations_of_a_request_agree_on_is_one_parameter_of_the_request() -> None:
+    of, params, rng = world()
+    tenant = [f"t{i}" for i in rng.integers(0, 3, 200)]
+    params.add(0, 0, "tenant", tenant)
+    params.add(0, 1, "tenant", [None, *tenant[1:]])
+    params.add(0, 0, "size", [float(i % 5) for i in range(200)])
+    params.add(0, 1, "size", [99.0 if i == 150 else float(i % 5) for i in range(200)])
+    params.add(0, 0, "build", ["41"] * 100 + ["42"] * 100)
+    params.add(0, 1, "build", ["41"] * 100 + ["42"] * 100)
+    table = features(of, period(of, 1), period(of, 0))
+    assert {"tenant", "size at web/GET", "size at db/QUERY"} <= keys(table)
+    assert not {"size", "tenant at web/GET", "tenant at db/QUERY"} & keys(table)
+    (column,) = (column for column in table.columns if column.key == "tenant")
+    assert column.levels is not None
+    told = [column.levels[int(value)] for value in column.values]
+    assert told == [*tenant[100:], *tenant[:100]]
+    found = explain_finding(of, period(of, 1), None, period(of, 0))
+    assert [(i.where, i.key) for i in found.identifiers] == [("", "build")]
+    assert "Changed with the period: build 41 → 42" in found.sentence
+    assert "42 at" not in found.sentence
+
+
+def test_a_few_values_of_the_other_period_are_left_over_by_a_deployment() -> None:
+    of, params, _ = world()
+    params.add(0, 0, "build", ["41"] * 100 + ["41"] * 4 + ["42"] * 96)
+    params.add(0, 0, "image", ["a"] * 100 + ["a"] * 5 + ["b"] * 95)
+    table = features(of, period(of, 1), period(of, 0))
+    assert [(i.key, i.before, i.after) for i in table.identifiers] == [("build", "41", "42")]
+
+
 def test_a_word_of_the_affected_alone_is_an_explanation_and_no_identifier() -> None:
     of, params, _ = world(200)
     encoding = ["old"] * 200 + ["new" if i % 2 else "old" for i in range(200)]

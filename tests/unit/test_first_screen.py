@@ -12,9 +12,11 @@ from rich.console import Console
 
 from analyze.methods.robust.method import METHOD
 from analyze.report.gate import FailOn, Floor, gate
+from analyze.report.page import render_html
 from analyze.report.section_view import views_by_tag
 from analyze.report.terminal import print_report
 from schemas.report.accounts import AccountSection
+from schemas.report.explanations import ChangedIdentifier
 from schemas.report.findings import ChangeKind, FindingsSection
 from schemas.report.report import Report
 
@@ -127,3 +129,14 @@ def test_a_segment_is_not_said_to_fail_twice() -> None:
     )
     first = screen(report.model_copy(update={"sections": sections}))
     assert "✗ FAILING in the period from 09:00:00Z for tier = free: 3.1 %, was 0.4 %" in first
+
+
+def test_what_changed_at_all_operations_has_no_place() -> None:
+    first = OUTCOME.report.section(FindingsSection).findings[0]
+    assert first.explanation is not None
+    everywhere = ChangedIdentifier(where="", key="build.number", before="41", after="42")
+    found = first.explanation.model_copy(update={"identifiers": (everywhere,)})
+    report = changed(FindingsSection, one_finding(explanation=found))
+    page = render_html(report, VIEWS)
+    assert "build.number" in page
+    assert "build.number</strong> of ," not in page

@@ -34,7 +34,7 @@ from flowdiff.notify.settings import NotifySettings
 from flowdiff.notify.signature import signed, signing_key
 from ingest.http.address import address_of
 from schemas.errors import ConfigError, InputError
-from schemas.incidents import Incident, IncidentEvent
+from schemas.incidents import Incident, IncidentEvent, IncidentExamples
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.store import LocalStore
 
@@ -571,6 +571,18 @@ def test_chats_get_messages_of_their_own_form(hook: Receiver, tmp_path: Path) ->
     (attached,) = teams["attachments"]
     assert attached["contentType"] == "application/vnd.microsoft.card.adaptive"
     assert attached["content"]["actions"][0]["url"] == "https://r.example/reports/abc/report.html"
+
+
+@pytest.mark.parametrize("length", [130, 135, 5_000])
+def test_a_message_of_slack_is_never_longer_than_slack_takes(length: int) -> None:
+    long = "&" * length
+    one = incident(component=long, headline=long, examples=IncidentExamples(problem=(long, long, long)))
+    body = json.loads(ChatTemplate.of("slack", None).body(event("opened", one), "https://r.example"))
+    header, section, fields, *_ = body["blocks"]
+    assert len(header["text"]["text"]) <= 150
+    assert len(section["text"]["text"]) <= 3000
+    assert all(0 < len(field["text"]) <= 2000 for field in fields["fields"])
+    assert len(body["text"]) <= 4000
 
 
 def test_a_template_of_ones_own_makes_the_message(hook: Receiver, tmp_path: Path) -> None:

@@ -274,5 +274,6 @@ def test_a_moment_is_an_instant_a_time_of_day_or_a_while_before_the_end(text: st
 
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "9:4", "-2m", "9:04pm"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(PeriodError):
+    with pytest.raises(PeriodError, match="is not a moment") as refused:
         moment_before(text, 10**18)
+    assert "time of day" in refused.value.remedy

@@ -80,3 +80,5 @@ def test_a_fault_that_it_does_not_have_is_refused() -> None:
         shop_plan(5, 1, 0, ["F1"])
     with pytest.raises(ConfigError, match="nothing to simulate"):
         shop_plan(0, 1, 0)
+    with pytest.raises(ConfigError, match="more severities or starts than faults"):
+        shop_plan(5, 1, 0, (), [10.0])

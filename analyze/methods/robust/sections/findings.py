@@ -239,7 +239,8 @@ def _more_facts(finding: Finding) -> Iterator[b.Fact]:
         yield b.Fact("other requests", b.joined(others))
     for one in () if f.explanation is None else f.explanation.identifiers:
         values = (b.code(clip(one.before, 60)), " → ", b.code(clip(one.after, 60)))
-        yield b.Fact("changed with it", (b.strong(one.key), f" of {one.where}, ", *values))
+        place = f" of {one.where}" if one.where else ""
+        yield b.Fact("changed with it", (b.strong(one.key), f"{place}, ", *values))
     if f.when is None and f.first_window_ns is not None:
         began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
         yield b.Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
