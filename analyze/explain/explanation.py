@@ -15,7 +15,7 @@ from analyze.explain.attribute_table import attribute_rows
 from analyze.explain.chosen_requests import ChosenRequests, Selection
 from analyze.explain.coded_columns import CodedColumns, code_columns
 from analyze.explain.columns import ANYWHERE, REQUEST, AttributeColumn
-from analyze.explain.rules import NodeGroup, best_group, tree_rules
+from analyze.explain.rules import best_group, tree_rules
 from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, Observations, observe, sampled
 from analyze.explain.tree import (
@@ -69,6 +69,7 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
+        best=found.best,
         attributes=rows[: SETTINGS.most_attributes],
         attributes_total=len(rows),
         identifiers=identifiers,
@@ -141,7 +142,7 @@ class _JudgedTree:
     stability: float | None = None
     rules: tuple[Rule, ...] = ()
     competing: tuple[str, ...] = ()
-    best: NodeGroup | None = None
+    best: Rule | None = None
     twins: tuple[str, ...] = ()
     """Columns that separate the requests as the root's does."""
     separating: tuple[str, ...] = ()

@@ -23,15 +23,7 @@ _FEW_VALUES: Final = 32
 instead of a threshold."""
 
 
-class NodeGroup(NamedTuple):
-    """Requests at a node, and the answers that lead to it."""
-
-    conditions: tuple[str, ...]
-    n_affected: int
-    n_others: int
-
-
-def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> NodeGroup:
+def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
     """Node below the root, inner or leaf, with the most affected and the fewest other requests."""
     nodes = list(_walk(tree, ()))
     node, path = max(
@@ -39,7 +31,7 @@ def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> No
         key=lambda found: found[0].n_affected * weights.affected - found[0].n_others * weights.others,
         default=nodes[0],
     )
-    return NodeGroup(_conditions(coded, path), node.n_affected, node.n_others)
+    return _rule(_conditions(coded, path), node, weights)
 
 
 class _Answer(NamedTuple):

@@ -44,14 +44,14 @@ class AttributeRow(Frozen):
 
 
 class Rule(Frozen):
-    """One path from the root of the tree to a leaf."""
+    """One path from the root of the tree to a node, for `rules` a leaf."""
 
     conditions: tuple[str, ...]
     """`count <= 4096`, as text."""
     n_affected: int
     n_others: int
     purity: float
-    """Share of the affected among the requests of the leaf, classes weighted alike."""
+    """Share of the affected among the requests of the node, classes weighted alike."""
     lift: float
 
 
@@ -86,3 +86,6 @@ class Explanation(Frozen):
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
     """Cause of unreliability; empty if reliable."""
+    best: Rule | None = None
+    """Node below the root with most affected and fewest other requests: that of the sentence; None in reports
+    of before it was kept, and without a reliable tree."""

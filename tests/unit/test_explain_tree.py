@@ -75,6 +75,7 @@ def test_a_perfect_split_is_said_in_round_numbers() -> None:
         f"count <= 4000 at nfs/READ: 100{NBSP}% of the affected requests, 0{NBSP}% of the other requests."
     )
     first, last = found.rules
+    assert found.best == first
     assert first.conditions == ("count <= 4000 at nfs/READ",)
     assert (first.n_affected, first.n_others, first.purity, first.lift) == (N, 0, 1.0, 2.0)
     assert (last.n_affected, last.n_others, last.purity) == (0, N, 0.0)

@@ -16,7 +16,7 @@ from analyze.report.page import render_html
 from analyze.report.section_view import views_by_tag
 from analyze.report.terminal import print_report
 from schemas.report.accounts import AccountSection
-from schemas.report.explanations import ChangedIdentifier
+from schemas.report.explanations import ChangedIdentifier, Rule
 from schemas.report.findings import ChangeKind, FindingsSection
 from schemas.report.report import Report
 
@@ -139,3 +139,22 @@ def test_what_changed_at_all_operations_has_no_place() -> None:
     report = changed(FindingsSection, one_finding(explanation=found))
     page = render_html(report, VIEWS).replace("<wbr>", "")
     assert '>build.number</strong>, <code class="code">41</code>' in page
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_first_screen_names_the_rule_of_the_sentence(is_old: bool) -> None:
+    """A leaf below it holds for fewer; reports of before it was kept have leaves alone."""
+    first = OUTCOME.report.section(FindingsSection).findings[0]
+    assert first.explanation is not None
+    leaf = Rule(conditions=("count > 106",), n_affected=9, n_others=0, purity=1.0, lift=2.0)
+    best = leaf.model_copy(update={"conditions": ("count > 98",), "n_affected": 10})
+    contrast = first.explanation.contrast.model_copy(update={"n_affected": 10, "n_others": 50})
+    told = {"contrast": contrast, "reliable": True, "rules": (leaf,), "best": None if is_old else best}
+    explained = first.explanation.model_copy(update=told)
+    found = one_finding(kind=ChangeKind.SLOWER, contribution_us=90.0, explanation=explained)
+    sections = tuple(
+        s.model_copy(update=found) if isinstance(s, FindingsSection) else s
+        for s in changed(AccountSection, accounts(before=100.0, after=200.0)).sections
+    )
+    said = " ".join(screen(OUTCOME.report.model_copy(update={"sections": sections})).split())
+    assert ("count > 106 90 % of the affected" if is_old else "count > 98 100 % of the affected") in said

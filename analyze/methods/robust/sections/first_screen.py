@@ -304,7 +304,7 @@ def _explains(finding: Finding, mean: Account) -> str:
 
 
 def _only(explanation: Explanation) -> b.Words:
-    """Say the rule that holds for most affected and fewest other requests."""
+    """Say the rule that holds for most affected and fewest other requests, as the finding's sentence does."""
     contrast = explanation.contrast
 
     def shares(rule: Rule) -> tuple[float, float]:
@@ -313,7 +313,7 @@ def _only(explanation: Explanation) -> b.Words:
     rules = [rule for rule in explanation.rules if rule.conditions]
     if not rules:
         return differs(explanation)
-    best = max(rules, key=lambda rule: shares(rule)[0] - shares(rule)[1])
+    best = explanation.best or max(rules, key=lambda rule: shares(rule)[0] - shares(rule)[1])
     hit, other = shares(best)
     return (
         b.code(" and ".join(best.conditions)),
