@@ -16,7 +16,7 @@ from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.variance import sections as variance_words
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.method import METHOD, variance_result
+from analyze.methods.variance.method import METHOD, _verdict, variance_result
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population, Sample
 from analyze.report.gate import Outcome
@@ -127,6 +127,15 @@ def test_what_is_to_be_reduced_stays_on_top_until_its_c2_falls() -> None:
     assert (tier1.watched[0].site, tier1.watched[0].resolved) == (DISK, False)
     assert all(source.resolved for source in tier1.watched[1:])
     assert len(tier1.watched) == 3
+
+
+def test_the_verdict_says_most_only_of_what_is_most() -> None:
+    tier1, _ = sections(reads())
+    assert "most of it at " in _verdict(tier1, None).text
+    first, *others = tier1.sites
+    smaller = first.model_copy(update={"within": 0.49 * tier1.parts[2].share})
+    told = _verdict(tier1.model_copy(update={"sites": (smaller, *others)}), None).text
+    assert f"the largest part of it at {DISK} (36" in told
 
 
 def test_suggestions_go_by_name_and_change_nothing() -> None:

@@ -76,13 +76,15 @@ def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Ve
         return Verdict(outcome="as-variable", text="No place became significantly more or less variable.")
     if first.sd_us == 0:
         return Verdict(outcome="constant", text="All response times are equal.")
+    inside = first.parts[2].share
     text = (
         f"Requests take {wording.duration(first.mean_us)} on average, {wording.duration(first.sd_us)} more "
-        f"or less; {wording.percent(first.parts[2].share)} of that variance is on the same path"
+        f"or less; {wording.percent(inside)} of that variance is on the same path"
     )
     source = next((site for site in first.sites if site.marker is None or site.marker == "inadvertent"), None)
     if source is not None and source.within > 0:
-        text += f", most of it at {source.label} ({wording.percent(source.within)})"
+        much = "most" if source.within > inside / 2 else "the largest part"
+        text += f", {much} of it at {source.label} ({wording.percent(source.within)} of all)"
     return Verdict(outcome="measured", text=f"{text}.")
 
 
