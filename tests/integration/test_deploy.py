@@ -631,6 +631,19 @@ def test_a_release_is_built_with_and_without_the_native_reader_and_is_of_its_tag
     assert set(jobs["publish"]["needs"]) == {"wheels", "image"}
 
 
+def test_wheels_of_one_platform_have_a_tag_that_pypi_takes(tmp_path: Path) -> None:
+    steps = yaml.safe_load((DEPLOY / "github" / "release.yml").read_text())["jobs"]["wheels"]["steps"]
+    (tagged,) = (step for step in steps if "wheel tags" in step.get("run", ""))
+    assert tagged["if"] == "matrix.cargo == 'yes'"
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    told = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-ec", tagged["run"]], cwd=tmp_path, env=told, capture_output=True, text=True, check=True
+    )
+    assert re.search(r"--platform-tag manylinux_2_\d+_(x86_64|aarch64) ", done.stdout)
+
+
 def test_prometheus_takes_its_configuration_and_the_alerts_do_what_they_say() -> None:
     for words in (
         ("check", "config", DEPLOY / "prometheus" / "prometheus.yml"),

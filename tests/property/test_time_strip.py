@@ -12,9 +12,10 @@ from oracles.populations import chain, population
 from oracles.time_strip import course
 
 from analyze.profile.samples import ComparedSamples
-from analyze.profile.time_strip import MOST_TICKS, tick_of, time_strip
+from analyze.profile.time_strip import _TICKS_NS, MOST_TICKS, tick_of, time_strip
 from analyze.report.drawing.time_strip import time_strip as drawn
 from schemas.report.time_strip import Mark, TimeStrip
+from schemas.windows import NS_PER_DAY
 
 REQUESTS = st.lists(
     st.tuples(
@@ -33,7 +34,10 @@ REQUESTS = st.lists(
 def test_ticks_are_few_and_no_finer_ones_are(at_ns: int, apart: list[int]) -> None:
     first_ns, last_ns = at_ns, at_ns + max(apart)
     tick_ns = tick_of(first_ns, last_ns)
-    assert last_ns // tick_ns - first_ns // tick_ns < MOST_TICKS + 1
+    assert last_ns // tick_ns - first_ns // tick_ns < MOST_TICKS
+    finer = [one for one in (*_TICKS_NS, tick_ns - NS_PER_DAY) if 0 < one < tick_ns]
+    assert all(last_ns // one - first_ns // one >= MOST_TICKS - 1 for one in finer)
+    assert all(last_ns // one - first_ns // one >= MOST_TICKS for one in finer if one < NS_PER_DAY)
 
 
 @given(REQUESTS)
