@@ -129,8 +129,10 @@ def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
 
 
 def _named(where: str, key: str, names: Sequence[str]) -> bool:
-    said = {key, f"{where} {key}", f"{key} at {where}"}
-    return any(name.strip() in said for name in names)
+    given = [name.strip() for name in names]
+    if where == ANYWHERE:  # of whichever operation it is asked to leave it out
+        return any(n == key or n.endswith(f" {key}") or n.startswith(f"{key} at ") for n in given)
+    return any(name in (key, f"{where} {key}", f"{key} at {where}") for name in given)
 
 
 @dataclass(frozen=True, slots=True)
