@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ingest.receiver.receiver import Receiver
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
 from ingest.receiver.spool_source import SpoolSource
 from ingest.source import CutBackError, GapError, Payloads, Place, StreamId, TopicChangedError
 from schemas.config import DecodeConfig
-from schemas.errors import BusyLakeError, InputError
+from schemas.errors import BusyLakeError, ConfigError, InputError
 
 SETTINGS = ReceiverSettings(sync_interval_ns=0, least_free_bytes=0, segment_bytes=2**16)
 STREAM = StreamId("otlp-proto", 0)
@@ -240,3 +241,19 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError):
         Spool(tmp_path / "file", SETTINGS)
+
+
+@pytest.mark.parametrize("content", [None, "", "no PEM"])
+@pytest.mark.parametrize("addresses", [("127.0.0.1:0", ""), ("", "127.0.0.1:0")])
+def test_a_certificate_that_is_none_is_said_before_anything_is_received(
+    content: str | None, addresses: tuple[str, str], tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "pem").write_text(content)
+    files = {"certificate_file": tmp_path / "pem", "key_file": tmp_path / "pem"}
+    spool = Spool(tmp_path / "spool", SETTINGS)
+    try:
+        with pytest.raises(ConfigError, match="certificate_file"):
+            Receiver(spool, SETTINGS.model_copy(update=files), *addresses, 2**20).close()
+    finally:
+        spool.close()
