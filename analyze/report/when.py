@@ -19,7 +19,7 @@ _MILLISECOND_NS: Final = NS_PER_SECOND // 1000
 
 def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
     """Find start and end from single requests: their start times, and True for each with the symptom. None:
-    throughout, or unknown. usual: share with the symptom outside of the finding."""
+    unknown. usual: share with the symptom outside of the finding."""
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
     # The change may be anywhere between two requests: the interval begins at the earlier one.
@@ -34,7 +34,7 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
     n = len(hits)
     goes_on = found.past_high == n
     if found.from_start and goes_on:
-        return None
+        return When(began=None, ended=None)
 
     def instant(at: int, low: int, high: int) -> Instant:
         first, best, last = (min(place, n - 1) for place in (max(low - 1, 0), at, high))

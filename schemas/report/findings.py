@@ -271,7 +271,8 @@ class Finding(Frozen):
     first_window_ns: int | None
     """Start of the first window of the problem period in which it is visible."""
     when: When | None = None
-    """None: throughout the problem period, or unknown (no request loaded, a report of an older version)."""
+    """Neither begin nor end: throughout the problem period. None: unknown (no request loaded; in a report of
+    an older version, also throughout)."""
     views: tuple[FurtherView, ...] = ()
     """Most telling first. Not part of the report's content: their commands name the lake."""
 

@@ -61,8 +61,10 @@ def test_begin_and_end_are_told_where_they_lie_within(first: int, past: int, slo
             assert told.high_ns - told.low_ns < 30 * SECOND_NS
 
 
-def test_what_is_so_throughout_has_no_time() -> None:
-    assert finding(requests(0, N)).when is None
+def test_what_is_so_throughout_has_neither_begin_nor_end() -> None:
+    when = finding(requests(0, N)).when
+    assert when is not None
+    assert (when.began, when.ended) == (None, None)
 
 
 def test_times_in_words() -> None:

@@ -223,7 +223,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
         steps = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
         left = len(f.chain) - CHAIN
         yield b.Fact("then", steps + (f"; and {count(left)} more" if left > 0 else ""))
-    if f.when is not None:
+    if f.when is not None and (f.when.began or f.when.ended):
         yield b.Fact("when", when_words(f.when))
     look: list[b.Words] = [b.strong(f.suspect)] if f.suspect else []
     look += [("request ", _example(e)) for e in f.examples if e.sample == "problem"][:1]
@@ -240,7 +240,7 @@ def _more_facts(finding: Finding) -> Iterator[b.Fact]:
     for one in () if f.explanation is None else f.explanation.identifiers:
         values = (b.code(clip(one.before, 60)), " → ", b.code(clip(one.after, 60)))
         yield b.Fact("changed with it", (b.strong(one.key), f" of {one.where}, ", *values))
-    if f.when is None and f.first_window_ns is not None:
+    if not (f.when and (f.when.began or f.when.ended)) and f.first_window_ns is not None:
         began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
         yield b.Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
 
