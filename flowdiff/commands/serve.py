@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -91,7 +92,7 @@ def command(
             f"Whoever reaches '{listen}' could read the lake.",
             remedy="Give --tokens FILE, or --user-header and --proxy, or --anyone.",
         )
-    if base_path and (not base_path.startswith("/") or base_path.endswith("/")):
+    if base_path and not re.fullmatch(r"(/[\w.~-]+)+", base_path, re.ASCII):
         raise ConfigError(f"--base-path '{base_path}' is no path.", remedy="Write it as /flowdiff.")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("flowdiff: %(message)s"))

@@ -248,7 +248,8 @@ async def _signed_in(site: Site, access: Access, request: Request) -> Response:
         token.strip(),
         max_age=_YEAR_SECONDS,
         path=site.links.base or "/",
-        secure=request.url.scheme == "https",
+        # A proxy that ends TLS speaks plain HTTP to us; the browser says what the user sees.
+        secure="https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0]),
         httponly=True,
         samesite="strict",
     )

@@ -92,7 +92,7 @@ class Guard:
     def _check_change(self, headers: dict[bytes, list[bytes]], host: str) -> None:
         """Refuse a change that another site's page asks for; browsers name the origin of every POST."""
         origins = headers.get(b"origin", [])
-        if any(urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower() for origin in origins):
+        if any(_netloc(origin.decode("latin-1")) != host.lower() for origin in origins):
             raise RefusedError(403, "Another site may not ask for this.")
         if any(site not in (b"same-origin", b"none") for site in headers.get(b"sec-fetch-site", [])):
             raise RefusedError(403, "Another site may not ask for this.")
@@ -119,6 +119,14 @@ class Guard:
             return message
 
         return received
+
+
+def _netloc(origin: str) -> str:
+    """Name and port of an origin, lower case; empty for one that has none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def host_name(host: str) -> str:

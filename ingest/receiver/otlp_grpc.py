@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from ingest.receiver.bodies import encoding_of
 from ingest.receiver.intake import Answer, Intake, Outcome
 from ingest.receiver.receiver_settings import PROTOBUF
 from schemas.errors import ConfigError
+from schemas.windows import NS_PER_SECOND
 
 SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 GRACE_S: Final = 5.0
@@ -26,6 +28,7 @@ _CODES: Final = {
     Outcome.NOT_ALLOWED: grpc.StatusCode.UNAUTHENTICATED,
     Outcome.TOO_MANY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Outcome.NO_ROOM: grpc.StatusCode.UNAVAILABLE,
+    Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
 """Outcomes with a RetryInfo: without one, RESOURCE_EXHAUSTED tells a sender to give up."""
@@ -39,19 +42,22 @@ class GrpcServer:
         """Raises ConfigError where the address is not available."""
         settings = intake.settings
         self._intake = intake
+        self._coming = 0
+        """Calls whose message is not whole yet."""
         self._server = aio.server(
             options=[
                 # Messages come as they were sent: gRPC would unpack one without a limit.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.max_receive_message_length", settings.max_body_bytes),
-                ("grpc.max_concurrent_streams", 100),
+                ("grpc.max_concurrent_streams", settings.max_calls),
                 ("grpc.max_connection_idle_ms", int(settings.keep_alive_ns * _MS_PER_NS)),
                 ("grpc.keepalive_time_ms", int(settings.keep_alive_ns * _MS_PER_NS)),
                 ("grpc.server_handshake_timeout_ms", int(settings.request_timeout_ns * _MS_PER_NS)),
                 ("grpc.so_reuseport", 0),
             ]
         )
-        method = grpc.unary_unary_rpc_method_handler(self._export)
+        # For the sender it is of one message; so the call comes before its message does.
+        method = grpc.stream_unary_rpc_method_handler(self._export)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Export": method}),)
         )
@@ -74,9 +80,9 @@ class GrpcServer:
         """Accept nothing more, and wait for calls under way."""
         await self._server.stop(GRACE_S)
 
-    async def _export(self, message: bytes, context: Any) -> bytes:
+    async def _export(self, _: Any, context: Any) -> bytes:
         """Answer one call."""
-        answer = self._intake.counted("grpc", await self._taken(message, context))
+        answer = self._intake.counted("grpc", await self._taken(context))
         if answer.outcome is Outcome.TAKEN:
             return b""
         details: tuple[tuple[str, bytes], ...] = ()
@@ -86,10 +92,23 @@ class GrpcServer:
         await context.abort(code, answer.why, details)
         raise AssertionError("abort raises")
 
-    async def _taken(self, message: bytes, context: Any) -> Answer:
+    async def _taken(self, context: Any) -> Answer:
         authorization = dict(context.invocation_metadata() or ()).get("authorization")
         if not self._intake.tokens.allow(None if authorization is None else authorization.encode()):
             return Answer(Outcome.NOT_ALLOWED, "A bearer token is wanted.")
+        settings = self._intake.settings
+        if self._coming >= settings.max_calls:
+            return Answer(Outcome.TOO_MANY, "Too many requests come at once.")
+        self._coming += 1
+        try:
+            async with asyncio.timeout(settings.request_timeout_ns / NS_PER_SECOND):
+                message = await context.read()
+        except TimeoutError:
+            return Answer(Outcome.TOO_SLOW, "The sender was too slow.")
+        finally:
+            self._coming -= 1
+        if message is aio.EOF:
+            return Answer(Outcome.UNREADABLE, "The call has no message.")
         if not self._intake.hold(len(message)):
             return Answer(Outcome.TOO_MANY, "Too many requests are in memory.")
         try:

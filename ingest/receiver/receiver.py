@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,15 +15,20 @@ from ingest.receiver.otlp_grpc import GrpcServer
 from ingest.receiver.otlp_http import HttpServer
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import Spool
+from schemas.errors import ConfigError
 
 
 class Receiver:
-    """Receives from construction to `close`. Raises ConfigError where an address is not available."""
+    """Receives from construction to `close`.
+
+    Raises ConfigError where an address is not available, or the certificate is none.
+    """
 
     def __init__(
         self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, max_content_bytes: int
     ) -> None:
         """http, grpc: `host:port`, one of them may be empty. max_content_bytes: of a request, unpacked."""
+        _check_certificate(settings)
         self.intake: Final = Intake(spool, settings, max_content_bytes)
         self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
         self._grpc_address = grpc
@@ -92,6 +98,24 @@ class Receiver:
         if not stopping.done():
             stopping.cancel()
             raise RuntimeError("the HTTP server ended by itself")
+
+
+def _check_certificate(settings: ReceiverSettings) -> None:
+    """Raise ConfigError for a certificate or a key that no server can use."""
+    if settings.certificate_file is None or settings.key_file is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A password is never asked for: nobody is there.
+        context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: b"")
+    except OSError as error:
+        why = (
+            error.strerror if not isinstance(error, ssl.SSLError) else "no PEM of a pair, or with a password"
+        )
+        raise ConfigError(
+            f"'{settings.certificate_file}' and '{settings.key_file}' cannot be used: {why}.",
+            remedy="Check receiver.certificate_file and receiver.key_file.",
+        ) from error
 
 
 def _with_port(address: str, port: int) -> str:

@@ -50,10 +50,13 @@ class ReceiverSettings(Config):
     segment_bytes: int = Field(default=64 * 2**20, ge=2**16)
     """Size from which on the spool goes on in another file; a file is removed once the lake has all of it."""
     segment_age_ns: int = Field(default=10 * NS_PER_MINUTE, ge=NS_PER_SECOND)
-    """Age at which a file of which the lake has all is removed, however small it is."""
+    """Age from which on the spool goes on in another file, however small it is; one of which the lake has all
+    is removed then."""
     max_connections: int = Field(default=256, ge=1, le=100_000)
     """HTTP connections at once; beyond, the one that has waited longest for a request to be whole is
     dropped."""
+    max_calls: int = Field(default=128, ge=1, le=100_000)
+    """Calls of gRPC at once whose message is still coming; a further one is refused, to be tried again."""
     request_timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Time from the first byte of a request to its last; a slower one is dropped."""
     keep_alive_ns: int = Field(default=75 * NS_PER_SECOND, ge=NS_PER_SECOND)

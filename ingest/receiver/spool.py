@@ -40,6 +40,7 @@ READ_MESSAGES: Final = 2_000
 """Messages of a read, at most."""
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
+_ID: Final = "id"
 _BATCH_BYTES: Final = 2**20
 """Bytes that wait for no interval: a sync costs as much for few."""
 
@@ -112,10 +113,16 @@ class _Stream:
         """Durable bytes."""
         return sum(segment.size for segment in self.segments)
 
-    def append(self, messages: list[bytes], limit_bytes: int, now_s: float) -> tuple[_Segment, int]:
-        """Write messages durably; (the segment, its new size). Raises OSError: none of them counts then."""
+    def append(
+        self, messages: list[bytes], limit_bytes: int, now_s: float, age_s: float
+    ) -> tuple[_Segment, int]:
+        """Write messages durably, into another file behind one of that size or age.
+
+        Returns (the segment, its new size). Raises OSError: none of them counts then.
+        """
         last = self.segments[-1]
-        if self._descriptor is not None and last.size >= limit_bytes:
+        # Where messages always come, there is none of which the lake has all before it is given up.
+        if last.size >= limit_bytes or now_s - last.begun_s >= age_s:
             self.rotate()
         if self._descriptor is None:
             last = self._begin(now_s)
@@ -213,9 +220,9 @@ class Spool:
         self.trouble: str | None = None
         """Reason why the last write failed; None: it did not."""
         try:
-            folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            _make_folder(folder)
             self._locked = _locked(folder)
-            names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+            names = sorted(entry.name for entry in folder.iterdir() if _is_stream(entry))
             self._streams = {name: _Stream(folder / name, clock()) for name in names}
         except OSError as error:
             raise InputError(
@@ -297,9 +304,9 @@ class Spool:
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
-            size = segment.size
+            size, until = segment.size, segment.until
         number, at = segment.first, 0
-        while number < position:
+        while number < min(position, until):
             read, at = _read(segment.path, at, size, number, limit=position - number)
             number = read.until
         return segment, at
@@ -342,9 +349,14 @@ class Spool:
         """Write what comes, and remove what was committed."""
         synced_s = -float("inf")
         interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
+        age_s = self._settings.segment_age_ns / NS_PER_SECOND
+        aging: dict[str, int] = {}  # committed positions of streams with a file that is to go later
         while True:
             with self._lock:
-                self._work.wait_for(lambda: bool(self._pending or self._committed or self._is_closing))
+                self._work.wait_for(
+                    lambda: bool(self._pending or self._committed or self._is_closing),
+                    age_s if aging else None,
+                )
                 if self._pending and not self._is_closing and self._pending_bytes < _BATCH_BYTES:
                     # Whoever comes in the meantime shares the sync.
                     self._work.wait_for(
@@ -357,8 +369,8 @@ class Spool:
             if batch:
                 self._write(batch)
                 synced_s = time.monotonic()
-            for name, position in committed.items():
-                self._drop(name, position)
+            aging |= committed
+            aging = {name: at for name, at in aging.items() if not self._drop(name, at)}
             if is_over:
                 return
 
@@ -374,7 +386,10 @@ class Spool:
                 if stream is None:
                     stream = self._made(name)
                 segment, size = stream.append(
-                    [each.message for each in of_stream], self._settings.segment_bytes, self._clock()
+                    [each.message for each in of_stream],
+                    self._settings.segment_bytes,
+                    self._clock(),
+                    self._settings.segment_age_ns / NS_PER_SECOND,
                 )
             except (OSError, SpoolFullError) as error:
                 failed: BaseException | None = error
@@ -407,17 +422,19 @@ class Spool:
         if disk.f_bavail * disk.f_frsize < self._settings.least_free_bytes:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
-    def _drop(self, name: str, position: int) -> None:
+    def _drop(self, name: str, position: int) -> bool:
+        """Remove files that the lake has; True if nothing of what it has is left."""
         with self._lock:
+            stream = self._streams[name]
             try:
-                gone = self._streams[name].drop(
-                    position, self._clock(), self._settings.segment_age_ns / NS_PER_SECOND
-                )
+                gone = stream.drop(position, self._clock(), self._settings.segment_age_ns / NS_PER_SECOND)
             except OSError:
-                return  # at the next commit
+                return False  # later
+            is_done = stream.segments[-1].first >= position
         for path in gone:
             with suppress(OSError):  # found by whoever opens the spool next, and removed at its first commit
                 path.unlink(missing_ok=True)
+        return is_done
 
 
 def _read(path: Path, at: int, size: int, number: int, limit: int = READ_MESSAGES) -> tuple[SpoolRead, int]:
@@ -488,12 +505,12 @@ def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
 
 def _identity(folder: Path) -> str:
     """Identity of a stream, made with it."""
-    path = folder / "id"
+    path = folder / _ID
     with suppress(FileNotFoundError):
         if text := path.read_text(encoding="ascii").strip():
             return text
     text = secrets.token_hex(16)
-    draft = folder / "id.new"
+    draft = folder / f"{_ID}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
     try:
         os.write(descriptor, text.encode())
@@ -503,6 +520,22 @@ def _identity(folder: Path) -> str:
     draft.rename(path)
     _sync_folder(folder)
     return text
+
+
+def _is_stream(folder: Path) -> bool:
+    """True for a folder with an identity; `lost+found` of a disk that is mounted here has none."""
+    try:
+        return (folder / _ID).is_file()
+    except PermissionError:
+        return False
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it durably. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    for each in missing:
+        _sync_folder(each.parent)
 
 
 def _segment_path(folder: Path, first: int) -> Path:

@@ -270,6 +270,32 @@ def test_clients_that_send_slowly_stop_nobody(tmp_path: Path) -> None:
         assert post(address["otlp"], body)[0] == 200
 
 
+def test_calls_that_send_slowly_are_bounded(tmp_path: Path) -> None:
+    body, over = traces(1)[0].protobuf(), threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        over.wait(30)
+        yield body
+
+    limits = {"FLOWDIFF_RECEIVER_MAX_CALLS": "2", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": "2s"}
+    with receiving(tmp_path, **limits) as (_, address), contextlib.ExitStack() as opened:
+        opened.callback(over.set)
+        channels = []
+        for _ in range(3):  # connections of their own
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channels.append(opened.enter_context(grpc.insecure_channel(address["otlp_grpc"], options)))
+        slow = [channel.stream_unary(METHOD).future(silent()) for channel in channels[:2]]
+        deadline = time.monotonic() + 10
+        with pytest.raises(grpc.RpcError) as refusal:  # noqa: PT012 - once both are there
+            while time.monotonic() < deadline:
+                channels[2].unary_unary(METHOD)(body)
+        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert retry_delay_s(refusal.value) == 2
+        for call in slow:
+            assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert channels[2].unary_unary(METHOD)(body) == b""
+
+
 def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
     with receiving(tmp_path) as (_, address):
         host, _, port = address["otlp"].rpartition(":")
@@ -387,11 +413,14 @@ def test_a_file_of_limited_size_is_told_and_gone_on_from(tmp_path: Path) -> None
 
 
 def test_no_answered_request_is_lost_by_kills(tmp_path: Path) -> None:
-    kill_many(tmp_path, kills=20, seed=1)
+    kill_many(tmp_path, kills=12, seed=1, longest_s=0.8)
 
 
-def kill_many(folder: Path, kills: int, seed: int) -> None:
-    """Kill a receiver at random moments, while clients send; each answered trace is in the lake once."""
+def kill_many(folder: Path, kills: int, seed: int, longest_s: float) -> None:
+    """Kill a receiver at random moments, while clients send; each answered trace is in the lake once.
+
+    longest_s: time until a kill, at most.
+    """
     rng = random.Random(seed)
     answered: list[Trace] = []
     numbers = iter(range(1, 10_000_000))
@@ -434,7 +463,7 @@ def kill_many(folder: Path, kills: int, seed: int) -> None:
             ]
             for client in clients:
                 client.start()
-            time.sleep(rng.uniform(0.0, 1.5))
+            time.sleep(rng.uniform(0.0, longest_s))
             run.signal(signal.SIGKILL)
             run.process.wait()
             over.set()
@@ -450,7 +479,7 @@ def kill_many(folder: Path, kills: int, seed: int) -> None:
 
 @pytest.mark.chaos
 def test_no_answered_request_is_lost_by_many_kills(tmp_path: Path) -> None:
-    kill_many(tmp_path, kills=200, seed=2)
+    kill_many(tmp_path, kills=200, seed=2, longest_s=1.5)
 
 
 def test_an_empty_spool_ends_at_once(tmp_path: Path) -> None:
@@ -479,7 +508,11 @@ def test_a_second_receiver_on_a_spool_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_spool_does_not_pile_up(tmp_path: Path) -> None:
-    limits = {"FLOWDIFF_RECEIVER_SEGMENT": "64KB", "FLOWDIFF_RECEIVER_SEGMENT_AGE": "1s"}
+    limits = {
+        "FLOWDIFF_RECEIVER_SEGMENT": "64KB",
+        "FLOWDIFF_RECEIVER_SEGMENT_AGE": "1s",
+        "FLOWDIFF_RECEIVER_SYNC_INTERVAL": "0ms",  # one sender waits for each
+    }
     with receiving(tmp_path, "--log-level", "debug", **limits) as (run, address):
         sent = traces(600)
         for trace in sent:
@@ -491,8 +524,7 @@ def test_the_spool_does_not_pile_up(tmp_path: Path) -> None:
             left = sorted(folder.glob("*.spool"))
             if [path.stat().st_size for path in left] == [0]:
                 break
-            post(address["otlp"], sent[-1].protobuf())
-            time.sleep(1.5)
+            time.sleep(0.1)
         assert [path.stat().st_size for path in left] == [0]
         run.signal(signal.SIGTERM)
         assert run.ended() == 0

@@ -22,7 +22,7 @@ DAYS = {"reference": REFERENCE, "problem": PROBLEM}
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return simulated_lake(tmp_path_factory.mktemp("jobs"))
+    return simulated_lake(tmp_path_factory.mktemp("jobs"), requests=150)
 
 
 @pytest.fixture(scope="module")
@@ -206,12 +206,14 @@ def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> Non
 def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with serving(lake, "--cache", str(cache), "--set", "kept_jobs=1") as served:
-        settled(served, asked(served, **DAYS))
+        first = asked(served, **DAYS)
+        settled(served, first)
         before = {path.name for path in cache.glob("*.json")}
         settled(served, asked(served, method="variance", period=PROBLEM))
         while any(one["state"] != "done" for one in served.get("/compare?format=json").json["jobs"]):
             time.sleep(0.05)  # the report is there before its process has ended
         after = {path.name for path in cache.glob("*.json")}
+        assert served.get(f"{first}&format=json").json["state"] == "not-asked"
     assert len(before) == len(after) == 1
     assert before != after
 

@@ -168,19 +168,19 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in second.text
 
 
-def test_a_demo_that_is_ended_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     with started(tmp_path, *FREE, "--demo") as (run, _):
-        run.wait_for("^demo: a simulated storage service")
+        run.wait_for("^demo: a simulated web shop sends")
         deadline = time.monotonic() + PATIENCE_S
-        while not [*temporary.glob("flowdiff-demo-*")]:
+        while not [*run.lake.glob("spool/otlp-json/*.spool")]:  # it has sent
             assert time.monotonic() < deadline
             time.sleep(0.05)
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(PATIENCE_S) == 0, run.text
-    assert [*temporary.glob("flowdiff-demo-*")] == []
+    assert [*temporary.iterdir()] == []
 
 
 @pytest.mark.chaos

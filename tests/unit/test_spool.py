@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ingest.receiver.receiver import Receiver
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
 from ingest.receiver.spool_source import SpoolSource
 from ingest.source import CutBackError, GapError, Payloads, Place, StreamId, TopicChangedError
 from schemas.config import DecodeConfig
-from schemas.errors import BusyLakeError, InputError
+from schemas.errors import BusyLakeError, ConfigError, InputError
 
 SETTINGS = ReceiverSettings(sync_interval_ns=0, least_free_bytes=0, segment_bytes=2**16)
 STREAM = StreamId("otlp-proto", 0)
@@ -119,6 +121,22 @@ def test_files_go_once_the_lake_has_them(tmp_path: Path) -> None:
     assert [at for at, _ in read_all(tmp_path, Place(len(messages) + 1, started.topic_id))] == [41]
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_file_that_the_lake_has_goes_with_its_age(tmp_path: Path, is_busy: bool) -> None:
+    spool = Spool(tmp_path, SETTINGS.model_copy(update={"segment_age_ns": 10**9}))
+    spool.append(STREAM.topic, b"\x0a").result(10)
+    spool.committed(STREAM.topic, 1)
+    n, deadline = 1, time.monotonic() + 10
+    while (tmp_path / STREAM.topic / f"{0:020d}.spool").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        if is_busy:  # the lake never has all: another message comes before it has
+            spool.append(STREAM.topic, b"\x0a").result(10)
+            spool.committed(STREAM.topic, n)
+            n += 1
+    spool.close()
+
+
 def test_an_empty_spool_keeps_its_next_number(tmp_path: Path) -> None:
     clock = [0.0]
     spool = Spool(tmp_path, SETTINGS, lambda: clock[0])
@@ -154,6 +172,43 @@ def test_messages_of_a_damaged_file_are_a_dead_letter(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_a_position_in_what_was_damaged_goes_on_behind_it(tmp_path: Path) -> None:
+    filled(tmp_path, [b"\x0a" + bytes(30_000) for _ in range(6)])
+    first, second, *_ = sorted((tmp_path / STREAM.topic).glob("*.spool"))
+    first.write_bytes(first.read_bytes()[:40_000])
+    spool = Spool(tmp_path, SETTINGS)
+    source = SpoolSource(spool, 0, DecodeConfig())
+    source.change()
+    source.start(STREAM, Place(2, None))
+    polls = []
+    while (payloads := source.poll(0.0)) is not None:
+        polls.append(payloads)
+    assert [at for poll in polls for at in poll.positions] == [*range(int(second.stem), 6)]
+    spool.close()
+
+
+def test_a_foreign_folder_is_no_stream(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    filled(tmp_path, [b"\x0a"])
+    spool = Spool(tmp_path, SETTINGS)
+    assert spool.streams().keys() == {STREAM.topic}
+    spool.close()
+    assert not [*tmp_path.glob("lost+found/*")]
+
+
+def test_every_folder_above_a_message_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, sync = set(), os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    filled(tmp_path / "lake" / "spool", [b"\x0a"])
+    made = tmp_path / "lake" / "spool" / STREAM.topic
+    assert {tmp_path, *list(made.parents)[:2], made, *made.iterdir()} - {made / "id"} <= synced
+
+
 def test_limits(tmp_path: Path) -> None:
     full = SETTINGS.model_copy(update={"spool_bytes": 2**20})
     spool = Spool(tmp_path / "full", full)
@@ -186,3 +241,19 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError):
         Spool(tmp_path / "file", SETTINGS)
+
+
+@pytest.mark.parametrize("content", [None, "", "no PEM"])
+@pytest.mark.parametrize("addresses", [("127.0.0.1:0", ""), ("", "127.0.0.1:0")])
+def test_a_certificate_that_is_none_is_said_before_anything_is_received(
+    content: str | None, addresses: tuple[str, str], tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "pem").write_text(content)
+    files = {"certificate_file": tmp_path / "pem", "key_file": tmp_path / "pem"}
+    spool = Spool(tmp_path / "spool", SETTINGS)
+    try:
+        with pytest.raises(ConfigError, match="certificate_file"):
+            Receiver(spool, SETTINGS.model_copy(update=files), *addresses, 2**20).close()
+    finally:
+        spool.close()

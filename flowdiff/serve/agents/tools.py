@@ -168,7 +168,7 @@ class Tools:
             f"{format_instant(e.start_ns)})"
             for e in one.examples
         ]
-        return within(_lines([one.title, *lines]), budget_tokens, "")
+        return within(_lines(map(wording.visible, [one.title, *lines])), budget_tokens, "")
 
     def flow(
         self,

@@ -159,8 +159,10 @@ class Jobs:
                 job.state, job.began_s = "running", time.monotonic()
             try:
                 code, crash = self._run(job)
-            except OSError as error:  # no process can be started
-                code, crash = -1, str(error)
+            except OSError as error:
+                code, crash = 1, str(error)
+                with self._lock:
+                    job.error = "No process can be started for it."
             self._end(job, code, crash)
 
     def _run(self, job: Job) -> tuple[int, str]:
@@ -178,7 +180,8 @@ class Jobs:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # what a library prints
             start_new_session=True,
         ) as process:
             with self._lock:
@@ -194,9 +197,12 @@ class Jobs:
             try:
                 assert process.stdin is not None
                 assert process.stdout is not None
-                with suppress(BrokenPipeError):
+                try:
                     process.stdin.write(f"{task.model_dump_json()}\n")
                     process.stdin.flush()  # it stays open: its end tells the child that the server is gone
+                except BrokenPipeError:
+                    with suppress(BrokenPipeError):  # what is left of the task
+                        process.stdin.close()
                 for line in process.stdout:
                     self._told(job, line)
                 code = process.wait()
@@ -235,7 +241,9 @@ class Jobs:
             return
 
     def _kill(self, job: Job) -> None:
-        if job.process is not None and job.process.poll() is None:
+        # Not `poll`: processes of a child that has died go on, and hold its output. Until it is waited for,
+        # nobody else gets its number.
+        if job.process is not None and job.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(job.process.pid, signal.SIGKILL)
 

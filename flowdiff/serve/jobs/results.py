@@ -30,7 +30,7 @@ class Results:
         try:
             path = self.path(key)
             found = path.read_bytes()
-        except (ValueError, FileNotFoundError):
+        except (ValueError, OSError):
             return None
         with suppress(OSError):
             path.touch()  # what is asked for stays
@@ -40,7 +40,8 @@ class Results:
         """Remove what is beyond the bound, the longest unread first."""
         written = []
         for path in self._folder.glob("*.json"):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 written.append((path.stat().st_mtime_ns, path))
         for _, path in sorted(written)[: max(len(written) - self._most, 0)]:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # at the next one
+                path.unlink(missing_ok=True)

@@ -46,6 +46,11 @@ def compare(site: Site, asked: Asked) -> Reply:
     if (found := result(site, key)) is not None:
         return report_page(site, asked, found, "compare")
     job = site.jobs.get(key)
+    if job is not None and job.state == "done":
+        # It has ended since, or its result had to give way.
+        if (found := result(site, key)) is not None:
+            return report_page(site, asked, found, "compare")
+        job = None
     if job is None:
         return _form(site, asked, method, question)
     return _form(site, asked, method, question, job) if job.is_over else _progress(site, job)
