@@ -197,6 +197,20 @@ def test_what_all_operations_of_a_request_agree_on_is_one_parameter_of_the_reque
     assert "42 at" not in found.sentence
 
 
+@pytest.mark.parametrize("name", ["tenant", "web/GET tenant", "tenant at db/QUERY"])
+def test_what_operations_share_is_left_out_by_the_name_of_any(name: str) -> None:
+    of, params, _ = world(200)
+    tenant = ["a"] * 200 + ["b" if i % 2 else "a" for i in range(200)]
+    params.add(0, 0, "tenant", tenant)
+    params.add(0, 1, "tenant", tenant)
+    affected = Selection({0: np.arange(201, 400, 2)})
+    others = Selection({0: np.arange(200, 400, 2)})
+    assert "tenant" in explain_finding(of, affected, others, period(of, 0)).sentence
+    without = explain_finding(of, affected, others, period(of, 0), exclude=(name,))
+    assert "tenant is" not in without.sentence
+    assert "tenant" in without.excluded
+
+
 def test_a_few_values_of_the_other_period_are_left_over_by_a_deployment() -> None:
     of, params, _ = world()
     params.add(0, 0, "build", ["41"] * 100 + ["41"] * 4 + ["42"] * 96)
