@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from analyze.profile.history import NamedSamples, cut_history
+from analyze.report.wording import REVERSED
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
 from schemas.errors import ConfigError, PeriodError
 from schemas.periods import Period, format_instant, moment_before, parse_period
@@ -172,7 +173,7 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
         first = min(part.period.start_ns for part in before)
         last = max(part.period.end_ns for part in after)
         if last <= first:
-            yield "The reference is later than the problem period: swap the two if that is not meant."
+            yield REVERSED
 
 
 def _is_there(lakes: Lakes, period: Period) -> bool:

@@ -72,7 +72,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
             where = f" where {sample.where}" if sample.where else ""
             requests = wording.counted(sample.requests, "request")
             _put(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"), console)
-    for note in report.notes:
+    for note in (note for note in report.notes if screen is None or note not in screen.said):
         _put(_text(f"! {note}", "yellow"), console)
     if screen is not None and not whole:
         return False

@@ -193,6 +193,9 @@ def about(number: int) -> str:
     return f"~{count(int(float(f'{number:.2g}')))}"
 
 
+REVERSED: Final = "The reference is later than the problem period: swap the two if that is not meant."
+
+
 def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Number with its noun: `1 mutation`, `3 mutations`."""
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"

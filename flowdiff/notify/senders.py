@@ -211,8 +211,8 @@ class AlertSender(Sender):
         self._repeat_s = repeat_s
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
-        self._over: dict[str, tuple[Incident, int]] = {}
-        """Incident id -> (incident, time until which its end is sent)."""
+        self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
+        """(Incident id, severity) -> (incident, time until which its end is sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
@@ -220,14 +220,21 @@ class AlertSender(Sender):
         """Update the open and ended incidents."""
         with self._changed:
             for incident in (event.incident for event in events):
-                self._over.pop(incident.id, None)
+                self._over.pop((incident.id, incident.severity), None)
+                known = self._open.pop(incident.id, None)
+                if known is not None and known.severity != incident.severity:
+                    # Another alert, as the severity is a label: the first one ends with it.
+                    self._end(known.model_copy(update={"state": "resolved"}))
                 if incident.goes_on:
                     self._open[incident.id] = incident
-                elif self._open.pop(incident.id, None) is not None:
-                    self._over[incident.id] = (incident, self._now_ns() + OVER_NS)
+                elif known is not None:
+                    self._end(incident)
                 self._is_news = True
             self.counts.pending = len(self._open)
             self._changed.notify_all()
+
+    def _end(self, incident: Incident) -> None:
+        self._over[incident.id, incident.severity] = (incident, self._now_ns() + OVER_NS)
 
     def _is_idle(self) -> bool:
         return not self._is_news
@@ -235,7 +242,7 @@ class AlertSender(Sender):
     def _turn(self) -> float:
         now_ns = self._now_ns()
         with self._changed:
-            self._over = {id_: until for id_, until in self._over.items() if until[1] > now_ns}
+            self._over = {key: until for key, until in self._over.items() if until[1] > now_ns}
             shown = [*self._open.values(), *(incident for incident, _ in self._over.values())]
             self._is_news = False
         if not shown:

@@ -46,7 +46,6 @@ _WORD: Final = {
     ChangeKind.LOST_PATH: "OTHER PATHS",
 }
 """Verdict word of a report that a finding of this kind leads."""
-_REVERSED: Final = "before is LATER than after: swap the two, unless that is meant"
 Accounts = Mapping[AccountedMeasure, Account]
 
 _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
@@ -60,17 +59,18 @@ def first_screen(report: Report) -> FirstScreen:
     total = found.findings_total - (found.better_total if found.only == "worse" else 0)
     accounts = {one.measure: one for one in account.accounts}
     word = direction(verdict, accounts, shown)
-    before, after = report.samples
+    said = tuple(note for note in report.notes if note == wording.REVERSED)
     lead = next((one for one in shown if _agrees(one, word[0])), None)
     return FirstScreen(
         headline=_headline(report, verdict, word, lead),
         blocks=(
-            *((b.Text(_REVERSED, "warning"),) if before.start_ns >= after.end_ns else ()),
+            *(b.Text(f"! {note}", "warning") for note in said),
             b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
             b.Facts([*_facts(report, shown, lead, total, accounts, word[0])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
         ),
+        said=said,
         over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
     )
 
