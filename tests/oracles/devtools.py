@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ class Tab:
 
     def open(self, address: str, *, script: bool = True, width: int = 1400, dark: bool = False) -> float:
         """Load a page to its `load` event; seconds that took, by the browser's own clock."""
+        self._leave()
         self._told.clear()
         self.send("Emulation.setScriptExecutionDisabled", value=not script)
         self.send(
@@ -75,12 +76,30 @@ class Tab:
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         before = self._time()
         self.send("Page.navigate", url=address)
+        fired = self._heard(lambda told: told.get("method") == "Page.loadEventFired", address)
+        return float(fired["params"]["timestamp"]) - before
+
+    def _leave(self) -> None:
+        """Leave the page before: it may be about to load itself again, and would be taken for the next."""
+        self._told.clear()
+        self.send("Page.navigate", url="about:blank")
+
+        def is_blank(told: dict[str, Any]) -> bool:
+            return (
+                told.get("method") == "Page.frameNavigated"
+                and told["params"]["frame"]["url"] == "about:blank"
+            )
+
+        self._told = self._told[self._told.index(self._heard(is_blank, "about:blank")) :]
+        self._heard(lambda told: told.get("method") == "Page.loadEventFired", "about:blank")
+
+    def _heard(self, wanted: Callable[[dict[str, Any]], bool], address: str) -> dict[str, Any]:
+        """First event that is wanted, of those that have come and those to come."""
         until = time.monotonic() + PATIENCE_S
-        while not any(told.get("method") == "Page.loadEventFired" for told in self._told):
+        while not any(map(wanted, self._told)):
             assert time.monotonic() < until, f"{address} does not load"
             self._told.append(self._next())
-        fired = next(told for told in self._told if told.get("method") == "Page.loadEventFired")
-        return float(fired["params"]["timestamp"]) - before
+        return next(filter(wanted, self._told))
 
     def _time(self) -> float:
         self.send("Performance.enable")
