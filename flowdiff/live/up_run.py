@@ -29,7 +29,7 @@ from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.place import open_store
 
 WINDOW_NS: Final = NS_PER_MINUTE
-"""Of a new lake: what happens is seen a minute later."""
+"""Length of a new lake's windows, ns: what happens is seen a minute later."""
 QUICK: Final = ("--lateness", "10s", "--idle", "10s", "--commit-interval", "2s")
 """Settings of ingestion without a configuration: spans come from this machine, and at once."""
 READY_S: Final = 60.0
@@ -52,17 +52,17 @@ class PartFailedError(FlowdiffError):
 
 @dataclass
 class _Part:
-    """One process, and what it wrote."""
+    """Process of a part, with its arguments, its log and its deaths."""
 
     name: str
     arguments: Sequence[str]
     descriptor: int
     """Pipe that closes with this process."""
     is_restarted: bool = True
-    """Whether it is started again when it has died."""
+    """True if it is started again when it has died."""
     process: subprocess.Popen[str] | None = None
     told: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
-    """What it said that others wait for: lines of its log, and its address."""
+    """Lines of its log, and its address, for those who wait for one of them."""
     deaths: deque[float] = field(default_factory=deque)
 
     def start(self) -> None:

@@ -77,9 +77,9 @@ class NotifySettings(Config):
 
     webhook: WebhookReceiver = WebhookReceiver()
     slack: ChatReceiver = ChatReceiver()
-    """Of an incoming webhook of Slack."""
+    """Incoming webhook of Slack."""
     teams: ChatReceiver = ChatReceiver()
-    """Of a workflow of Teams that posts a card when a webhook request is received."""
+    """Workflow of Teams that posts a card when a webhook request is received."""
     alertmanager: Receiver = Receiver()
     """Its base address; `/api/v2/alerts` is added."""
     otlp: Receiver = Receiver()

@@ -25,7 +25,7 @@ LEAST_TOKEN: Final = 16
 
 
 class Role(IntEnum):
-    """What a user may do; each role includes those before it."""
+    """Rights of a user; each role includes those before it."""
 
     NONE = 0
     READ = 1
@@ -38,7 +38,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """User of the server, with name and role."""
 
     name: str
     role: Role

@@ -1,4 +1,4 @@
-"""Periods worth comparing: the usual pairs of a lake, around deployments, incidents and change points."""
+"""Periods worth comparing: around incidents, deployments, the largest step of response times; usual pairs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
 from flowdiff.serve.lake_state import Known
 from flowdiff.serve.watched import Watched
+from schemas.arrays import F8
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_DAY
 
@@ -34,12 +38,21 @@ class Proposal:
         return {"reference": self.reference, "problem": self.problem, "history": self.history}
 
 
-def proposals(known: Known, watched: Watched) -> list[Proposal]:
-    """Pairs of which the lake has both periods, the most specific first; each pair once."""
+def proposals(known: Known, watched: Watched, rows: pa.Table) -> list[Proposal]:
+    """Pairs of which the lake has both periods, the most specific first; each pair once.
+
+    rows: response times by window and root (`response_rows.SCHEMA`), as far as they are read.
+    """
     if known.is_empty:
         return []
     found: dict[tuple[str, str], Proposal] = {}
-    for title, before, since in (*_events(known, watched), *_recordings(known), *_usual(known)):
+    for title, before, since in (
+        *_events(known, watched),
+        *_recordings(known),
+        *_step(known, rows),
+        *_usual(known),
+        *_halves(known),
+    ):
         before, since = (_within(known, period) for period in (before, since))
         if _has(known, before) and _has(known, since) and before[1] <= since[0]:
             pair = Proposal(title, _text(before), _text(since), _history(known, before[0]))
@@ -68,6 +81,50 @@ def _recordings(known: Known) -> Iterator[_Pair]:
     if len(known.recorded) > 1:
         before, last = known.recorded[-2:]
         yield "the last recording and the one before", (before[0], before[1]), (last[0], last[1])
+
+
+def _step(known: Known, rows: pa.Table) -> Iterator[_Pair]:
+    at = largest_step(rows)
+    if at is not None:
+        span_ns = max(_HOUR_NS, 2 * known.windows[0].window.length_ns)
+        title = f"since the largest step of response times, at {format_instant(at)}"
+        yield title, (at - span_ns, at), (at, at + span_ns)
+
+
+def largest_step(rows: pa.Table) -> int | None:
+    """Start of the window from which response times differ most from those before, ns; None for one window.
+
+    Differences are of the mean of each root, as logarithms, weighted by the root's part of all time, so that
+    another mix of roots is no step; and less near the ends, as in a CUSUM test. O(roots windows).
+    """
+    starts, window = np.unique(rows["start_ns"].to_numpy(), return_inverse=True)
+    n = len(starts)
+    if n < 2:
+        return None
+    names = rows["root"].combine_chunks().dictionary_encode()
+    root = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    weighted, mean_us = (rows[name].to_numpy() for name in ("weighted", "mean_us"))
+    shape = len(names.dictionary), n
+
+    def summed(values: F8) -> F8:
+        cells = np.bincount(root * n + window, values, minlength=shape[0] * n)
+        return np.cumsum(cells.reshape(shape), axis=1)
+
+    weight, time_us = summed(weighted), summed(weighted * mean_us)
+    sides = [(time_us[:, :-1], weight[:, :-1])]
+    sides.append((time_us[:, -1:] - sides[0][0], weight[:, -1:] - sides[0][1]))
+    both = (sides[0][1] > 0) & (sides[1][1] > 0)
+    before_us, since_us = (np.divide(t, w, out=np.ones_like(t), where=both & (t > 0)) for t, w in sides)
+    part = time_us[:, -1:] / max(float(time_us[:, -1].sum()), 1e-300)
+    before = np.arange(1, n)
+    moved = (part * np.where(both, np.abs(np.log(since_us / before_us)), 0.0)).sum(axis=0)
+    return int(starts[1 + int(np.argmax(moved * np.sqrt(before * (n - before))))])
+
+
+def _halves(known: Known) -> Iterator[_Pair]:
+    first, end = known.bounds_ns
+    middle = known.windows[len(known.windows) // 2].window.start_ns
+    yield "the later half of the lake and the earlier one", (first, middle), (middle, end)
 
 
 def _usual(known: Known) -> Iterator[_Pair]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from analyze.report.blocks import Details, Styled, Text
 from analyze.report.page import STYLE, blocks_html, source, template
 from flowdiff.serve.answer import Answer
 from flowdiff.serve.links import Links
@@ -98,6 +99,11 @@ class Shell:
         """Render a template of the shell."""
         made = template(TEMPLATES, f"templates/{name}").render(link=self.links.to, **values)
         return Markup(made)
+
+    def same_in_sql(self, query: str, period: str = "") -> Details:
+        """Show the query of a page, folded, with a link that runs it."""
+        run = Styled("Run it", href=self.links.to("sql", q=query, period=period))
+        return Details("The same in SQL", (Text(query, "pre"), Text(run)))
 
 
 def json_of(data: Any) -> bytes:

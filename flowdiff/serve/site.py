@@ -13,11 +13,13 @@ from flowdiff.serve.jobs.results import Results
 from flowdiff.serve.kept import KeptPages
 from flowdiff.serve.lake_state import Known, read_known
 from flowdiff.serve.links import Links
+from flowdiff.serve.proposals import Proposal, proposals
 from flowdiff.serve.queries import Queries
 from flowdiff.serve.response_rows import ResponseRows
 from flowdiff.serve.settings import ServeSettings
 from flowdiff.serve.shell import Shell, Tab
 from flowdiff.serve.watched import Watched, read_watched
+from schemas.windows import NS_PER_DAY
 from stitch.lake.place import open_store
 
 
@@ -39,6 +41,14 @@ class Site:
     pages: KeptPages
     """Drawn reports."""
     clock_ns: Callable[[], int]
+
+    def proposals(self) -> list[Proposal]:
+        """Pairs of periods worth comparing; the largest step is looked for in the last day."""
+        known = self.known()
+        if known.is_empty:
+            return []
+        end_ns = known.bounds_ns[1]
+        return proposals(known, self.watched(), self.responses.between(end_ns - NS_PER_DAY, end_ns).rows)
 
     def close(self) -> None:
         """End threads and processes."""

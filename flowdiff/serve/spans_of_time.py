@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from markupsafe import Markup
+
 from flowdiff.serve.lake_state import Known
+from flowdiff.serve.shell import Shell
+from schemas.periods import format_instant
 from schemas.windows import NS_PER_DAY
 
 SPANS: Final = {
@@ -36,3 +41,15 @@ def shown_time(known: Known, span: str) -> tuple[int, int]:
     """Start and end of a span, one window at least."""
     end_ns = known.bounds_ns[1]
     return end_ns - max(SPANS[span], known.windows[-1].window.length_ns), end_ns
+
+
+def span_choice(
+    shell: Shell, chosen: str, start_ns: int, end_ns: int, address: Callable[[str], str]
+) -> Markup:
+    """Links to a page for every span, the chosen one marked, with the time that is shown."""
+    return shell.rendered(
+        "choice.html.jinja",
+        label="Length of time",
+        choices=[(name, address(span), span == chosen) for span, name in SPAN_NAMES.items()],
+        note=f"{format_instant(start_ns)} to {format_instant(end_ns)}",
+    )

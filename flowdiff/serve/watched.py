@@ -1,4 +1,4 @@
-"""What the watch of a lake knows: incidents, their events, deployments."""
+"""Incidents of a lake's watch, their events, and deployments."""
 
 from __future__ import annotations
 

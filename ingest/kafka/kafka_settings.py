@@ -175,7 +175,7 @@ class KafkaSettings(Config):
     formats: tuple[TopicFormat, ...] = ()
     """The first that matches a topic's name counts."""
     default_format: str = "auto"
-    """Of topics that none of `formats` matches. `auto`: recognised by the content of a topic's messages."""
+    """Format of topics that none of `formats` matches; `auto`: recognised by their messages' content."""
     group: str = "flowdiff"
     """Consumer group: its members share the partitions."""
     static_member_id: str | None = None

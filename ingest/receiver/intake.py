@@ -21,7 +21,7 @@ from schemas.errors import InputError
 
 
 class Outcome(StrEnum):
-    """What became of a request; the word is a label of the metric."""
+    """Outcome of a request; the word is a label of the metric."""
 
     TAKEN = "taken"
     UNREADABLE = "unreadable"

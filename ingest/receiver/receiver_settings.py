@@ -18,7 +18,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class ReceiverSettings(Config):
-    """How requests of OTLP are taken: limits, security, and the spool that holds them until they are in the
+    """Settings of the receiver of OTLP: limits, security, and the spool that holds them until they are in the
     lake.
     """
 
@@ -62,7 +62,7 @@ class ReceiverSettings(Config):
     keep_alive_ns: int = Field(default=75 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """A connection that sends nothing for so long is closed."""
     retry_after_ns: int = Field(default=2 * NS_PER_SECOND, ge=NS_PER_SECOND)
-    """When a client that was refused for lack of room is asked to try again."""
+    """Pause that a client refused for lack of room is asked for, ns."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -96,7 +96,7 @@ class _Stream:
         self.topic_id = _identity(folder)
         self.segments = _recovered(folder, now_s)
         self._descriptor: int | None = None
-        """Of the last segment; None: the next write begins another one."""
+        """Descriptor of the last segment; None: the next write begins another one."""
 
     @property
     def first(self) -> int:

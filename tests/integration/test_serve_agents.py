@@ -17,6 +17,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+import flowdiff
 from flowdiff.serve.access import LEAST_TOKEN
 from flowdiff.serve.agents.budget import CHARACTERS_A_TOKEN
 from flowdiff.serve.routes import PAGES
@@ -98,6 +99,35 @@ def test_an_agent_finds_the_cause_over_http(site: Served) -> None:
             await what_changed(Agent(client))
 
     asyncio.run(run())
+
+
+def test_an_agent_finds_what_a_deployment_did_where_nobody_watches(tmp_path: Path) -> None:
+    """In the lake of `flowdiff demo`: one recording, without a watch."""
+    traces = tmp_path / "shop.jsonl"
+    flowdiff.simulate(
+        traces,
+        workload="web-shop",
+        requests=9000,
+        start="2026-11-18T20:20:00Z",
+        fault="S1-slow-stock",
+        fault_start=1080,
+    )
+    shop = flowdiff.open(str(tmp_path / "shop"), create=True)
+    shop.import_(traces)
+
+    async def run(served: Served) -> None:
+        async with over_http(served) as client:
+            agent = Agent(client)
+            pairs = await agent.call("propose_periods")
+            periods = {name: told(rf"{name}=(\S+)", pairs) for name in ("reference", "problem")}
+            compared = " ".join((await agent.call("compare", **periods)).split())
+            assert "SLOWER" in compared
+            assert "inventory/SELECT stock calling pg-main.internal: slow" in compared
+            assert "mostly for warehouse = eu-2" in compared
+            assert agent.calls <= MOST_CALLS
+
+    with serving(shop.name) as served:
+        asyncio.run(run(served))
 
 
 def test_every_tool_reads_only_and_answers_within_its_budget(site: Served, lake: str) -> None:

@@ -54,7 +54,7 @@ def messages_of(seed: int, n: int) -> list[bytes]:
 
 
 def settled(folder: Path, holds: Callable[[list[Path]], bool]) -> bool:
-    """Whether the files of the stream come to be as wanted: they are removed by the spool's thread."""
+    """True once the files of the stream are as wanted: the spool's thread removes them."""
     deadline = time.monotonic() + 10
     while (
         not (fits := holds(sorted((folder / STREAM.topic).glob("*.spool")))) and time.monotonic() < deadline

@@ -19,7 +19,6 @@ from flowdiff.cli.version import version
 from flowdiff.serve.agents.budget import DEFAULT, within
 from flowdiff.serve.jobs.question import asked_question, identity
 from flowdiff.serve.pages.requests import RequestPair, request_blocks, request_pair
-from flowdiff.serve.proposals import proposals
 from flowdiff.serve.report_pages import Stored, kept_report, known_views, result
 from flowdiff.serve.site import Site
 from schemas.errors import NotFoundError, PeriodError
@@ -97,7 +96,7 @@ class Tools:
 
     def propose_periods(self, budget_tokens: Budget = DEFAULT) -> str:
         """Propose pairs of periods to compare: around incidents, deployments, recordings, hours and days."""
-        pairs = proposals(self._site.known(), self._site.watched())
+        pairs = self._site.proposals()
         if not pairs:
             return "The lake has no two periods to compare; see list_windows."
         lines = [

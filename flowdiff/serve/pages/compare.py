@@ -17,7 +17,6 @@ from flowdiff.extras import installed
 from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
 from flowdiff.serve.jobs.question import Question, asked_question, identity
 from flowdiff.serve.jobs.queue import Job
-from flowdiff.serve.proposals import proposals
 from flowdiff.serve.report_pages import report_page, result
 from flowdiff.serve.site import Site
 from schemas.errors import ConfigError, NotFoundError
@@ -104,7 +103,7 @@ def _form(site: Site, asked: Asked, method: str, question: Question | None, job:
         blocks.append(
             Text((tag(job.state, "worse"), " ", job.error or "It was cancelled.", f" {job.remedy}"), "strong")
         )
-    pairs = proposals(site.known(), site.watched())
+    pairs = site.proposals()
     if pairs:
         links = [
             (

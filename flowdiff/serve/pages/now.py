@@ -17,7 +17,6 @@ from analyze.report import wording
 from analyze.report.blocks import (
     Block,
     Column,
-    Details,
     Drawing,
     Fact,
     Facts,
@@ -37,7 +36,7 @@ from flowdiff.serve.event_marks import marks_of
 from flowdiff.serve.pages.empty import empty
 from flowdiff.serve.root_strips import RootStrip, root_strips
 from flowdiff.serve.site import Site
-from flowdiff.serve.spans_of_time import SPAN_NAMES, SPANS, default_span, shown_time
+from flowdiff.serve.spans_of_time import SPAN_NAMES, SPANS, default_span, shown_time, span_choice
 from flowdiff.serve.statements import shown
 from flowdiff.serve.watched import incident_words
 from schemas.periods import format_instant
@@ -123,21 +122,11 @@ def now(site: Site, asked: Asked) -> Answer:
     if len(strips) > MOST_ROOTS:
         blocks.append(Text(f"and {wording.counted(len(strips) - MOST_ROOTS, 'more root')}", "dim"))
     query = shown("roots", {"first": format_instant(start_ns), "past": format_instant(end_ns)})
-    blocks.append(
-        Details(
-            "The same in SQL",
-            (Text(query, "pre"), Text(Styled("Run it", href=site.links.to("sql", q=query)))),
-        )
-    )
+    blocks.append(site.shell.same_in_sql(query))
     return Answer(
         f"The last {SPAN_NAMES[span]}",
         blocks,
-        above=site.shell.rendered(
-            "choice.html.jinja",
-            label="Length of time",
-            choices=[(SPAN_NAMES[name], site.links.to(span=name), name == span) for name in SPANS],
-            note=f"{format_instant(start_ns)} to {format_instant(end_ns)}",
-        ),
+        above=span_choice(site.shell, span, start_ns, end_ns, lambda name: site.links.to(span=name)),
         data={
             "from": format_instant(start_ns),
             "to": format_instant(end_ns),

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.report import wording
-from analyze.report.blocks import Block, Column, Details, Drawing, Grid, Items, Part, Styled, Text, Words, dim
+from analyze.report.blocks import Block, Column, Drawing, Grid, Items, Part, Styled, Text, Words, dim
 from analyze.report.drawing.heat_strip import draw_marks
 from analyze.report.drawing.wide_charts import Series, draw_by_time
 from flowdiff.serve.answer import Answer, Asked
 from flowdiff.serve.event_marks import marks_of
 from flowdiff.serve.pages.empty import empty
 from flowdiff.serve.site import Site
-from flowdiff.serve.spans_of_time import SPAN_NAMES, SPANS, default_span, shown_time
+from flowdiff.serve.spans_of_time import SPANS, default_span, shown_time, span_choice
 from flowdiff.serve.statements import shown, statement
 from flowdiff.serve.watched import incident_words
 from schemas.arrays import F8
@@ -46,15 +46,12 @@ def timeline(site: Site, asked: Asked) -> Answer:
     root, key = asked.one("root"), asked.one("site")
     if key and not key.removeprefix("-").isdigit():
         raise ConfigError("site is the key of a call site.")
-    choices = [
-        (SPAN_NAMES[name], site.links.to("timeline", root=root, site=key, span=name), name == span)
-        for name in SPANS
-    ]
-    above = site.shell.rendered(
-        "choice.html.jinja",
-        label="Length of time",
-        choices=choices,
-        note=f"{format_instant(start_ns)} to {format_instant(end_ns)}",
+    above = span_choice(
+        site.shell,
+        span,
+        start_ns,
+        end_ns,
+        lambda name: site.links.to("timeline", root=root, site=key, span=name),
     )
     period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
     if key:
@@ -78,12 +75,7 @@ def timeline(site: Site, asked: Asked) -> Answer:
     else:
         return _choose(site, period, span, above)
     blocks = [*_drawn(site, rows, start_ns, end_ns)]
-    blocks.append(
-        Details(
-            "The same in SQL",
-            (Text(query, "pre"), Text(Styled("Run it", href=site.links.to("sql", q=query, period=period)))),
-        )
-    )
+    blocks.append(site.shell.same_in_sql(query, period))
     return Answer(
         wording.clip(title, 160), blocks, above=above, data={"title": title, "windows": rows.to_pylist()}
     )

@@ -47,7 +47,7 @@ class Asked:
     service: str | None
     """The truth; None: nothing happened."""
     visible: bool
-    """Whether an independent look at the spans saw it."""
+    """True if an independent look at the spans saw it."""
     callees: Mapping[str, str]
     """The one other component that the spans of an operation call."""
 
@@ -61,7 +61,7 @@ class Score:
     first: int
     top3: int
     faults: int
-    """Those that can be seen."""
+    """Number of faults that can be seen."""
     labelled: int
     """Named first of all that are labelled."""
     all_labelled: int
@@ -193,7 +193,7 @@ def callees(spans: pl.DataFrame) -> dict[str, str]:
 
 
 def _our_score(rows: Sequence[Row], *, suspects: bool) -> Score:
-    """Of findings, or of findings and, after them, suspects."""
+    """Score findings; with `suspects`, those after them, too."""
     faults, quiet = ([row for row in rows if row["kind"] == kind] for kind in ("fault", "quiet"))
     rank = "place" if suspects else "rank"
     ranks = [row[rank] for row in faults if row["visible"] == "visible"]

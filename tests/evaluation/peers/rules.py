@@ -41,7 +41,7 @@ LEAST_MOVE: Final = 0.2
 SIGMAS: Final = 3.0
 """Standard deviations from which a call, or a trace, is abnormal."""
 DAMPING, CALLS_WEIGHT, STEPS = 0.85, 0.01, 25
-"""Of MicroRank's PageRank, as published."""
+"""Parameters of MicroRank's PageRank, as published."""
 
 WHOLE: Final = ("period", "roots")
 """Selections that are a period, held against the other."""

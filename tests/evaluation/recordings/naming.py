@@ -70,7 +70,7 @@ class Told:
     external: bool = False
     """The service answered as before and its clients sent something else."""
     suspects: tuple[Named, ...] = ()
-    """Where to look first, where nothing is significant."""
+    """Places to look at first where nothing is significant."""
     there_before: bool = False
     """It says that what is wrong was there before the problem period."""
 

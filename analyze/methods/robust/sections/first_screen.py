@@ -299,7 +299,7 @@ def _explains(finding: Finding, mean: Account) -> str:
         return f"{wording.change(part)} on the mean, which {'rose' if whole > 0 else 'fell'}"
     if part / whole > 1:
         others = "saved" if whole > 0 else "added"
-        return f"all of it: {of}; other changes {others} {wording.duration(abs(part - whole))}"
+        return f"all of it: {of}; all else together {others} {wording.duration(abs(part - whole))}"
     return f"{percent(part / whole)}: {of}"
 
 
