@@ -101,6 +101,23 @@ def test_requests_at_a_site_count_once_whatever_their_patterns() -> None:
     assert when_of(compared, [at(rows[::2]), at(rows[1::2])]) == of_one
 
 
+def test_a_new_version_begins_with_its_first_request_and_not_with_the_period() -> None:
+    """From a third of the problem on half of the calls run on a version that the reference does not have."""
+    compared = population(requests(0, 0), requests(0, 0))
+    (category,) = compared.categories
+    rows = np.arange(category.n_requests)
+    place = np.cumsum(category.sample == PROBLEM) - 1
+    inside = (category.sample == PROBLEM) & (place >= N // 3) & (place % 2 == 0)
+    n = len(rows)
+    when = when_of(compared, [AtSite(0, rows, category.sample, np.zeros(n), inside, inside)])
+    assert when is not None
+    assert when.began is not None
+    assert when.ended is None
+    true_ns = int(category.start_ns[category.rows(PROBLEM)][N // 3])
+    assert when.began.low_ns <= true_ns <= when.began.high_ns
+    assert when.began.high_ns - when.began.low_ns < 30 * SECOND_NS
+
+
 def test_an_instant_is_as_fine_as_it_is_known() -> None:
     """Within a second by milliseconds, else seconds, its interval rounded outwards; a date is said once."""
     at = 1_763_596_800 * SECOND_NS + 511_000_000

@@ -409,8 +409,10 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Find begin and end from the times of the requests at a site, and which of them show the change; of a
-    site that no request of the reference touches, of all requests of their root types."""
+    """Find begin and end from the times of the requests at a site, and which of them show the change.
+
+    Of a site or an instance that no request of the reference touches: from all requests of their root types.
+    """
     hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
     parts = [
         (population.categories[found.category].start_ns[found.rows[mine]], found.hit[mine])
@@ -421,9 +423,16 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
         return None
     usual = np.concatenate(hits)
     if not len(usual):
-        parts += _others(population, at)
+        parts += [*_others(population, at), *_elsewhere(population, at)]
     start_ns, hit = (np.concatenate(column) for column in zip(*parts, strict=True))
     return when_requests(start_ns, hit, float(usual.mean()) if len(usual) else 0.0)
+
+
+def _elsewhere(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
+    """Give the times of the problem's requests at the site on other instances; none is hit."""
+    for found in at:
+        rows = found.rows[(found.sample == PROBLEM) & ~found.inside]
+        yield population.categories[found.category].start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
