@@ -34,7 +34,7 @@ from analyze.report.blocks import (
     cell,
     runs,
 )
-from analyze.report.section_view import Views, first_screen, warnings
+from analyze.report.section_view import Views, first_screen, opening, warnings
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
@@ -67,7 +67,10 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
         _put(_text(screen.headline, "bold"), console)
         print_blocks(screen.blocks, console)
     else:
-        _put(_text(report.headline.sentence, "bold"), console)
+        first, second = opening(report, views)
+        _put(_text(first, "bold"), console)
+        if second:
+            _put(_text(second), console)
         for sample in report.samples:
             where = f" where {sample.where}" if sample.where else ""
             requests = wording.counted(sample.requests, "request")
@@ -83,7 +86,8 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
     for method in report.methods:
         title = f"{method.title}: " if titles else ""
         if method.name not in leading:
-            _put(_text(f"{title}{method.verdict.text}"), console)
+            if title or screen is not None:
+                _put(_text(f"{title}{method.verdict.text}"), console)
             continue
         if title:
             _put(_text(title.strip()), console)
