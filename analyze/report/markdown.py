@@ -101,9 +101,7 @@ def _block(block: b.Block, level: int) -> Iterator[str]:
         marks = (f"{n}." if block.ordered else "*" for n, _ in enumerate(block.items, 1))
         yield from _list(f"{mark} {_line(item)}" for mark, item in zip(marks, block.items, strict=False))
     elif isinstance(block, b.Facts):
-        yield from _list(
-            f"* {inline(fact.name[:1].upper() + fact.name[1:])}: {inline(fact.words)}" for fact in block.facts
-        )
+        yield from _list(f"* {_line((b.mark(fact.name), ' ', fact.words))}" for fact in block.facts)
     elif isinstance(block, b.Grid) and block.printed and block.rows:
         yield from _table(block)
 

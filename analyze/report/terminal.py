@@ -32,6 +32,7 @@ from analyze.report.blocks import (
     Text,
     Words,
     cell,
+    mark,
     runs,
 )
 from analyze.report.section_view import Views, first_screen, opening, warnings
@@ -161,18 +162,15 @@ def _facts(facts: Facts, console: Console, indent: int) -> None:
     if facts.look == "table":
         width = max((cell_len(fact.name) for fact in facts.facts), default=0)
         for fact in facts.facts:
-            mark = fact.name.ljust(width + 1)
+            name = fact.name.ljust(width + 1)
             style = _STYLE.get(fact.tone, "")
             _put(
-                _hanging(mark, _text(fact.words, style), console.width - indent - _INDENT),
+                _hanging(name, _text(fact.words, style), console.width - indent - _INDENT),
                 console,
                 indent + _INDENT,
             )
         return
-    lines = [
-        _text((Styled(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words))
-        for fact in facts.facts
-    ]
+    lines = [_text((Styled(f"{mark(fact.name)} ", "dim"), fact.words)) for fact in facts.facts]
     if facts.look == "rows":
         for line in lines:
             _put(line, console, indent)

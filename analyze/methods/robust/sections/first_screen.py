@@ -241,7 +241,7 @@ def _facts(
         if lead is not None:
             yield from _of_finding(lead, accounts, word)
         for finding in others:
-            yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"  {_explains(finding, mean)}")))
+            yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"; explains {_explains(finding, mean)}")))
         if (rest := total - len(others) - (lead is not None)) > 0:
             yield b.Fact("more", counted(rest, "finding"), "dim")
         if len(found) < report.section(FindingsSection).findings_total:
@@ -258,8 +258,8 @@ def _facts(
     if missing is not None and not any(count(missing) in reason for reason in verdict.reasons):
         yield b.Fact("settles it", f"about {counted(missing, 'more request')}")
     for one in suspects:
-        far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
-        yield b.Fact("suspect", (one.title, b.dim(far)))
+        far = f"{significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
+        yield b.Fact("suspect", (one.title, b.dim(f"; {far}")))
 
 
 def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.Fact]:
