@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.comparison import Comparison, Noticed
 
 Kind = Literal["quality", "skew", "load", "labels", "history"]
 
@@ -40,6 +40,8 @@ class Confounder(ABC):
     """What it is for."""
     case: str
     """The case that fails without it."""
+    state: ClassVar[type[Noticed] | None] = None
+    """Class of what it notices where it adjusts a comparison; None: it adjusts none."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the comparison as it is without the confounder, where that can be done; else as it is."""

@@ -45,6 +45,9 @@ class Observed:
     """Whether a share is of the calls that a request makes here, because some make several; None: of
     requests."""
 
+    by_p_alone: bool = False
+    """True if the estimate has no standard error: p, and what the measure asks besides, decide."""
+
     @property
     def against_reference(self) -> Estimate:
         """The change as reference and problem show it, whatever a history holds."""

@@ -19,7 +19,6 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.data_quality import (
-    THERE_BEFORE,
     quality_rows,
     silence_reason,
     silence_rows,
@@ -107,7 +106,7 @@ def judge(run: RobustRun) -> Judgement:
     ]
     rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
     rows = quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history)
-    abnormal = [row.text for row in rows if row.kind == "history"]
+    abnormal = [row for row in rows if row.kind == "history"]
     silences = run.traffic.silences
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
@@ -126,7 +125,7 @@ def judge(run: RobustRun) -> Judgement:
             silences[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
         ),
         there_before=run.confounded.text("abnormal-reference")
-        or next((text for text in abnormal if THERE_BEFORE in text), ""),
+        or next((row.text for row in abnormal if row.there_before), ""),
     )
     return Judgement(
         settings=settings,
