@@ -1,6 +1,6 @@
 """Set sizes and service times of the simulated service, per workload.
 
-Tuned once against NSDI Table 1 and Figure 6 (see docs/simulator.md for the fit), then frozen: they are never
+Tuned once against NSDI Table 1 and Figure 6 (see docs/internals/simulator.md for the fit), then frozen: they are never
 touched for the sake of a detection result. Means and C² are those of the papers unless noted there.
 """
 

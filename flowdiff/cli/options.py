@@ -26,7 +26,7 @@ WHERE_HELP = (
     "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
     "records), status (ok or the root's error class), inner_status (of the first failure below an ok root), "
     "error (of any node that failed), duration, host, component, or any parameter (service.version); = != < "
-    "<= > >= like in, joined by and. Grammar: docs/concepts.md."
+    "<= > >= like in, joined by and. Grammar: docs/internals/concepts.md."
 )
 WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 UnsealedOption = Annotated[

@@ -56,7 +56,7 @@ class FileCounts:
 
 _OF_CSV: Final = (
     "Make a Parquet file, python -c \"import duckdb; duckdb.read_csv('{csv}').write_parquet('{parquet}')\", "
-    "and import that, its columns named: --column trace_id=… (docs/formats.md, a table of spans)."
+    "and import that, its columns named: --column trace_id=… (docs/internals/formats.md, a table of spans)."
 )
 
 

@@ -16,7 +16,7 @@ from fixtures.served_site import Served, serving, simulated_lake
 import flowdiff
 from flowdiff.serve.recipes import RECIPES
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "internals"
 
 
 @pytest.fixture(scope="module")

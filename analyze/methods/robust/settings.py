@@ -1,4 +1,4 @@
-"""Set robust mode; defaults were measured on simulated and on real faults (docs/evaluation.md)."""
+"""Set robust mode; defaults were measured on simulated and on real faults (docs/internals/evaluation.md)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class VerdictSettings(Config):
 
 
 class CausesSettings(Config):
-    """What counts as a consequence; measured on simulated and on real faults (docs/evaluation.md)."""
+    """What counts as a consequence; measured on simulated and on real faults (docs/internals/evaluation.md)."""
 
     same_requests: float = Field(default=0.8, gt=0, le=1)
     """Two changes with this share of their requests in common are one."""

@@ -61,7 +61,7 @@ class Measure:
     doc: str
     """What it is for."""
     case: str
-    """The case that fails without it (docs/evaluation.md)."""
+    """The case that fails without it (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
     kinds: tuple[ChangeKind, ChangeKind | None]
     """Of more, of less; None: less is no change. Of patterns that are new or gone `NEW_PATH`, `LOST_PATH`."""
