@@ -30,7 +30,7 @@ ASKED = {
     "clusters": ("clusters", *SIDES),
     "browse": ("browse", *SIDES),
 }
-NUMBER = re.compile(r"(?<![\w.:#/-])((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e-\d+)?)(?![\w:/-])")
+NUMBER = re.compile(r"(?<![\w.:#/-])(?<!< )((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e-\d+)?)(?![\w:/-])")
 SCALES = (1.0, 100.0, 1e3, 1e-3, 1e-6, 60.0, 1 / 60, 1 / 3600)
 
 
@@ -139,8 +139,8 @@ def known_numbers(content: Any) -> set[str]:
 
 
 def numbers_in(text: str) -> list[str]:
-    """Numbers of a text, in its order, without names that hold digits."""
-    return NUMBER.findall(text.replace("\u00a0", " "))
+    """Numbers of a text, in its order, without names that hold digits and bounds (`< 1e-12`)."""
+    return NUMBER.findall(" ".join(text.split()))
 
 
 def test_every_number_on_the_terminal_is_one_of_the_json(shown: Shown) -> None:

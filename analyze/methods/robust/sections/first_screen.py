@@ -198,7 +198,7 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     return "   ".join(part.replace(" ", NBSP) for part in parts)
 
 
-RECORDED_WHOLLY: Final = 0.98
+RECORDED_WHOLLY: Final = 0.9
 """Share of a period from which on it counts as recorded wholly."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
 """Slash between two instants."""
