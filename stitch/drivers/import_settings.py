@@ -15,7 +15,8 @@ LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
 """Groups of requests that one memory budget is made for."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on, measured (docs/internals/performance.md)."""
+"""Peak of kernel and writer over the payload of the group they work on,
+measured (docs/internals/performance.md)."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
