@@ -284,7 +284,7 @@ def serve(descriptor: int) -> None:
     asked: Asked = parent.pipe.recv()
     try:
         lakes = Lakes(asked.lake, provisional=asked.provisional)
-        period = parse_period(asked.period, now_ns=asked.now_ns)
+        period = parse_period(lakes.dated(asked.period), now_ns=asked.now_ns)
         bounds = lakes.bounds(period, may_be_empty=True)
         with open_session(
             bounds,

@@ -113,10 +113,10 @@ def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
 
     Warns on standard error of interrupted imports and unsealed windows. Raises PeriodError, LakeError.
     """
-    from analyze.scope import resolve
+    from analyze.scope import Lakes, resolve
     from schemas.periods import parse_period
 
-    asked = parse_period(period, now_ns=time.time_ns(), where=where)
+    asked = parse_period(Lakes(lake).dated(period), now_ns=time.time_ns(), where=where)
     found = resolve(asked, default_lake=lake)
     warn_of_pending([found])
     return found

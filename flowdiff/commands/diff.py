@@ -53,9 +53,9 @@ def command(
 def _names(before: str, after: str) -> tuple[str, str]:
     """Names of the two lakes, which reports show: the last parts of the paths that differ."""
     for first, second in zip(*(Path(files).parts[::-1] for files in (before, after)), strict=False):
-        names = tuple(re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
-        if names[0] != names[1]:
-            return names
+        one, other = (re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
+        if one != other:
+            return one, other
     return "first", "second"
 
 
@@ -68,4 +68,6 @@ def _import(files: str, lake: str) -> None:
         told = ", ".join(f"{number:,} {reason}" for reason, number in done.rejected.items())
         say(f"{files}: rejected: {told}")
     if not done.flows:
-        raise InputError(f"'{files}' holds no request.", remedy="See docs/internals/formats.md for what is read.")
+        raise InputError(
+            f"'{files}' holds no request.", remedy="See docs/internals/formats.md for what is read."
+        )

@@ -70,7 +70,8 @@ def command(
 ) -> None:
     """Query a lake in SQL.
 
-    The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/internals/recipes.md.
+    The views and every column: docs/sql.md, or .help in the shell. Queries to copy:
+    docs/internals/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
     from flowdiff.query_comparisons import QueryComparisons, with_spinner

@@ -1,4 +1,4 @@
-"""Set robust mode; defaults were measured on simulated and on real faults (docs/internals/evaluation.md)."""
+"""Set robust mode; defaults were measured on simulated and real faults (docs/internals/evaluation.md)."""
 
 from __future__ import annotations
 

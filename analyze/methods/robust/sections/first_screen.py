@@ -119,7 +119,9 @@ def _headline(
     by_tone = {"better": "✓", "warning": "?"}.get(tone, "✗")
     mark = b.Styled(f"{_MARK.get(verdict.outcome, by_tone)} {text}", tone)
     if lead is not None:
-        since = since_words(lead, report.samples[1])
+        one, other = report.samples
+        at_once = one.start_ns < other.end_ns and other.start_ns < one.end_ns
+        since = "" if at_once else since_words(lead, other)  # parts of the same time began with it
         told = f" {since}" if since else ""
         # A segment's title begins with what the word says: `FAILING since … for tier = free: …`.
         verb, _, rest = lead.title.partition(" ")
