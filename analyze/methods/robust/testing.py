@@ -36,7 +36,7 @@ class HiddenChange:
     z_usual: float
     """Standard errors, the noise of ordinary times included."""
     p_usual: float
-    """Of such a value in ordinary times: by their variance, and by how many blocks go as far."""
+    """Probability of such a value in ordinary times: by their variance, and by how many blocks go as far."""
     alike: tuple[tuple[int, float], ...]
     """Blocks of ordinary times that are more like the problem than like the reference, and their values in
     the unit of the change."""
@@ -67,11 +67,11 @@ WINDOW_SHARES: Final = "window-shares"
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What was tested at the call sites of a profile."""
+    """Results of all tests at the call sites of a profile."""
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Those that count."""
+    """Changes that count."""
     sites: frozenset[int]
     """Sites that some test reached."""
     hidden: tuple[HiddenChange, ...]
@@ -91,7 +91,7 @@ class _Row(NamedTuple):
     hidden: B1
     """It is significant against the reference alone, and ordinary times keep it from counting."""
     plain_q: F8
-    """Of no change against the reference alone, by chance inside of both periods."""
+    """q of no change against the reference alone, by chance inside of both periods."""
     open: B1
     """It is over the floor and chance inside of the periods, and does not count."""
     abnormal: B1
