@@ -33,7 +33,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 _LOG: Final = logging.getLogger("flowdiff.serve")
-_Content = tuple[int, int, int]
+_Content = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +143,4 @@ class ResponseRows:
 
 
 def _content(entry: WindowEntry) -> _Content:
-    return entry.flows, entry.files, entry.size
+    return entry.flows, entry.files, entry.size, entry.commits

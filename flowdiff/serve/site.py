@@ -11,7 +11,7 @@ from flowdiff.serve.fresh import Fresh
 from flowdiff.serve.jobs.queue import Jobs
 from flowdiff.serve.jobs.results import Results
 from flowdiff.serve.kept import KeptPages
-from flowdiff.serve.lake_state import Known, read_known
+from flowdiff.serve.lake_state import Known, lake_identity, read_known
 from flowdiff.serve.links import Links
 from flowdiff.serve.proposals import Proposal, proposals
 from flowdiff.serve.queries import Queries
@@ -65,7 +65,8 @@ def open_site(
     cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet; cache: folder for results of jobs."""
+    """Open a lake, which need not exist yet; cache: folder for results of jobs,
+    which lakes may share."""
     links = Links(base_path)
     known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
     watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
@@ -80,6 +81,6 @@ def open_site(
         queries=queries,
         responses=ResponseRows(known, queries, settings),
         pages=KeptPages(settings.kept_pages_bytes),
-        jobs=Jobs(lake, settings, Results(cache, settings.kept_jobs)),
+        jobs=Jobs(lake, settings, Results(cache / lake_identity(lake), settings.kept_jobs)),
         clock_ns=clock_ns,
     )

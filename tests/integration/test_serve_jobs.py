@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -200,7 +201,20 @@ def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> Non
         with serving(lake, "--cache", str(tmp_path / "cache")) as served:
             found = settled(served, asked(served, **DAYS))
             assert "sections" in found
-    assert len([*(tmp_path / "cache").glob("*.json")]) == 1
+    assert len([*(tmp_path / "cache").rglob("*.json")]) == 1
+
+
+def test_two_lakes_that_share_a_cache_have_results_of_their_own(lake: str, tmp_path: Path) -> None:
+    """The same windows, flows and sizes: only the place differs."""
+    copy = shutil.copytree(lake, tmp_path / "copy")
+    cache = ("--cache", str(tmp_path / "cache"))
+    with serving(lake, *cache) as one, serving(str(copy), *cache) as other:
+        address = asked(one, **DAYS)
+        settled(one, address)
+        assert other.get(f"{address}&format=json").json["state"] == "not-asked"
+        for path in (tmp_path / "cache").rglob("*.json"):
+            assert one.get(f"/results/{path.stem}").status == 200
+            assert other.get(f"/results/{path.stem}").status == 404
 
 
 def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
@@ -208,11 +222,11 @@ def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
     with serving(lake, "--cache", str(cache), "--set", "kept_jobs=1") as served:
         first = asked(served, **DAYS)
         settled(served, first)
-        before = {path.name for path in cache.glob("*.json")}
+        before = {path.name for path in cache.rglob("*.json")}
         settled(served, asked(served, method="variance", period=PROBLEM))
         while any(one["state"] != "done" for one in served.get("/compare?format=json").json["jobs"]):
             time.sleep(0.05)  # the report is there before its process has ended
-        after = {path.name for path in cache.glob("*.json")}
+        after = {path.name for path in cache.rglob("*.json")}
         assert served.get(f"{first}&format=json").json["state"] == "not-asked"
     assert len(before) == len(after) == 1
     assert before != after
