@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from flowdiff.serve.access import Role
 from flowdiff.serve.answer import Asked, Reply
-from flowdiff.serve.pages import compare, incidents, now, reports, requests, sql, timeline
+from flowdiff.serve.pages import compare, findings, incidents, now, reports, requests, sql, timeline
 from flowdiff.serve.shell import Tab
 from flowdiff.serve.site import Site
 
@@ -67,6 +67,17 @@ PAGES: Final = (
     ),
     Page("/compare", "compare", "Report of a question, its progress, or the form", compare.compare, _PERIODS),
     Page("/compare", "compare", "Start the work of a question", compare.start, _PERIODS, Role.RUN, "POST"),
+    Page(
+        "/compare/finding/{rank}",
+        "compare",
+        "One finding: numbers, calls around it, requests of both sides",
+        findings.finding,
+        (
+            Parameter("report", "report that it is of"),
+            Parameter("job", "result that it is of"),
+            *_PERIODS,
+        ),
+    ),
     Page("/results/{job}", "compare", "Report of a finished job", compare.finished),
     Page(
         "/requests/{request:path}",

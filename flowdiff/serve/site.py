@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flowdiff.serve.fresh import Fresh
+from flowdiff.serve.jobs.comparisons import JobComparisons
 from flowdiff.serve.jobs.queue import Jobs
 from flowdiff.serve.jobs.results import Results
 from flowdiff.serve.kept import KeptPages
@@ -70,7 +71,12 @@ def open_site(
     links = Links(base_path)
     known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
     watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
-    queries = Queries(lake, settings, clock_ns)
+    results = Results(
+        cache / lake_identity(lake), settings.kept_jobs, settings.kept_jobs_bytes, settings.job_seconds
+    )
+    jobs = Jobs(lake, settings, results)
+    comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns)
+    queries = Queries(lake, settings, clock_ns, comparing)
     return Site(
         lake=lake,
         settings=settings,
@@ -81,6 +87,6 @@ def open_site(
         queries=queries,
         responses=ResponseRows(known, queries, settings),
         pages=KeptPages(settings.kept_pages_bytes),
-        jobs=Jobs(lake, settings, Results(cache / lake_identity(lake), settings.kept_jobs)),
+        jobs=jobs,
         clock_ns=clock_ns,
     )

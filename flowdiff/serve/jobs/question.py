@@ -60,6 +60,11 @@ class Question(Config):
         return {**lists, **{name: str(getattr(self, name)) for name in _FILTERS}}
 
     @property
+    def address(self) -> dict[str, str | list[str]]:
+        """Parameters of its address, with the method where it is not the usual one."""
+        return ({} if self.method == "robust" else {"method": self.method}) | self.parameters
+
+    @property
     def title(self) -> str:
         """Compared periods: `A → B`."""
         sides = [", ".join(side) for side in (self.reference, self.problem, self.period) if side]

@@ -42,12 +42,12 @@ def compare(site: Site, asked: Asked) -> Reply:
     if question is None:
         return _form(site, asked, method, None)
     key = identity(question, site.known(), version())
-    if (found := result(site, key)) is not None:
+    if (found := result(site, key, question)) is not None:
         return report_page(site, asked, found, "compare")
     job = site.jobs.get(key)
     if job is not None and job.state == "done":
         # It has ended since, or its result had to give way.
-        if (found := result(site, key)) is not None:
+        if (found := result(site, key, question)) is not None:
             return report_page(site, asked, found, "compare")
         job = None
     if job is None:
@@ -92,8 +92,7 @@ def offered() -> tuple[str, ...]:
 
 def address(site: Site, question: Question) -> str:
     """Address of a question."""
-    method = question.method if question.method != "robust" else ""
-    return site.links.to("compare", method=method, **question.parameters)
+    return site.links.to("compare", **question.address)
 
 
 def _form(site: Site, asked: Asked, method: str, question: Question | None, job: Job | None = None) -> Answer:
