@@ -54,7 +54,7 @@ _PERIODS: Final = (
     Parameter("where", "filter of all periods"),
     Parameter("reference_where", "filter of the reference"),
     Parameter("problem_where", "filter of the problem"),
-    Parameter("method", "robust, paper, browse, variance, clusters or distalyze"),
+    Parameter("method", "robust, paper, paths, browse, variance, clusters or distalyze"),
 )
 
 PAGES: Final = (
@@ -116,11 +116,15 @@ PAGES: Final = (
     Page(
         "/timeline",
         "timeline",
-        "Course of a root or a call site by window",
+        "Course of a root, a call site, a host or a version by window",
         timeline.timeline,
         (
             Parameter("root", "root type"),
             Parameter("site", "key of a call site"),
+            Parameter("host", "machine, pod or instance"),
+            Parameter("component", "component of a version"),
+            Parameter("version", "version of a component"),
+            Parameter("by", "host or version: what there is to choose from"),
             Parameter("span", "1h, 6h, 1d, 1w or 4w"),
         ),
     ),

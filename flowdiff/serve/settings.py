@@ -27,6 +27,10 @@ class ServeSettings(Config):
     """Age at which what is known of the lake is read again."""
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
+    most_site_rows: int = Field(default=1_000_000, ge=1)
+    """Rows of call sites, one a site and window, that are kept in memory (80 MB), of the latest windows:
+    timelines of call sites begin there.
+    """
     summed_windows: int = Field(default=288, ge=1)
     """Windows whose response times are read by one query, at most; the latest come first."""
     summed_requests: int = Field(default=10_000, ge=1)

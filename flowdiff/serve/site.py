@@ -16,10 +16,10 @@ from flowdiff.serve.lake_state import Known, lake_identity, read_known
 from flowdiff.serve.links import Links
 from flowdiff.serve.proposals import Proposal, proposals
 from flowdiff.serve.queries import Queries
-from flowdiff.serve.response_rows import ResponseRows
 from flowdiff.serve.settings import ServeSettings
 from flowdiff.serve.shell import Shell, Tab
 from flowdiff.serve.watched import Watched, read_watched
+from flowdiff.serve.window_rows import ResponseRows, SiteRows
 from schemas.windows import NS_PER_DAY
 from stitch.lake.place import open_store
 
@@ -38,6 +38,7 @@ class Site:
     """Decisions of its watch."""
     queries: Queries
     responses: ResponseRows
+    sites: SiteRows
     jobs: Jobs
     pages: KeptPages
     """Drawn reports."""
@@ -55,6 +56,7 @@ class Site:
         """End threads and processes."""
         self.jobs.close()
         self.responses.close()
+        self.sites.close()
         self.queries.close()
 
 
@@ -77,6 +79,8 @@ def open_site(
     jobs = Jobs(lake, settings, results)
     comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns)
     queries = Queries(lake, settings, clock_ns, comparing)
+    # Call sites are read when all response times are there: those are what is looked at first.
+    sites = SiteRows(known, queries, settings)
     return Site(
         lake=lake,
         settings=settings,
@@ -85,7 +89,8 @@ def open_site(
         known=known,
         watched=watched,
         queries=queries,
-        responses=ResponseRows(known, queries, settings),
+        responses=ResponseRows(known, queries, settings, lambda: sites.begin(known())),
+        sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),
         jobs=jobs,
         clock_ns=clock_ns,

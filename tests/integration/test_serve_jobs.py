@@ -118,6 +118,19 @@ def test_a_finding_of_a_question_that_nobody_asked_is_its_form(site: Served) -> 
     assert site.get("/compare/finding/1").status == 400
 
 
+def test_whole_paths_are_a_page_of_the_same_result(site: Served) -> None:
+    moved = asked(site, **DAYS)
+    report = settled(site, moved)
+    paths = asked(site, method="paths", **DAYS)
+    assert "method=paths" in paths
+    section = next(one for one in report["sections"] if one["section"] == "paths")
+    assert site.get(f"{paths}&format=json").json == section  # at once: nothing is computed for it
+    page = site.get(paths).text.replace("<wbr>", "")
+    assert "Whole paths" in page
+    assert f"{section['paths_total']} paths" in page
+    assert html.escape(moved) in page
+
+
 def test_a_finding_of_a_kept_report(site: Served) -> None:
     kept = site.get("/reports?format=json").json["reports"][0]["id"]
     got = site.get(f"/compare/finding/1?report={kept}&format=json").json

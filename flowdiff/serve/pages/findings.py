@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from analyze.methods.robust.sections.findings import alone
 from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.report import wording
-from analyze.report.blocks import Beside, Block, Column, Grid, Part, Styled, Text
+from analyze.report.blocks import Beside, Block, Column, Grid, Part, Styled, Text, Words
 from flowdiff.cli.version import version
 from flowdiff.serve.answer import Answer, Asked, Moved, Reply
 from flowdiff.serve.jobs.question import Question, asked_question, identity
@@ -83,7 +83,7 @@ def finding(site: Site, asked: Asked) -> Reply:
     )
     whole = report_address(site, stored) if question is None else address(site, question)
     blocks: list[Block] = [
-        Text(Styled("The whole report", href=f"{whole}#f{rank}")),
+        Text(_ways_on(site, stored, f"{whole}#f{rank}")),
         *alone(found, sections[0]),
         *(picture_blocks(report.picture) if pictured and report.picture is not None else ()),
         Part(
@@ -110,6 +110,14 @@ def finding(site: Site, asked: Asked) -> Reply:
         },
         trace_url=requests_link(site, stored),
     )
+
+
+def _ways_on(site: Site, stored: Stored, report: str) -> Words:
+    whole = Styled("The whole report", href=report)
+    if not stored.question:
+        return whole
+    paths = site.links.to("compare", **({**stored.question} | {"method": "paths"}))
+    return (whole, " · ", Styled("Whole paths of these periods", href=paths))
 
 
 def _rank(text: str) -> int:
