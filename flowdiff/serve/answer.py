@@ -70,6 +70,8 @@ class Answer:
     status: HTTPStatus = HTTPStatus.OK
     refresh_seconds: int | None = None
     """Time after which a browser asks again by itself; None: never."""
+    trace_url: str = ""
+    """Address that request ids of the blocks lead to, `{trace_id}` in place of the id; empty: nowhere."""
     script: bool = False
     """True: the page takes the module for choosing periods with a pointer."""
 

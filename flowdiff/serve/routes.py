@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from flowdiff.serve.access import Role
 from flowdiff.serve.answer import Asked, Reply
-from flowdiff.serve.pages import compare, incidents, now, reports, requests, sql, timeline
+from flowdiff.serve.pages import compare, findings, incidents, now, reports, requests, sql, timeline
 from flowdiff.serve.shell import Tab
 from flowdiff.serve.site import Site
 
@@ -54,7 +54,7 @@ _PERIODS: Final = (
     Parameter("where", "filter of all periods"),
     Parameter("reference_where", "filter of the reference"),
     Parameter("problem_where", "filter of the problem"),
-    Parameter("method", "robust, paper, browse, variance, clusters or distalyze"),
+    Parameter("method", "robust, paper, paths, browse, variance, clusters or distalyze"),
 )
 
 PAGES: Final = (
@@ -67,6 +67,17 @@ PAGES: Final = (
     ),
     Page("/compare", "compare", "Report of a question, its progress, or the form", compare.compare, _PERIODS),
     Page("/compare", "compare", "Start the work of a question", compare.start, _PERIODS, Role.RUN, "POST"),
+    Page(
+        "/compare/finding/{rank}",
+        "compare",
+        "One finding: numbers, calls around it, requests of both sides",
+        findings.finding,
+        (
+            Parameter("report", "report that it is of"),
+            Parameter("job", "result that it is of"),
+            *_PERIODS,
+        ),
+    ),
     Page("/results/{job}", "compare", "Report of a finished job", compare.finished),
     Page(
         "/requests/{request:path}",
@@ -105,11 +116,15 @@ PAGES: Final = (
     Page(
         "/timeline",
         "timeline",
-        "Course of a root or a call site by window",
+        "Course of a root, a call site, a host or a version by window",
         timeline.timeline,
         (
             Parameter("root", "root type"),
             Parameter("site", "key of a call site"),
+            Parameter("host", "machine, pod or instance"),
+            Parameter("component", "component of a version"),
+            Parameter("version", "version of a component"),
+            Parameter("by", "host or version: what there is to choose from"),
             Parameter("span", "1h, 6h, 1d, 1w or 4w"),
         ),
     ),

@@ -27,6 +27,10 @@ class ServeSettings(Config):
     """Age at which what is known of the lake is read again."""
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
+    most_site_rows: int = Field(default=1_000_000, ge=1)
+    """Rows of call sites, one a site and window, that are kept in memory (80 MB), of the latest windows:
+    timelines of call sites begin there.
+    """
     summed_windows: int = Field(default=288, ge=1)
     """Windows whose response times are read by one query, at most; the latest come first."""
     summed_requests: int = Field(default=10_000, ge=1)
@@ -56,7 +60,9 @@ class ServeSettings(Config):
     job_nice: int = Field(default=5, ge=0, le=19)
     """Niceness of a comparison's process: pages come first."""
     kept_jobs: int = Field(default=200, ge=1)
-    """Results of comparisons that are kept; the oldest give way."""
+    """Results of comparisons that are kept; those not asked for longest give way."""
+    kept_jobs_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024)
+    """Size of these results, with their tables; those not asked for longest give way."""
     kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
     """Memory for drawn reports; those not asked for longest give way."""
     listed: int = Field(default=200, ge=1)

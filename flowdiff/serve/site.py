@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flowdiff.serve.fresh import Fresh
+from flowdiff.serve.jobs.comparisons import JobComparisons
 from flowdiff.serve.jobs.queue import Jobs
 from flowdiff.serve.jobs.results import Results
 from flowdiff.serve.kept import KeptPages
-from flowdiff.serve.lake_state import Known, read_known
+from flowdiff.serve.lake_state import Known, lake_identity, read_known
 from flowdiff.serve.links import Links
 from flowdiff.serve.proposals import Proposal, proposals
 from flowdiff.serve.queries import Queries
-from flowdiff.serve.response_rows import ResponseRows
 from flowdiff.serve.settings import ServeSettings
 from flowdiff.serve.shell import Shell, Tab
 from flowdiff.serve.watched import Watched, read_watched
+from flowdiff.serve.window_rows import ResponseRows, SiteRows
 from schemas.windows import NS_PER_DAY
 from stitch.lake.place import open_store
 
@@ -37,6 +38,7 @@ class Site:
     """Decisions of its watch."""
     queries: Queries
     responses: ResponseRows
+    sites: SiteRows
     jobs: Jobs
     pages: KeptPages
     """Drawn reports."""
@@ -54,6 +56,7 @@ class Site:
         """End threads and processes."""
         self.jobs.close()
         self.responses.close()
+        self.sites.close()
         self.queries.close()
 
 
@@ -65,11 +68,19 @@ def open_site(
     cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet; cache: folder for results of jobs."""
+    """Open a lake, which need not exist yet; cache: folder for results of jobs,
+    which lakes may share."""
     links = Links(base_path)
     known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
     watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
-    queries = Queries(lake, settings, clock_ns)
+    results = Results(
+        cache / lake_identity(lake), settings.kept_jobs, settings.kept_jobs_bytes, settings.job_seconds
+    )
+    jobs = Jobs(lake, settings, results)
+    comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns)
+    queries = Queries(lake, settings, clock_ns, comparing)
+    # Call sites are read when all response times are there: those are what is looked at first.
+    sites = SiteRows(known, queries, settings)
     return Site(
         lake=lake,
         settings=settings,
@@ -78,8 +89,9 @@ def open_site(
         known=known,
         watched=watched,
         queries=queries,
-        responses=ResponseRows(known, queries, settings),
+        responses=ResponseRows(known, queries, settings, lambda: sites.begin(known())),
+        sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),
-        jobs=Jobs(lake, settings, Results(cache, settings.kept_jobs)),
+        jobs=jobs,
         clock_ns=clock_ns,
     )

@@ -100,6 +100,8 @@ def paths(shop: Served) -> dict[str, str]:
         "request": f"/requests/{request}?beside={beside}",
         "timeline": f"/timeline?root={root}",
         "call-sites": "/timeline",
+        "versions": "/timeline?by=version",
+        "finding": f"/compare/finding/1?report={incident['report']}",
         "sql": "/sql?q=SELECT%20*%20FROM%20requests%20LIMIT%203",
         "missing": "/requests/none",
     }

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pyarrow.parquet as pq
 import pytest
 from fixtures.served_site import Served, serving, simulated_lake
+from oracles.watched_shop import Pods, write_minutes
 
 import flowdiff
 from flowdiff.serve.recipes import RECIPES
@@ -143,12 +144,48 @@ def test_the_timeline_of_a_root_is_what_the_view_says(site: Served, lake: str) -
 
 
 def test_the_timeline_of_a_call_site(site: Served) -> None:
-    listed = site.get("/timeline?format=json").json["sites"]
+    while (got := site.get("/timeline?format=json").json)["windows_not_read"] or not got["sites"]:
+        time.sleep(0.2)
+    listed = got["sites"]
     assert listed == sorted(listed, key=lambda one: -one["requests"] * one["critical_us"])
     path = f"/timeline?site={listed[0]['site']}"
     found = windows_of(site, path)
     assert sum(one["requests"] for one in found) == listed[0]["requests"]  # type: ignore[misc]
     assert listed[0]["operation"] in site.get(path).text.replace("<wbr>", "")
+    page = site.get(path).text
+    (address,) = set(re.findall(r'href="(/sql\?[^"]+)"', page))
+    same = site.get(f"{address.replace('&amp;', '&')}&format=json").json
+    numbers = ("start_ns", "requests", "calls", "mean_us", "p95_us", "failing", "share")
+    assert [[one[name] for name in numbers] for one in same] == [
+        [one[name] for name in numbers] for one in found
+    ]
+
+
+def test_the_timeline_of_a_host_and_of_a_version_are_sums_over_spans(tmp_path: Path) -> None:
+    traces = tmp_path / "shop.otlp.jsonl"
+    write_minutes(traces, 0, 4, versions={2: "v2"}, pods=Pods())
+    lake = flowdiff.open(str(tmp_path / "lake"), create=True)
+    lake.import_(traces)
+    with serving(lake.name) as served:
+        for by in ("host", "version"):
+            listed = served.get(f"/timeline?by={by}&format=json").json[f"{by}s"]
+            assert len(listed) >= 2
+            first = listed[0]
+            given = {"host": first["value"]} if by == "host" else {"version": first["value"]}
+            asked = urlencode({**given, "component": first["component"]})
+            found = served.get(f"/timeline?{asked}&format=json").json["windows"]
+            where = f"{by} = :value AND component = :component"
+            query = f"SELECT count(*) AS n, avg(duration_us) AS mean_us FROM spans WHERE {where}"
+            (row,) = lake.sql(query, value=first["value"], component=first["component"]).arrow().to_pylist()
+            assert first["spans"] == row["n"]
+            if by == "version":
+                assert sum(one["requests"] for one in found) == row["n"]
+                mean = sum(one["requests"] * one["mean_us"] for one in found) / row["n"]
+                assert mean == pytest.approx(row["mean_us"])
+            page = served.get(f"/timeline?{asked}").text
+            (address,) = set(re.findall(r'href="(/sql\?[^"]+)"', page))
+            assert served.get(f"{address.replace('&amp;', '&')}&format=json").json == found
+        assert served.get("/timeline?host=none").status == 404
 
 
 @pytest.mark.parametrize(
@@ -156,4 +193,6 @@ def test_the_timeline_of_a_call_site(site: Served) -> None:
 )
 def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None:
     windows_of(site, "/timeline?root=nfs%2FWRITE_CALL")
+    while site.get("/timeline?format=json").json["windows_not_read"]:
+        time.sleep(0.2)
     assert site.get(path).status == status
