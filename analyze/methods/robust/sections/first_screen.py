@@ -355,7 +355,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Show the command that draws an affected request, and one to hold beside it."""
+    """Fact with the command that draws an affected request of the problem, and the id of one of the reference
+    to compare it with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return
