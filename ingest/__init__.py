@@ -1,1 +1,1 @@
-"""Ingestion: codecs, files, Kafka, a receiver of OTLP. Makes Arrow event batches of bytes, and dead letters."""
+"""Ingestion: codecs, files, Kafka, a receiver of OTLP. Makes Arrow event batches and dead letters."""
