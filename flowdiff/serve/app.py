@@ -28,6 +28,7 @@ from flowdiff.serve.busy import BusyError, ForbiddenError
 from flowdiff.serve.guard import Guard, RefusedError
 from flowdiff.serve.openapi import openapi
 from flowdiff.serve.routes import PAGES, Page
+from flowdiff.serve.shared_answers import SharedAnswers
 from flowdiff.serve.shell import json_of, static_files
 from flowdiff.serve.site import Site
 from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
@@ -66,6 +67,7 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     limiter: list[CapacityLimiter] = []
 
     agents = _agents(site) if installed("mcp") else None
+    shared = SharedAnswers(site.settings.fresh_seconds, site.settings.shared_answers_bytes)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -78,7 +80,16 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             began = time.perf_counter()
-            response = await _answered(site, access, page, request, limiter[0])
+
+            async def made() -> Response:
+                return await _answered(site, access, page, request, limiter[0])
+
+            if page.is_shared and access.user(request).role >= page.role:
+                response = await shared.get(f"{request.url.path}?{request.url.query}", made)
+            else:
+                response = await made()
+            if page.method == "POST":
+                shared.forget()
             metrics.seconds.labels(page.path).observe(time.perf_counter() - began)
             metrics.answers.labels(page.path, str(response.status_code)).inc()
             return response

@@ -24,7 +24,11 @@ class ServeSettings(Config):
     threads: int = Field(default=16, ge=1)
     """Pages made at once; others wait."""
     fresh_seconds: float = Field(default=2.0, ge=0)
-    """Age at which what is known of the lake is read again."""
+    """Age at which what is known of the lake is read again, and lists and timelines are drawn again; 0: they
+    always are.
+    """
+    shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
     most_site_rows: int = Field(default=1_000_000, ge=1)
