@@ -1,7 +1,7 @@
 """Answers that readers of the same address share for as long as what they are made of counts as fresh.
 
-Two hundred readers of *Now* ask for more pages a second than one interpreter draws, and the page of this second
-is the same for all. Used by the event loop alone.
+Two hundred readers of *Now* ask for more pages a second than one interpreter draws; those of one second get
+the same page. Used by the event loop alone.
 """
 
 from __future__ import annotations

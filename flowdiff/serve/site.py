@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Site:
     jobs: Jobs
     pages: KeptPages
     """Drawn reports."""
+    sending: threading.BoundedSemaphore
+    """Files of results that may be written or sent."""
     clock_ns: Callable[[], int]
 
     def close(self) -> None:
@@ -97,5 +100,6 @@ def open_site(
         sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),
         jobs=jobs,
+        sending=threading.BoundedSemaphore(settings.results_sent),
         clock_ns=clock_ns,
     )
