@@ -26,7 +26,7 @@ class QueryComparisons:
 
     lake: str
     now_ns: int
-    """What periods are relative to."""
+    """Time that relative periods are relative to."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
         """Tables of a comparison, as a report keeps them. Raises PeriodError, ConfigError, LakeError."""

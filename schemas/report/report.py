@@ -1,7 +1,7 @@
 """The report: a header and typed sections, the only source of every renderer.
 
-The same input gives the same bytes. Version 2 moved methods' results into sections; version 1 was one flat
-model of a paper-mode comparison and is not read.
+The same input gives the same bytes. Version 3 gave the reasons of a verdict kinds and values; version 2 moved
+methods' results into sections. Older versions are not read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schemas.report.parts import ForeignSection, Frozen, Section
 from schemas.report.picture import FlowPicture
 from schemas.report.time_strip import TimeStrip
 
-REPORT_VERSION: Final = 2
+REPORT_VERSION: Final = 3
 """Version of the model; every change of the model increments it."""
 
 S = TypeVar("S", bound=Section)
@@ -121,7 +121,7 @@ AnySection = Annotated[SerializeAsAny[Section], BeforeValidator(_by_tag)]
 class Report(Frozen):
     """Results of one or several methods on the same samples."""
 
-    schema_version: Literal[2] = REPORT_VERSION
+    schema_version: Literal[3] = REPORT_VERSION
     id: str
     """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url`, `strip` and
     `picture`."""

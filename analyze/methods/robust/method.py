@@ -85,7 +85,7 @@ def analyse(
         paths = (paths_section(run.population, past, PathSettings(), limits),)
     return Result(
         settings=settings,
-        verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
+        verdict=Verdict(outcome=verdict.outcome, text=" ".join(reason.text for reason in verdict.reasons)),
         sections=(
             verdict,
             *((suspects,) if suspects.suspects else ()),

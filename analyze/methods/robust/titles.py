@@ -14,11 +14,10 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.segments.segment import Segment
-from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
 from analyze.report.gate import ChangedMeasure
-from schemas.report.accounts import Account, VerdictSection
+from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
 _MOST_NAMED = 2
@@ -270,10 +269,10 @@ def headline_of(
         return f"{shares[-1]}."
     if verdict.outcome == "not-explained" or not mean.before or not mean.after:
         return ""
-    if any(THERE_BEFORE in reason for reason in verdict.reasons):
+    if any(reason.kind is ReasonKind.THERE_BEFORE for reason in verdict.reasons):
         times = wording.moved_duration(mean.before, mean.after)
         return (
-            f"What is wrong was {THERE_BEFORE}: reference and problem differ from the history, and not "
+            f"What is wrong was there before: reference and problem differ from the history, and not "
             f"significantly from each other ({times} on average)."
         )
     nothing = (

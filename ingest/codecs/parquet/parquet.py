@@ -31,7 +31,7 @@ from schemas.events import SPAN_KIND_BASE, SPAN_KINDS, EventKind
 from schemas.rejects import Reason, Reject
 
 TIME_UNIT: Final = b"time_unit"
-"""Of numbers that are times, in the metadata of a payload's schema."""
+"""Key of the unit of numeric times in the metadata of a payload's schema."""
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")

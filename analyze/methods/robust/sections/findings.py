@@ -63,7 +63,7 @@ KIND: Final = {
     ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
     ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
 }
-"""What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
+"""Word for a kind of change; colour where it is good or bad by itself; meaning of the numbers."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),

@@ -147,7 +147,7 @@ def _without_finding(report: Report, verdict: VerdictSection) -> str:
     if section.findings:
         return "no finding is the cause of it; what was found stands below"
     if verdict.outcome == "cannot-tell" and verdict.reasons:
-        return verdict.reasons[0]
+        return verdict.reasons[0].text
     text = meaning(verdict)
     return text[:1].lower() + text[1:]
 
@@ -260,9 +260,9 @@ def _facts(
     suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]
     reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
     for reason in reasons[-1:] if suspects else reasons[:_MOST_REASONS]:
-        yield b.Fact("why", reason)
+        yield b.Fact("why", reason.text)
     missing = verdict.missing_requests
-    if missing is not None and not any(count(missing) in reason for reason in verdict.reasons):
+    if missing is not None and all(reason.requests is None for reason in verdict.reasons):
         yield b.Fact("settles it", f"about {counted(missing, 'more request')}")
     for one in suspects:
         far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
