@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import IO, Any
 
 from markupsafe import Markup
 
@@ -85,6 +85,16 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class SentFile:
+    """File that is sent piece by piece, so that a slow reader holds no memory."""
+
+    file: IO[bytes]
+    size: int
+    done: Callable[[], None]
+    """Called once it is sent, or its reader is gone; after that the file is closed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
     """A complete document, or a file: nothing is put around it."""
 
@@ -94,6 +104,8 @@ class Whole:
     """Content security policy; empty: the server's own."""
     name: str = ""
     """File name, for what is downloaded rather than shown."""
+    file: SentFile | None = None
+    """Content in place of `body`."""
 
 
 Reply = Answer | Moved | Whole

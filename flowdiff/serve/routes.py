@@ -33,6 +33,8 @@ class Page:
     parameters: Sequence[Parameter] = ()
     role: Role = Role.READ
     method: Literal["GET", "POST"] = "GET"
+    is_shared: bool = False
+    """True: the same for all readers, and made once for those of `fresh_seconds`."""
 
 
 TABS: Final = (
@@ -64,6 +66,7 @@ PAGES: Final = (
         "Response times by root over the latest time",
         now.now,
         (Parameter("span", "1h, 6h, 1d, 1w or 4w"),),
+        is_shared=True,
     ),
     Page("/compare", "compare", "Report of a question, its progress, or the form", compare.compare, _PERIODS),
     Page("/compare", "compare", "Start the work of a question", compare.start, _PERIODS, Role.RUN, "POST"),
@@ -98,6 +101,7 @@ PAGES: Final = (
         "Incidents of the watch, open ones first",
         incidents.incidents,
         (Parameter("state", "all or open"), _FROM),
+        is_shared=True,
     ),
     Page("/incidents/{incident}", "incidents", "One incident", incidents.incident),
     Page(
@@ -110,7 +114,12 @@ PAGES: Final = (
         "POST",
     ),
     Page(
-        "/reports", "reports", "Reports that the lake keeps, newest first", reports.reports, (_SEARCH, _FROM)
+        "/reports",
+        "reports",
+        "Reports that the lake keeps, newest first",
+        reports.reports,
+        (_SEARCH, _FROM),
+        is_shared=True,
     ),
     Page("/reports/{report}", "reports", "One report", reports.report),
     Page(
@@ -127,6 +136,7 @@ PAGES: Final = (
             Parameter("by", "host or version: what there is to choose from"),
             Parameter("span", "1h, 6h, 1d, 1w or 4w"),
         ),
+        is_shared=True,
     ),
     Page(
         "/sql",

@@ -17,6 +17,8 @@ class ServeSettings(Config):
     """Connections at once; further requests are refused (503) until others end."""
     header_seconds: float = Field(default=10.0, gt=0)
     """Time for a connection to send the head of a request, and again for its body; then it is closed."""
+    send_seconds: float = Field(default=60.0, gt=0)
+    """Time in which a reader must take what waits for it (64 kB of a file, or a page); then it is cut off."""
     keep_alive_seconds: int = Field(default=15, ge=1)
     """Time that an idle connection is kept."""
     stop_seconds: int = Field(default=10, ge=1)
@@ -24,7 +26,11 @@ class ServeSettings(Config):
     threads: int = Field(default=16, ge=1)
     """Pages made at once; others wait."""
     fresh_seconds: float = Field(default=2.0, ge=0)
-    """Age at which what is known of the lake is read again."""
+    """Age at which what is known of the lake is read again, and lists and timelines are drawn again; 0: they
+    always are.
+    """
+    shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
     most_site_rows: int = Field(default=1_000_000, ge=1)
@@ -49,6 +55,8 @@ class ServeSettings(Config):
     """Rows of a query's result on a page; a file has all."""
     most_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest file of a query's result; a larger one is refused."""
+    results_sent: int = Field(default=8, ge=1)
+    """Files of results written or sent at once, on disk meanwhile; a further one is refused (503)."""
     jobs: int = Field(default=2, ge=1)
     """Comparisons computed at once; others wait in the queue."""
     queued_jobs: int = Field(default=8, ge=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,20 +38,16 @@ class Site:
     watched: Fresh[Watched]
     """Decisions of its watch."""
     queries: Queries
+    proposals: Fresh[list[Proposal]]
+    """Pairs of periods worth comparing; the largest step is looked for in the last day."""
     responses: ResponseRows
     sites: SiteRows
     jobs: Jobs
     pages: KeptPages
     """Drawn reports."""
+    sending: threading.BoundedSemaphore
+    """Files of results that may be written or sent."""
     clock_ns: Callable[[], int]
-
-    def proposals(self) -> list[Proposal]:
-        """Pairs of periods worth comparing; the largest step is looked for in the last day."""
-        known = self.known()
-        if known.is_empty:
-            return []
-        end_ns = known.bounds_ns[1]
-        return proposals(known, self.watched(), self.responses.between(end_ns - NS_PER_DAY, end_ns).rows)
 
     def close(self) -> None:
         """End threads and processes."""
@@ -81,6 +78,15 @@ def open_site(
     queries = Queries(lake, settings, clock_ns, comparing)
     # Call sites are read when all response times are there: those are what is looked at first.
     sites = SiteRows(known, queries, settings)
+    responses = ResponseRows(known, queries, settings, lambda: sites.begin(known()))
+
+    def proposed() -> list[Proposal]:
+        there = known()
+        if there.is_empty:
+            return []
+        end_ns = there.bounds_ns[1]
+        return proposals(there, watched(), responses.between(end_ns - NS_PER_DAY, end_ns).rows)
+
     return Site(
         lake=lake,
         settings=settings,
@@ -89,9 +95,11 @@ def open_site(
         known=known,
         watched=watched,
         queries=queries,
-        responses=ResponseRows(known, queries, settings, lambda: sites.begin(known())),
+        proposals=Fresh(proposed, settings.fresh_seconds),
+        responses=responses,
         sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),
         jobs=jobs,
+        sending=threading.BoundedSemaphore(settings.results_sent),
         clock_ns=clock_ns,
     )

@@ -136,8 +136,18 @@ def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:
         for name in ("reference", "problem")
     )
     return (
-        _Side("reference", before.num_rows, _listed(before), _middle(after) or _example(found, "problem")),
-        _Side("problem", after.num_rows, _listed(after), _middle(before) or _example(found, "reference")),
+        _Side(
+            "reference",
+            before.num_rows,
+            _listed(before) or _examples(found, "reference"),
+            _middle(after) or _example(found, "problem"),
+        ),
+        _Side(
+            "problem",
+            after.num_rows,
+            _listed(after) or _examples(found, "problem"),
+            _middle(before) or _example(found, "reference"),
+        ),
     )
 
 
@@ -182,9 +192,14 @@ def _listed(table: pa.Table) -> list[_Request]:
     ]
 
 
+def _examples(found: Finding, sample: str) -> list[_Request]:
+    """Example requests of a side; of one without requests that show the finding, ordinary ones."""
+    return [_Request(one.request_id, "", one.response_us) for one in found.examples if one.sample == sample]
+
+
 def _example(found: Finding, sample: str) -> str:
-    """Example request of a side that does not show the finding; empty without one."""
-    return next((one.request_id for one in found.examples if one.sample == sample), "")
+    """Example request of a side; empty without one."""
+    return next((one.request_id for one in _examples(found, sample)), "")
 
 
 def _middle(table: pa.Table) -> str:
@@ -194,14 +209,14 @@ def _middle(table: pa.Table) -> str:
 
 def _grid(site: Site, stored: Stored, side: _Side) -> Block:
     if not side.slowest:
-        return Text(f"No request of the {side.name} shows it.", "dim")
+        return Text(f"No request of the {side.name} is known.", "dim")
 
     def link(row: _Request) -> Styled:
         href = site.links.to("requests", row.request_id, **stored.link, beside=side.twin, kind=row.kind)
         return Styled(wording.clip(row.request_id, 40), "code", href=href)
 
     columns = (
-        Column("", f"Of the {side.name}", "text", link),
+        Column("", f"Of the {side.name}{'' if side.total else ', without it'}", "text", link),
         Column("response_us", "Response", "us"),
     )
-    return Grid(f"Requests of the {side.name}", columns, side.slowest, side.total)
+    return Grid(f"Requests of the {side.name}", columns, side.slowest, side.total or None)

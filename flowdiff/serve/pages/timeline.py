@@ -283,10 +283,10 @@ def _choose_instance(site: Site, by: str, period: str, span: str, above: Markup)
 
     columns = (
         Column("", by.capitalize(), "text", name),
-        Column("component", "Component", "name"),
-        Column("spans", "Spans", "count"),
-        Column("mean_us", "Mean", "us"),
-        Column("failing", "Failing", "share"),
+        Column("", "Component", "name", lambda row: row["component"]),
+        Column("", "Spans", "figure", lambda row: wording.count(row["spans"])),
+        Column("", "Mean", "figure", lambda row: wording.duration(row["mean_us"])),
+        Column("", "Failing", "figure", lambda row: wording.percent(row["failing"])),
     )
     grid: Block = Grid(f"{by.capitalize()}s", columns, rows, first=50) if rows else Text("No span has one.")
     return Answer(f"Timeline of a {by}", (grid,), above=above, data={f"{by}s": rows})

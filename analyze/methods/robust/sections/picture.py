@@ -33,6 +33,8 @@ _ROOTS: Final = 2
 """Root types named in a caption."""
 _PLAIN_PX: Final = 6.9
 """Mean width of a 12 px letter."""
+_BOLD_PX: Final = 7.2
+"""The same of a bold one, digits and spaces among them."""
 _ONCE: Final = 0.05
 """A number of calls nearer to 1 than this is not written."""
 
@@ -170,7 +172,7 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
     lines = [
         _ending(step.component, room - len(right) * CHAR_PX - 10, LATENCY_PX),
         _ending(name, room, CHAR_PX),
-        *(clip(line, int(room / CHAR_PX)) for line in _changes(step)),
+        *(clip(line, int(room / _BOLD_PX)) for line in _changes(step)),
     ]
     return tuple(lines), right
 
