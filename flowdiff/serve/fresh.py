@@ -30,8 +30,8 @@ class Fresh(Generic[T]):
         *,
         most_share: float = 0.1,
     ) -> None:
-        """fresh_seconds: age at which the result is read again. stale_seconds: time after that from which readers
-        wait for it. most_share: largest part of the time that may be spent on reading."""
+        """fresh_seconds: age at which the result is read again. stale_seconds: time after that from which
+        readers wait for it. most_share: largest part of the time that may be spent on reading."""
         self._read = read
         self._fresh = fresh_seconds
         self._most_share = most_share
