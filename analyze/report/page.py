@@ -160,6 +160,7 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
         index=index,
         first=None if screen is None else blocks_html(screen.blocks, "-first", 2, url),
         strip=None if screen is None else blocks_html(screen.over_time, "-strip"),
+        picture=None if screen is None else blocks_html(screen.picture, "-picture"),
         notes=[note for note in report.notes if screen is None or note not in screen.said],
         opening=opening(report, views),
         warnings=warnings(report, views),

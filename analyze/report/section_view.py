@@ -23,6 +23,8 @@ class FirstScreen:
     """Numbers, who is affected, the first finding, the periods: some ten lines."""
     over_time: Blocks = ()
     """Strip of time, on the page only."""
+    picture: Blocks = ()
+    """Graph of the calls around the first findings, and response times, on the page only."""
     said: tuple[str, ...] = ()
     """Notes of the report that are among the blocks, and not shown again."""
 

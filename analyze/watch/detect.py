@@ -28,7 +28,7 @@ HOUR: Final = 60 * NS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What the baseline in use was learned from."""
+    """Origin of the baseline in use."""
 
     past: int
     """Tick before which it was learned."""

@@ -53,9 +53,9 @@ def command(
 def _names(before: str, after: str) -> tuple[str, str]:
     """Names of the two lakes, which reports show: the last parts of the paths that differ."""
     for first, second in zip(*(Path(files).parts[::-1] for files in (before, after)), strict=False):
-        one, other = (re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
-        if one != other:
-            return one, other
+        left, right = (re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
+        if left != right:
+            return left, right
     return "first", "second"
 
 

@@ -122,7 +122,7 @@ class LikeWindow(Frozen):
     value: float
     """In the unit of the change."""
     in_history: bool
-    """Whether it is of the history; else of the reference."""
+    """True if it is of the history; else of the reference."""
 
 
 class HiddenChange(Frozen):
@@ -140,11 +140,11 @@ class HiddenChange(Frozen):
     p: float
     """Against the reference alone, by chance inside of both periods; two-sided."""
     p_usual: float
-    """Of such a value in ordinary times; two-sided."""
+    """Probability of such a value in ordinary times; two-sided."""
     assumed: bool
     """Nothing shows how far ordinary periods differ: `p_usual` is by what is assumed."""
     windows: tuple[LikeWindow, ...]
-    """Those more like the problem than like the reference, in order of time."""
+    """Windows more like the problem than like the reference, in order of time."""
     windows_of: int
     """Windows in which it could be seen."""
 

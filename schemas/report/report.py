@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
 
 from schemas.report.parts import ForeignSection, Frozen, Section
+from schemas.report.picture import FlowPicture
 from schemas.report.time_strip import TimeStrip
 
 REPORT_VERSION: Final = 3
@@ -122,7 +123,8 @@ class Report(Frozen):
 
     schema_version: Literal[3] = REPORT_VERSION
     id: str
-    """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url` and `strip`."""
+    """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url`, `strip` and
+    `picture`."""
     source: str
     """Name of the lake(s), for people."""
     trace_url: str = ""
@@ -136,6 +138,9 @@ class Report(Frozen):
     strip: TimeStrip | None = None
     """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
     older versions."""
+    picture: FlowPicture | None = None
+    """Graph of the calls around the first findings; None without a finding, for other methods, and in
+    reports of older versions."""
     methods: tuple[MethodRun, ...]
     """In the order requested; a gate takes the first one's verdict."""
     sections: tuple[AnySection, ...]
@@ -165,7 +170,7 @@ class Report(Frozen):
         return found
 
 
-_NOT_IN_ID: Final = {"id", "source", "trace_url", "strip"}
+_NOT_IN_ID: Final = {"id", "source", "trace_url", "strip", "picture"}
 
 
 def content_id(report: Report) -> str:

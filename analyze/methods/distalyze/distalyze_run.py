@@ -117,8 +117,8 @@ def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
 
 
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Merge components with the same beginning into the best: they differ in the feature type only (mean,
-    final value, value at half, …)."""
+    """Keep one row (the first, so the best) for each root type and variable at which the chain begins. The
+    others differ in the feature type only (mean, final value, value at half) and are named in `also`."""
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
         key = row.root, row.variables[row.chain[-1]].text if row.chain else ""

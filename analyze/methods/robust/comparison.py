@@ -37,12 +37,12 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: everything that the steps of a run look at."""
+    """Samples to compare, with everything that the steps of a run look at."""
 
     population: Population
     """Without requests where samples are statistics."""
     profiled: Profiled
-    """Of reference, problem and history; the first slots are those of the population's samples."""
+    """Profile of reference, problem and history; the first slots are those of the population's samples."""
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def profile(self) -> Profile:
-        """What of it is no request."""
+        """Sums of all requests."""
         return self.profiled.profile
 
     @cached_property

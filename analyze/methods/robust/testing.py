@@ -36,7 +36,7 @@ class HiddenChange:
     z_usual: float
     """Standard errors, the noise of ordinary times included."""
     p_usual: float
-    """Of such a value in ordinary times: by their variance, and by how many blocks go as far."""
+    """Probability of such a value in ordinary times: by their variance, and by how many blocks go as far."""
     alike: tuple[tuple[int, float], ...]
     """Blocks of ordinary times that are more like the problem than like the reference, and their values in
     the unit of the change."""
@@ -67,11 +67,11 @@ WINDOW_SHARES: Final = "window-shares"
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What was tested at the call sites of a profile."""
+    """Results of all tests at the call sites of a profile."""
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Those that count."""
+    """Changes that count."""
     sites: frozenset[int]
     """Sites that some test reached."""
     hidden: tuple[HiddenChange, ...]
@@ -91,7 +91,7 @@ class _Row(NamedTuple):
     hidden: B1
     """It is significant against the reference alone, and ordinary times keep it from counting."""
     plain_q: F8
-    """Of no change against the reference alone, by chance inside of both periods."""
+    """q of no change against the reference alone, by chance inside of both periods."""
     open: B1
     """It is over the floor and chance inside of the periods, and does not count."""
     abnormal: B1
@@ -289,12 +289,12 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 
 
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
-    """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
+    """Return ([rows] True if the reference is not normal, [rows] True if the change shows against the
+    reference alone).
 
-    A history is for noise and for what is usual, never for the value before. A reference that is one of many
-    ordinary windows is known best by all of them; but the change from its own value must go the same way, by
-    the floor and by more than the change is unsure. Against a reference that is not normal it must be
-    significant as well. Where the reference has next to no request the history stands in.
+    The value before is the reference's; the history only gives noise and what is usual. From the reference's
+    own value the change must go the same way, by more than the floor and half its interval; if the reference
+    is not normal, it must be significant. Where the reference has next to no request, the history stands in.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:

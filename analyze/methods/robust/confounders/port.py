@@ -22,12 +22,12 @@ class Explained:
     """Significant changes that something explains, and that are therefore not findings."""
 
     kind: Kind
-    """Of the row under data quality."""
+    """Kind of the row under data quality."""
     text: str
     """One sentence or two, with the size."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
-    """What is left cannot be believed to be all there is."""
+    """True if the findings that are left may be incomplete."""
     hidden_paths: float = 0.0
     """Share of a path that could be its doing."""
 
@@ -37,7 +37,7 @@ class Confounder(ABC):
 
     name: str
     doc: str
-    """What it is for."""
+    """Purpose in one sentence."""
     case: str
     """The case that fails without it."""
     state: ClassVar[type[Noticed] | None] = None

@@ -50,7 +50,7 @@ class Renames(Noticed):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How operations are used in one period; arrays are [operations]."""
+    """Use of operations in one period; arrays are [operations]."""
 
     n: F8
     """Recorded requests that pass, each site's counted: how much is known."""

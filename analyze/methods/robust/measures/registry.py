@@ -59,12 +59,13 @@ class Measure:
 
     name: str
     doc: str
-    """What it is for."""
+    """Purpose in one sentence."""
     case: str
     """The case that fails without it (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
     kinds: tuple[ChangeKind, ChangeKind | None]
-    """Of more, of less; None: less is no change. Of patterns that are new or gone `NEW_PATH`, `LOST_PATH`."""
+    """Kinds of a change to more and to less; None: less is no change. Patterns that are new or gone become
+    `NEW_PATH` and `LOST_PATH`."""
     unit: Unit
     look: Look = Look.FIRST
     of: str = ""

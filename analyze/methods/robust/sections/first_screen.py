@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from analyze.methods.robust.sections.findings import differs
+from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.methods.robust.sections.verdict import meaning
 from analyze.report import blocks as b
 from analyze.report import wording
@@ -60,7 +61,7 @@ def first_screen(report: Report) -> FirstScreen:
     accounts = {one.measure: one for one in account.accounts}
     word = direction(verdict, accounts, shown)
     said = tuple(note for note in report.notes if note == wording.REVERSED)
-    lead = next((one for one in shown if _agrees(one, word[0])), None)
+    lead = headline_finding(verdict, account, shown)
     return FirstScreen(
         headline=_headline(report, verdict, word, lead),
         blocks=(
@@ -72,6 +73,7 @@ def first_screen(report: Report) -> FirstScreen:
         ),
         said=said,
         over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
+        picture=() if report.picture is None or lead is None else picture_blocks(report.picture),
     )
 
 
@@ -98,6 +100,14 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
     if "errors" in ups:
         return "FAILING LESS", "better"
     return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
+
+
+def headline_finding(
+    verdict: VerdictSection, account: AccountSection, findings: Sequence[Finding]
+) -> Finding | None:
+    """First finding that can be the cause of what the verdict word says; None without one."""
+    word, _ = direction(verdict, {one.measure: one for one in account.accounts}, findings)
+    return next((one for one in findings if _agrees(one, word)), None)
 
 
 def _agrees(finding: Finding, word: str) -> bool:
@@ -347,7 +357,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Show the command that draws an affected request, and one to hold beside it."""
+    """Fact with the command that draws an affected request of the problem, and the id of one of the reference
+    to compare it with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return

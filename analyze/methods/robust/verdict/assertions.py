@@ -15,7 +15,7 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 _SAME: Final = 1e-6
-"""Of all that moved: residues of sums in another order."""
+"""Tolerance as a share of all that moved: residues of sums in another order."""
 
 
 class ContradictionWarning(UserWarning):

@@ -263,7 +263,7 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Of longer stretches whole seconds are shown."""
+"""Length from which whole seconds are shown."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 

@@ -1,4 +1,4 @@
-"""Judge two periods as wholes, and look at the data: what the verdict is made of."""
+"""Judge two periods as wholes, and the quality of their data: the grounds of the verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the verdict stands on."""
+    """Grounds of the verdict."""
 
     settings: RobustSettings
     whole: Whole
@@ -50,7 +50,7 @@ class Judgement:
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
     basis: VerdictBasis
-    """What the outcome is decided by, but for what was found."""
+    """Everything that decides the outcome, but the findings."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.

@@ -32,39 +32,39 @@ class VerdictReached:
     external: bool = False
     missing_requests: int | None = None
     by_load: bool = False
-    """What changed is what more, or fewer, requests make."""
+    """True if more, or fewer, requests explain the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Everything that the outcome is decided by; what is a function is asked where the outcome, or what is
-    said, depends on it."""
+    """Everything that decides the outcome; functions are called only where the outcome, or a sentence,
+    depends on them."""
 
     measures: tuple[PeriodMeasure, ...]
-    """None: a period has no request."""
+    """Measures of the whole period; empty if a period has no request."""
     mix_changed: bool
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
-    """Problem requests that lack where the outcome is "cannot tell"."""
+    """Number of problem requests that lack where the outcome is "cannot tell"."""
     findings: int = 0
     has_noise: bool = False
     """A history, or a long reference, says how far ordinary periods differ."""
     timeless: bool = False
     """In a period no request took any time: nothing can be said of times."""
     explained: ExplainedShare | None = None
-    """What findings explain of the change of the mean; None where the mean is the same."""
+    """Share of the change of the mean that findings explain; None where the mean is the same."""
     external: Callable[[], str] = str
-    """That clients sent less, and not because answers took longer, a sentence, or none; so are the others."""
+    """Sentence that clients sent less, and not because answers took longer; empty if they did not."""
     by_load: str = ""
-    """What the load explains."""
+    """Sentence on the change that load explains; empty for none."""
     incomplete: str = ""
-    """What is missing of a period's events."""
+    """Sentence on missing events of a period; empty for none."""
     there_before: str = ""
-    """That reference and problem differ from the history, not from each other."""
+    """Sentence that reference and problem differ from the history, not from each other; empty if not."""
     hidden: tuple[Reason, ...] = ()
-    """What is significant against the reference alone, and no finding by what ordinary times do."""
+    """Changes that are significant against the reference alone, and no finding beside ordinary times."""
     silent: str = ""
-    """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
+    """Sentence on a time without records where requests were expected, a change by itself; empty for none."""
 
 
 def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
