@@ -1,7 +1,7 @@
 """Set sizes and service times of the simulated service, per workload.
 
-Tuned once against NSDI Table 1 and Figure 6 (docs/internals/simulator.md has the fit), then frozen: never touched
-for the sake of a detection result. Means and C² are those of the papers unless noted there.
+Tuned once against NSDI Table 1 and Figure 6 (docs/internals/simulator.md has the fit), then frozen: never
+touched for the sake of a detection result. Means and C² are those of the papers unless noted there.
 """
 
 from __future__ import annotations
