@@ -13,7 +13,7 @@ from simulator.streams import Law, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What distinguishes one installation and load from another."""
+    """Parameters in which installations and loads differ."""
 
     attr_entries: int
     """NFS server: attribute cache, entries."""

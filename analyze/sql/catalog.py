@@ -256,8 +256,8 @@ _TABLES: Final = (
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """What DuckDB makes of an Arrow type. Looked up: to let it look at an empty table takes it longer than
-    the rest of an opening.
+    """DuckDB's name of an Arrow type. Looked up: to let DuckDB look at an empty table takes longer than the
+    rest of an opening.
     """
     if pa.types.is_dictionary(type_):
         return sql_type(type_.value_type)

@@ -23,7 +23,7 @@ _NAMED: Final = 5
 
 @dataclass(slots=True)
 class FileCounts:
-    """What was read of a file, beside its events and dead letters."""
+    """Counts of a file's content, beside its events and dead letters."""
 
     events: int = 0
     days: DaysSeen = field(default_factory=DaysSeen)

@@ -40,7 +40,8 @@ _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 
 
 class Look(StrEnum):
-    """When a measure has its say. All first looks are corrected together, each second look by itself."""
+    """Order in which measures are tested. All first looks are corrected together, each second look by
+    itself."""
 
     FIRST = "first"
     SECOND = "second"
