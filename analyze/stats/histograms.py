@@ -180,10 +180,8 @@ class Histograms:
         return LogMedians(middle * BIN_LOG, variance, freedom, _freedom_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Means of the rows' numbers, natural logarithm, with their sampling variance; and requests.
-
-        All [places, columns]; NaN without a request.
-        """
+        """Return natural logarithms of the means of `number` ([rows]), with their sampling variance, and the
+        numbers of requests; all [places, columns], NaN without a request."""
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n

@@ -27,7 +27,8 @@ class Confirmation:
         decide: Decide,
         windows_of: WindowsOf,
     ) -> None:
-        """windows_of: for histories longer than the ring of the detector."""
+        """windows_of: finds the lake's sealed windows in a range, ns, for a history that is older than the
+        detector's ring."""
         self._detector = detector
         self._book = book
         self._settings = settings

@@ -39,7 +39,8 @@ class Asked:
         return [text for value in self.query.get(name, ()) if (text := value.strip())]
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Whole number within bounds. Raises ConfigError."""
+        """Read a query parameter as a whole number from `least` to `most`; `default` if it is not given.
+        Raises ConfigError."""
         text = self.one(name)
         if not text:
             return default

@@ -68,8 +68,9 @@ def open_site(
     """Open a lake, which need not exist yet; cache: folder for results of jobs,
     which lakes may share."""
     links = Links(base_path)
-    known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
-    watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
+    ages = settings.fresh_seconds, settings.stale_seconds
+    known = Fresh(lambda: read_known(lake), *ages)
+    watched = Fresh(lambda: read_watched(open_store(lake)), *ages)
     results = Results(
         cache / lake_identity(lake), settings.kept_jobs, settings.kept_jobs_bytes, settings.job_seconds
     )
@@ -95,7 +96,7 @@ def open_site(
         known=known,
         watched=watched,
         queries=queries,
-        proposals=Fresh(proposed, settings.fresh_seconds),
+        proposals=Fresh(proposed, *ages),
         responses=responses,
         sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),

@@ -42,7 +42,7 @@ class ReceiverSettings(Config):
     """Bytes of requests in memory, until they are durable; beyond, requests are refused with 429."""
     sync_interval_ns: int = Field(default=20 * _NS_PER_MS, ge=0, le=200 * _NS_PER_MS)
     """Requests are made durable this often at most, all that came in the meantime together."""
-    spool_bytes: int = Field(default=8 * 2**30, ge=2**20)
+    max_spool_bytes: int = Field(default=8 * 2**30, ge=2**20)
     """Size of the spool from which on requests are refused with 503, until the lake has taken some."""
     least_free_bytes: int = Field(default=512 * 2**20, ge=0)
     """Free space of the spool's disk below which requests are refused with 503: the lake, which frees the

@@ -436,7 +436,7 @@ class Spool:
 
     def _refuse_full(self) -> None:
         """Raise SpoolFullError where the spool may not grow. Raises OSError."""
-        if self.size_bytes >= self._settings.spool_bytes:
+        if self.size_bytes >= self._settings.max_spool_bytes:
             raise SpoolFullError("The spool is full: the lake takes what comes too slowly, or not at all.")
         disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize < self._settings.least_free_bytes:

@@ -236,8 +236,8 @@ class Finding(Frozen):
     """Share of all added time (of a mean that fell: of all saved time) that it explains, 0 to 1; over all
     findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     share_estimate: float | None = None
-    """Point estimate of that share. Not the middle of its interval, which is cut at 0 and 1; None also in
-    reports of older versions."""
+    """Point estimate of `share_of_change`. Not the middle of its interval, which is cut at 0 and 1; None also
+    in reports of older versions."""
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]

@@ -65,8 +65,8 @@ class PeriodChange(Frozen):
     requests0: int
     requests1: int
     load_ratio: float | None
-    """Weighted requests per second, problem / reference, each from its first to its last request (a period
-    may hold windows without traffic); None where a period has fewer than two."""
+    """Weighted requests per second, problem / reference, each over its period as far as it was recorded (the
+    rates of `AccountSection`); None where a period has fewer than two requests."""
     total_change_us: float
     """Change of the summed response time, n1·mean1 - n0·mean0."""
 

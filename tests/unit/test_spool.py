@@ -210,7 +210,7 @@ def test_every_folder_above_a_message_is_durable(tmp_path: Path, monkeypatch: py
 
 
 def test_limits(tmp_path: Path) -> None:
-    full = SETTINGS.model_copy(update={"spool_bytes": 2**20})
+    full = SETTINGS.model_copy(update={"max_spool_bytes": 2**20})
     spool = Spool(tmp_path / "full", full)
     with pytest.raises(SpoolFullError):  # noqa: PT012 - one of them
         for _ in range(40):

@@ -244,7 +244,8 @@ class AffectedRequests:
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Find the requests with what the change is about, of both periods."""
+    """Find the requests of both periods in which the changed thing occurs (the slow call, the failure, the
+    new path); of more than `most`, that many, evenly spaced."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )

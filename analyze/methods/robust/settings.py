@@ -25,13 +25,15 @@ class VerdictSettings(Config):
     mean_floor: float = Field(default=0.05, ge=0)
     """Smallest relative change of the mean response time that counts."""
     slow_least: float = Field(default=0.01, gt=0, le=1)
-    """The same of the share of slow requests: a share that doubles counts from here on,"""
+    """Smallest change of the share of slow requests that counts; up to `slow_floor` it must double or
+    halve."""
     slow_floor: float = Field(default=0.05, gt=0, le=1)
-    """and from here on in any case."""
+    """Change of the share of slow requests from which on it counts in any case."""
     failed_least: float = Field(default=0.001, gt=0, le=1)
-    """The same of failed and of failing requests: a share that doubles counts from here on,"""
+    """Smallest change of the share of failed, and of failing, requests that counts; up to `failed_floor` it
+    must double or halve."""
     failed_floor: float = Field(default=0.01, gt=0, le=1)
-    """and from here on in any case."""
+    """Change of the share of failed, or of failing, requests from which on it counts in any case."""
     failed_both: float = Field(default=0.5, gt=0, le=1)
     """Share of requests that fail in both periods from which a reader must know it first."""
     most_band: float = Field(default=0.25, gt=0)
@@ -40,13 +42,13 @@ class VerdictSettings(Config):
     assumed_tau: float = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)
-    """And at least."""
+    """Smallest noise of a period's log mean that is assumed, whatever windows show."""
     nearly_all: float = Field(default=0.9, gt=0, le=1)
     """Share of the time, or of the requests, that must be known for the rest to be taken for it."""
     explained: float = Field(default=0.7, ge=0, le=1)
     """Share of the change of the mean from which findings explain it."""
     rest: float = Field(default=0.1, gt=0, le=1)
-    """Share of it that findings leave from which the largest other parts are named."""
+    """Share of the change of the mean, left by findings, from which the largest other parts are named."""
     sure: float = Field(default=0.001, gt=0, lt=1)
     """Level of what is said of the data: load, mix, flows left out."""
     load_floor: float = Field(default=1.2, gt=1)

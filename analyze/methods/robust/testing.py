@@ -289,12 +289,12 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 
 
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
-    """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
+    """Return ([rows] True if the reference is not normal, [rows] True if the change shows against the
+    reference alone).
 
-    A history is for noise and for what is usual, never for the value before. A reference that is one of many
-    ordinary windows is known best by all of them; but the change from its own value must go the same way, by
-    the floor and by more than the change is unsure. Against a reference that is not normal it must be
-    significant as well. Where the reference has next to no request the history stands in.
+    The value before is the reference's; the history only gives noise and what is usual. From the reference's
+    own value the change must go the same way, by more than the floor and half its interval; if the reference
+    is not normal, it must be significant. Where the reference has next to no request, the history stands in.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:

@@ -64,13 +64,16 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, now = wording.durations(change.before, change.after)
+        if _is_between(change.site, names):
+            return f"{what}: between the two {now} pass, {_compared(change, before)}"
         if names.callee(names.sites[change.site].operation):
             return f"{what}: the call takes {now}, {_compared(change, before)}"
         own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
         return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
-        return f"{what}: slow{over} in {shares}"
+        between = " between the two" if _is_between(change.site, names) else ""
+        return f"{what}: slow{between}{over} in {shares}"
     if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
         return f"{what} no longer fails (was {before} of its {whole})"
     if kind is ChangeKind.ERRORS and not change.n0:
@@ -232,6 +235,12 @@ def _place(site: int, names: Names) -> str:
     where = f"{name.component}/{name.point}"
     callee = names.callee(names.sites[site].operation)
     return f"{where} calling {callee}" if callee else where
+
+
+def _is_between(site: int, names: Names) -> bool:
+    """True if the site is the caller's side of a call whose other side is recorded: its own time passes on
+    the network or before the callee begins, and in neither of the two."""
+    return bool(names.operation(site).callee)
 
 
 _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing call"}

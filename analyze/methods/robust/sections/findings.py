@@ -303,7 +303,7 @@ def _explained(found: Explanation) -> Iterator[b.Block]:
         yield b.Part("Rules", (b.Items([_rule(rule) for rule in found.rules]),), note=about)
     if found.attributes:
         table = b.Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
-        yield b.Part("Parameters", (table,), note="most unlike first")
+        yield b.Part("Parameters", (table,), note="most different first")
     if found.competing:
         yield b.Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")
     if found.excluded:
