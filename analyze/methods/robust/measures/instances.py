@@ -23,7 +23,7 @@ from analyze.methods.robust.measures.observed import Observed
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
+from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change

@@ -1,0 +1,184 @@
+"""Requests of many graphs as flat arrays: a row a node, call or edge of a graph, as long as it has requests.
+
+A batch holds the requests of as many groups as fit into a number of cells; a group that is larger is in
+several. So memory is bounded, and what is worked out costs the same for one graph of many requests and for
+many graphs of a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Category, Population
+from analyze.profile.call_sites import RequestGroup
+from analyze.profile.ragged import Ragged
+from schemas.arrays import B1, F8, I8
+
+
+class SlottedRequests(NamedTuple):
+    """Requests that lie in a slot; arrays are [requests], by group, then by slot."""
+
+    group: I8
+    slot: I8
+    weight: F8
+    start_ns: I8
+    response_ns: I8
+    failed: B1
+
+    def part(self, rows: slice) -> SlottedRequests:
+        """Cut out some of the requests; groups are numbered from 0 there."""
+        part = SlottedRequests._make(column[rows] for column in self)
+        return part._replace(group=part.group - part.group[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests of some groups, and the nodes, units and edges of their graphs, numbered through.
+
+    Numbers of groups are the batch's own. Layouts have a cell for each request of the graph.
+    """
+
+    numbers: slice
+    """Its groups, among all."""
+    requests: SlottedRequests
+    n_of: I8
+    """[groups] requests."""
+    place: I8
+    """[requests] place of each among those of its group."""
+    are_calls: B1
+    """[groups] whether the units are calls; else they are steps between records."""
+    node: Ragged
+    times: I8
+    """[cells of nodes] ns since the start of the request."""
+    root: I8
+    """[groups] node at which the requests begin."""
+    responses: Ragged
+    """[groups] where the nodes that a response may leave at lie in `response_node`."""
+    response_node: I8
+    unit_group: I8
+    """[units]"""
+    unit: Ragged
+    start: I8
+    """[units] nodes."""
+    end: I8
+    above: I8
+    """[units] unit that called it, -1 for none."""
+    site: I8
+    path: I8
+    pattern: I8
+    """[units] numbers of names, as in `GraphSites`."""
+    src: I8
+    """[edges] nodes."""
+    dst: I8
+    owner: I8
+    """[edges] units."""
+    patterned: Patterned
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.n_of)
+
+
+class Patterned(NamedTuple):
+    """Places that have a call pattern: units of spans, points of records; arrays are [places]."""
+
+    group: I8
+    site: I8
+    pattern: I8
+    enters: B1
+    unit: I8
+    """-1 for points."""
+
+
+def batches(
+    population: Population, groups: Sequence[RequestGroup], requests: SlottedRequests, cells: int
+) -> Iterator[Batch]:
+    """Yield batches of about `cells` cells that hold all requests, in their order. O(cells)."""
+    n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
+    filled = np.cumsum(n_nodes[requests.group]) // cells if len(groups) else np.zeros(0, np.int64)
+    first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
+    bounds = [0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), len(filled)]
+    for a, b in pairwise(bounds):
+        if a < b:
+            chosen = range(int(requests.group[a]), int(requests.group[b - 1]) + 1)
+            parts = [groups[number] for number in chosen]
+            rows = [
+                one.rows[max(a - first_of[number], 0) : b - first_of[number]]
+                for number, one in zip(chosen, parts, strict=True)
+            ]
+            categories = [population.categories[one.category] for one in parts]
+            yield _batch(
+                slice(chosen.start, chosen.stop), categories, parts, rows, requests.part(slice(a, b))
+            )
+
+
+def _batch(
+    numbers: slice,
+    categories: Sequence[Category],
+    groups: Sequence[RequestGroup],
+    rows: Sequence[I8],
+    requests: SlottedRequests,
+) -> Batch:
+    sites, graphs = [one.sites for one in groups], [one.graph for one in categories]
+    n_of = np.array([len(mine) for mine in rows])
+    n_nodes, n_units = np.array([graph.n_nodes for graph in graphs]), np.array([one.n_units for one in sites])
+    first_node, first_unit = (np.cumsum(n) - n for n in (n_nodes, n_units))
+    n_edges = [len(graph.edges) for graph in graphs]
+    node, unit_group = Ragged.of(np.repeat(n_of, n_nodes)), np.repeat(np.arange(len(groups)), n_units)
+    edges = _joined([graph.edges for graph in graphs]) + np.repeat(first_node, n_edges)[:, None]
+    in_units = first_unit[unit_group]
+    above = _joined([one.above for one in sites])
+    n_responses = np.array([len(graph.responses) for graph in graphs])
+    are_calls = np.array([one.are_calls for one in sites])
+    n_patterned = [len(one.pattern_of) for one in sites]
+    place_group = np.repeat(np.arange(len(groups)), n_patterned)
+    return Batch(
+        numbers=numbers,
+        requests=requests,
+        n_of=n_of,
+        place=np.arange(len(requests.slot)) - np.repeat(np.cumsum(n_of) - n_of, n_of),
+        are_calls=are_calls,
+        node=node,
+        times=np.concatenate([_times(*one).ravel() for one in zip(categories, rows, strict=True)]),
+        root=first_node,
+        responses=Ragged.of(n_responses),
+        response_node=_joined([graph.responses for graph in graphs]) + np.repeat(first_node, n_responses),
+        unit_group=unit_group,
+        unit=Ragged.of(n_of[unit_group]),
+        start=_joined([one.start for one in sites]) + first_node[unit_group],
+        end=_joined([one.end for one in sites]) + first_node[unit_group],
+        above=np.where(above < 0, -1, above + in_units),
+        site=_joined([one.site for one in sites]),
+        path=_joined([one.path for one in sites]),
+        pattern=_joined([one.pattern for one in sites]),
+        src=edges[:, 0],
+        dst=edges[:, 1],
+        owner=_joined([one.owner for one in sites]) + np.repeat(first_unit, n_edges),
+        patterned=Patterned(
+            place_group,
+            _joined([one.pattern_site for one in sites]),
+            _joined([one.pattern_of for one in sites]),
+            _joined([one.enters for one in sites]),
+            # The places of calls are their units.
+            np.where(are_calls[place_group], Ragged.of(np.array(n_patterned)).at(first_unit), -1),
+        ),
+    )
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _times(category: Category, rows: I8) -> I8:
+    """[nodes, rows] times; no copy where the rows lie together."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows) and (len(rows) == 1 or bool((rows[1:] > rows[:-1]).all())):
+        return category.node_ns[:, first : last + 1]
+    return category.node_ns[:, rows]
