@@ -15,6 +15,7 @@ import numpy as np
 from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import StoredCategory
+from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 Ask = Callable[[slice], Sequence[B1]]
@@ -34,13 +35,12 @@ class Answers:
 
     def pooled(self, key: I8) -> tuple[Answers, I8]:
         """Votes of equal keys ([entries, columns], perhaps coarser ones) added up, and [entries] which."""
-        distinct, entry = np.unique(key, axis=0, return_inverse=True)
-        entry = entry.reshape(-1)
+        entry, first = numbered(key.T)
         counts = np.concatenate([self.requests[None], self.weight])
-        sums = np.zeros((*counts.shape[:2], len(distinct)))
+        sums = np.zeros((*counts.shape[:2], len(first)))
         for place in np.ndindex(counts.shape[:2]):
-            sums[place] = np.bincount(entry, weights=counts[place], minlength=len(distinct))
-        return Answers(distinct, sums[0], sums[1:]), entry
+            sums[place] = totals(entry, counts[place], len(first))
+        return Answers(key[first], sums[0], sums[1:]), entry
 
     def of_first(self, n_samples: int) -> Answers:
         """The votes of the first samples only."""

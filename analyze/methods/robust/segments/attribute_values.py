@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from analyze.methods.robust.settings import SegmentSettings
 from schemas.arrays import B1, I8
 from schemas.lake import SPANS
+from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
 """Pairs of key and word that are counted in a table of 64 MB; more are sorted."""
@@ -92,14 +94,15 @@ def attribute_values(
         )
     number = np.full(len(kinds), -1, dtype=np.int32)
     number[kept] = np.arange(int(kept.sum()))
-    code = number[np.searchsorted(kinds, pair)]
+    code = number[_places(kinds, pair, len(keys) * len(words))]
     inside = np.flatnonzero(code >= 0)
-    order = inside[np.argsort(code[inside], kind="stable")]
-    ends = np.cumsum(np.bincount(code[inside], minlength=int(kept.sum())))
+    order, first = group_stably(code[inside], int(kept.sum()))
+    request = request[inside][order]
     texts = words.take(pa.array(kinds[kept] % len(words))).to_pylist()
     found = []
     flags = np.zeros(2 * len(ids.words), dtype=np.bool_)
-    for at, mine in enumerate(np.split(request[order], ends[:-1]) if len(ends) else ()):
+    for at, (begin, end) in enumerate(pairwise(first.tolist())):
+        mine = request[begin:end]
         flags[mine] = True
         rows = np.flatnonzero(flags[ids.code])
         flags[mine] = False
@@ -137,6 +140,15 @@ def _counted(pair: I8, n_pairs: int) -> tuple[I8, I8]:
         kinds = np.flatnonzero(times)
         return kinds, times[kinds]
     return np.unique(pair, return_counts=True)
+
+
+def _places(kinds: I8, pair: I8, n_pairs: int) -> I8:
+    """Give [rows] the place of each pair among those that occur."""
+    if n_pairs > _MOST_CELLS:
+        return np.asarray(np.searchsorted(kinds, pair))
+    place = np.zeros(n_pairs, dtype=np.int64)
+    place[kinds] = np.arange(len(kinds))
+    return place[pair]
 
 
 def _kept(key: I8, times: I8, distinct: I8, n_requests: int, settings: SegmentSettings) -> B1:
