@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from analyze.cache_blocks import uneven_blocks
 from analyze.population import Category, Population
 from analyze.profile.call_sites import RequestGroup
-from analyze.profile.ragged import Ragged
+from analyze.ragged import Ragged
 from schemas.arrays import B1, F8, I8
 
 
@@ -102,21 +102,16 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield batches of about `cells` cells that hold all requests, in their order. O(cells)."""
     n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
-    filled = np.cumsum(n_nodes[requests.group]) // cells if len(groups) else np.zeros(0, np.int64)
     first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
-    bounds = [0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), len(filled)]
-    for a, b in pairwise(bounds):
-        if a < b:
-            chosen = range(int(requests.group[a]), int(requests.group[b - 1]) + 1)
-            parts = [groups[number] for number in chosen]
-            rows = [
-                one.rows[max(a - first_of[number], 0) : b - first_of[number]]
-                for number, one in zip(chosen, parts, strict=True)
-            ]
-            categories = [population.categories[one.category] for one in parts]
-            yield _batch(
-                slice(chosen.start, chosen.stop), categories, parts, rows, requests.part(slice(a, b))
-            )
+    for part in uneven_blocks(n_nodes[requests.group], cells):
+        numbers = slice(int(requests.group[part.start]), int(requests.group[part.stop - 1]) + 1)
+        parts = groups[numbers]
+        rows = [
+            one.rows[max(part.start - first, 0) : part.stop - first]
+            for one, first in zip(parts, first_of[numbers].tolist(), strict=True)
+        ]
+        categories = [population.categories[one.category] for one in parts]
+        yield _batch(numbers, categories, parts, rows, requests.part(part))
 
 
 def _batch(

@@ -28,9 +28,9 @@ from analyze.profile.profile import (
     Slot,
     Watched,
 )
-from analyze.profile.ragged import Ragged
 from analyze.profile.sums import MOST_SLOTS, RowSums
 from analyze.profile.times import CriticalSteps, call_times, critical_steps
+from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8

@@ -16,8 +16,8 @@ from analyze.population import Population
 from analyze.profile.batches import Batch
 from analyze.profile.call_sites import GraphSites, graph_sites
 from analyze.profile.names import NameBook, Names
-from analyze.profile.ragged import Ragged
 from analyze.profile.sums import Grouped
+from analyze.ragged import Ragged
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 

@@ -56,21 +56,19 @@ def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int,
 def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
     numbers = Numbers()
-    entries, evidence = [], []
-    for category in group_flows(flows, structures, 2).categories:
-        tree = span_tree(category.structure)
-        assert tree is not None
-        kin = families(tree, numbers, 99)
-        evidence.append(order_evidence(category, category.node_ns, tree, kin, numbers, SMALL, 2))
-        for family in kin:
-            entries += [
-                (family.keys, family.keys[first], family.keys[second])
-                for first, second in zip(*pair_rows(len(family.keys)), strict=True)
-            ]
+    categories = group_flows(flows, structures, 2).categories
+    trees = [span_tree(category.structure) for category in categories]
+    kin = [families(tree, numbers, 99) for tree in trees if tree is not None]
+    entries = [
+        (family.keys, family.keys[first], family.keys[second])
+        for here in kin
+        for family in here
+        for first, second in zip(*pair_rows(len(family.keys)), strict=True)
+    ]
+    times = [category.node_ns for category in categories]
+    votes = order_evidence(categories, times, trees, kin, numbers, SMALL, 2)
     names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in numbers.children]
-    decided = decide_order(
-        evidence, tuple(numbers.children), SMALL, ["reference", "problem"]
-    ).relation.tolist()
+    decided = decide_order(votes, tuple(numbers.children), SMALL, ["reference", "problem"]).relation.tolist()
     found = {}
     for (keys, first, second), relation in zip(entries, decided, strict=True):
         a, b = names[first], names[second]

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 from stitch.columnar.runs import ranges
 
@@ -51,4 +50,7 @@ class Ragged(NamedTuple):
 
     def sums(self, values: npt.NDArray[Value], into: Ragged, row: I8) -> F8:
         """[cells of `into`] sums of values [cells], whose rows [rows] are those of `into` given."""
-        return totals(self.at(into.first[row]), values, into.n_cells)
+        at = self.at(into.first[row])
+        return np.bincount(at, np.asarray(values, dtype=np.float64), into.n_cells).astype(
+            np.float64, copy=False
+        )
