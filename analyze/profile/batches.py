@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.cache_blocks import uneven_blocks
-from analyze.population import Category, Population
+from analyze.population import Category, Codes, Population
 from analyze.profile.call_sites import RequestGroup
 from analyze.ragged import Ragged
 from schemas.arrays import B1, F8, I8
+
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 class SlottedRequests(NamedTuple):
@@ -37,6 +39,24 @@ class SlottedRequests(NamedTuple):
         return part._replace(group=part.group - part.group[0])
 
 
+def requests_of(population: Population, groups: Sequence[RequestGroup]) -> SlottedRequests:
+    """The requests of groups, one group after the other. O(requests)."""
+    parts = [(population.categories[one.category], one.rows) for one in groups]
+    columns = [
+        np.concatenate([none, *(getattr(category, name)[rows] for category, rows in parts)])
+        for name, none in (("weight", np.zeros(0)), ("start_ns", _NONE), ("response_ns", _NONE))
+    ]
+    failed = [population.failed(category, rows) for category, rows in parts]
+    return SlottedRequests._make(
+        (
+            np.repeat(np.arange(len(groups)), [len(rows) for _, rows in parts]),
+            np.concatenate([_NONE, *(one.slot for one in groups)]),
+            *columns,
+            np.concatenate([np.zeros(0, dtype=np.bool_), *failed]),
+        )
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Requests of some groups, and the nodes, units and edges of their graphs, numbered through.
@@ -46,6 +66,8 @@ class Batch:
 
     numbers: slice
     """Its groups, among all."""
+    parts: tuple[tuple[Category, I8], ...]
+    """[groups] category, and rows of it."""
     requests: SlottedRequests
     n_of: I8
     """[groups] requests."""
@@ -85,6 +107,32 @@ class Batch:
         """Number of groups."""
         return len(self.n_of)
 
+    @property
+    def first_request(self) -> I8:
+        """[groups] the first request of each."""
+        first: I8 = np.cumsum(self.n_of) - self.n_of
+        return first
+
+    def hosts(self) -> Codes:
+        """[cells of nodes] hosts, of categories that have them."""
+        found: Codes = np.concatenate(
+            [category.host[:, rows].ravel() for category, rows in self.parts if category.host is not None]
+        )
+        return found
+
+    def failing(self) -> I8:
+        """Cells of the nodes that failed."""
+        cells = [_NONE]
+        for (category, rows), root in zip(self.parts, self.root.tolist(), strict=True):
+            failures = category.failures
+            if len(failures.row):
+                place = np.full(category.n_requests, -1, dtype=np.int64)
+                place[rows] = np.arange(len(rows))
+                seen = np.flatnonzero(place[failures.row] >= 0)
+                node = root + failures.position[seen]
+                cells.append(self.node.first[node] + place[failures.row[seen]])
+        return np.concatenate(cells)
+
 
 class Patterned(NamedTuple):
     """Places that have a call pattern: units of spans, points of records; arrays are [places]."""
@@ -111,18 +159,17 @@ def batches(
             for one, first in zip(parts, first_of[numbers].tolist(), strict=True)
         ]
         categories = [population.categories[one.category] for one in parts]
-        yield _batch(numbers, categories, parts, rows, requests.part(part))
+        yield _batch(numbers, tuple(zip(categories, rows, strict=True)), parts, requests.part(part))
 
 
 def _batch(
     numbers: slice,
-    categories: Sequence[Category],
+    parts: tuple[tuple[Category, I8], ...],
     groups: Sequence[RequestGroup],
-    rows: Sequence[I8],
     requests: SlottedRequests,
 ) -> Batch:
-    sites, graphs = [one.sites for one in groups], [one.graph for one in categories]
-    n_of = np.array([len(mine) for mine in rows])
+    sites, graphs = [one.sites for one in groups], [category.graph for category, _ in parts]
+    n_of = np.array([len(rows) for _, rows in parts])
     n_nodes, n_units = np.array([graph.n_nodes for graph in graphs]), np.array([one.n_units for one in sites])
     first_node, first_unit = (np.cumsum(n) - n for n in (n_nodes, n_units))
     n_edges = [len(graph.edges) for graph in graphs]
@@ -136,12 +183,13 @@ def _batch(
     place_group = np.repeat(np.arange(len(groups)), n_patterned)
     return Batch(
         numbers=numbers,
+        parts=parts,
         requests=requests,
         n_of=n_of,
         place=np.arange(len(requests.slot)) - np.repeat(np.cumsum(n_of) - n_of, n_of),
         are_calls=are_calls,
         node=node,
-        times=np.concatenate([_times(*one).ravel() for one in zip(categories, rows, strict=True)]),
+        times=np.concatenate([_times(*part).ravel() for part in parts]),
         root=first_node,
         responses=Ragged.of(n_responses),
         response_node=_joined([graph.responses for graph in graphs]) + np.repeat(first_node, n_responses),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
-from analyze.profile.batches import Batch, SlottedRequests, batches
+from analyze.profile.batches import Batch, SlottedRequests, batches, requests_of
 from analyze.profile.call_sites import RequestGroup, graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.profile import (
@@ -67,7 +67,8 @@ def profile_of(
             remedy="Take fewer blocks, or a shorter history.",
         )
     book = NameBook()
-    groups, requests = slotted(population, slots, book)
+    groups = slotted(population, slots, book)
+    requests = requests_of(population, groups)
     roots = np.array([book.roots[population.categories[one.category].graph.root] for one in groups], np.int64)
     rows = {name: RowSums(name) for name in SCHEMAS}
     _add_responses(rows["responses"], requests, roots)
@@ -84,18 +85,14 @@ def profile_of(
     return Profiled(profile, groups)
 
 
-def slotted(
-    population: Population, slots: Sequence[Slot], book: NameBook
-) -> tuple[tuple[RequestGroup, ...], SlottedRequests]:
-    """Requests that lie in a slot, by category and by what was left out of their graphs. O(n log n)."""
+def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tuple[RequestGroup, ...]:
+    """Group requests that lie in a slot by category and by what was left out of their graphs. O(n log n)."""
     categories = population.categories
-
-    def every(name: str) -> Any:
-        """[requests] of the population."""
-        return np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in categories)])
-
-    start_ns, slot = every("start_ns"), np.full(sum(one.n_requests for one in categories), _NO_SLOT)
-    sample = every("sample")
+    none = np.zeros(0, dtype=np.int64)
+    sample, start_ns = (
+        np.concatenate([none, *(getattr(one, name) for one in categories)]) for name in ("sample", "start_ns")
+    )
+    slot = np.full(len(sample), _NO_SLOT)
     for at in {one.sample for one in slots}:
         mine = sorted((one.start_ns, one.end_ns, n) for n, one in enumerate(slots) if one.sample == at)
         starts, ends, numbers = np.array(mine, dtype=np.int64).T
@@ -103,26 +100,19 @@ def slotted(
         place = starts.searchsorted(start_ns[rows], side="right") - 1
         inside = (place >= 0) & (start_ns[rows] < ends[place])
         slot[rows[inside]] = numbers[place[inside]]
-    of = np.repeat(np.arange(len(categories)), [one.n_requests for one in categories])
-    variant = np.concatenate([np.zeros(0, np.int64), *map(_variants, categories)])
+    sizes = [one.n_requests for one in categories]
+    of, before = np.repeat(np.arange(len(sizes)), sizes), np.cumsum([0, *sizes])
+    variant = np.concatenate([none, *map(_variants, categories)])
     order = np.flatnonzero(slot >= 0)
     order = order[np.lexsort((slot[order], variant[order], of[order]))]
-    number, first = numbered((of[order], variant[order]))
-    before = np.cumsum([0, *(one.n_requests for one in categories)])
+    _, first = numbered((of[order], variant[order]))
     groups = []
     for a, b in pairwise([*first.tolist(), len(order)]):
         at = int(of[order[a]])
         left = (*categories[at].left_behind, ())[variant[order[a]]]
         sites = graph_sites(categories[at].graph, left, book)
         groups.append(RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], sites))
-    failed = [population.failed(one, slice(None)) for one in categories]
-    columns = (
-        every("weight"),
-        start_ns,
-        every("response_ns"),
-        np.concatenate([np.zeros(0, np.bool_), *failed]),
-    )
-    return tuple(groups), SlottedRequests(number, slot[order], *(column[order] for column in columns))
+    return tuple(groups)
 
 
 def _variants(category: Category) -> I8:
@@ -278,7 +268,6 @@ def _add_votes(
 ) -> None:
     times, requests = call_times(batch), batch.requests
     pattern = sites.patterns(batch, book)
-    first_request = np.cumsum(batch.n_of) - batch.n_of
     weights = np.unique(requests.weight)
 
     def vote(
@@ -292,7 +281,7 @@ def _add_votes(
             mean = values[voting.at(layout.first[first])]
         else:
             mean = layout.sums(values, voting, here) / voting.spread(np.bincount(here))
-        request = voting.at(first_request[sites.group[place]])
+        request = voting.at(batch.first_request[sites.group[place]])
         found = voting.spread(rows.places(measure, sites.site[place], pattern[place]))
         rows.count(found, requests.slot[request], bin_of(mean * scale), requests.weight[request], weights)
 

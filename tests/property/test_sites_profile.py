@@ -15,7 +15,7 @@ from oracles.sites import differences, expected_rows, profile_rows, requests
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
-from analyze.profile.batches import batches
+from analyze.profile.batches import batches, requests_of
 from analyze.profile.build import profile_of, slotted
 from analyze.profile.names import NameBook
 from analyze.profile.profile import joined
@@ -42,8 +42,8 @@ def test_a_profile_is_the_sum_of_its_requests(
 @examples(30)
 @given(POPULATIONS, CELLS)
 def test_critical_time_of_the_units_is_the_response_time(found: Population, cells: int) -> None:
-    groups, slotted_requests = slotted(found, all_slots(found, 1), NameBook())
-    for batch in batches(found, groups, slotted_requests, cells):
+    groups = slotted(found, all_slots(found, 1), NameBook())
+    for batch in batches(found, groups, requests_of(found, groups), cells):
         times, steps = call_times(batch), critical_steps(batch)
         of_request = np.bincount(steps.request, steps.weighted_ns, minlength=len(batch.place))
         assert of_request == pytest.approx(batch.requests.weight * batch.requests.response_ns)

@@ -124,7 +124,8 @@ def _with_numbers(table: pa.Table, text_code: I8, text_words: pa.Array) -> tuple
     """Give words, with whole numbers among them, and [rows] codes of them; -1 for no value."""
     code = text_code.astype(np.int64)
     number = table["num"].to_numpy()
-    whole = np.flatnonzero((text_code < 0) & np.isfinite(number) & (number == np.rint(number)))
+    whole = np.flatnonzero(text_code < 0)
+    whole = whole[np.isfinite(number[whole]) & (number[whole] == np.rint(number[whole]))]
     if len(whole):
         numbers, place = np.unique(number[whole], return_inverse=True)
         code[whole] = len(text_words) + place
