@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering
 from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
@@ -96,12 +97,13 @@ def _asked_once(
     asked: Asked,
     n_apart: int,
     answer: Answer,
+    cells: int,
 ) -> tuple[Answers, I8]:
     """Votes on a yes-no question by place, and [entries] the place of each.
 
     One request decides nothing, however many calls it has: it counts once at a place.
     """
-    votes = ask(categories, times, asked, n_apart, 1, answer)
+    votes = ask(categories, times, asked, n_apart, 1, answer, cells)
     is_first = np.zeros(len(asked.structure), dtype=np.bool_)
     is_first[numbered((asked.structure, *asked.key.T))[1]] = True
     return replace(votes, requests=votes.requests * is_first).pooled(asked.key)
@@ -113,18 +115,19 @@ def find_asynchronous(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
     samples: Sequence[str],
+    cells: int = FEW_CELLS,
 ) -> tuple[list[Asynchrony], tuple[str, ...]]:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
     Pooled over all samples by (parent operation, child operation). Returns what was found by category, and
-    sentences on it in `samples`, the names of those compared, the first of the flows'. O(spans), and O(spans
-    below asynchronous children · children).
+    sentences on it in `samples`, the names of those compared, the first of the flows'. cells: as of `ask`.
+    O(spans), and O(spans below asynchronous children · children).
     """
     categories, units, n_apart = flows.categories, _Units.of(trees), len(samples)
     called = np.flatnonzero(units.awaited & (units.above >= 0))
     key = np.stack((units.operation[units.above[called]], units.operation[called]), axis=1)
     late = Asked(units.structure[called], key)
-    votes, place = _asked_once(categories, times, late, n_apart, _outliving(units, called, settings))
+    votes, place = _asked_once(categories, times, late, n_apart, _outliving(units, called, settings), cells)
     is_late = votes.agreed(settings.async_share)[0] & votes.enough(settings)
     left: list[set[int]] = [set() for _ in trees]
     for unit in called[is_late[place]].tolist():
@@ -141,7 +144,7 @@ def find_asynchronous(
     ]
     structure, early, behind = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     waits = Asked(structure, units.operation[np.stack((units.above[behind], behind, early), axis=1)])
-    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind))
+    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
     kept = iter(stays_there[at].tolist())
     found = [

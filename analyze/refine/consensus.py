@@ -59,13 +59,17 @@ class FlowBatch:
         return slice(first, past)
 
 
-def flow_batches(categories: Sequence[StoredCategory], times: Sequence[I8], width: I8) -> Iterator[FlowBatch]:
-    """Yield all requests with the times given, in bounded parts; width: [structures] cells that a request
-    takes meanwhile."""
+def flow_batches(
+    categories: Sequence[StoredCategory], times: Sequence[I8], width: I8, cells: int
+) -> Iterator[FlowBatch]:
+    """Yield all requests with the times given, in parts of about `cells` cells.
+
+    width: [structures] cells of a request.
+    """
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
     first_of = np.cumsum(size) - size
     structure = np.repeat(np.arange(len(size)), size)
-    for part in uneven_blocks(width[structure], FEW_CELLS):
+    for part in uneven_blocks(width[structure], cells):
         first, past = int(structure[part.start]), int(structure[part.stop - 1]) + 1
         rows = [slice(max(part.start - at, 0), part.stop - at) for at in first_of[first:past].tolist()]
         mine = categories[first:past]
@@ -148,15 +152,16 @@ def ask(
     n_apart: int,
     n_answers: int,
     answer: Answer,
+    cells: int = FEW_CELLS,
 ) -> Answers:
     """Ask all requests. n_apart: samples whose votes are kept apart; those of all later ones are one more
-    sample. O(cells)."""
+    sample. cells: those of a batch. O(cells)."""
     n_samples, n_entries = n_apart + 1, len(asked.structure)
     weight = np.zeros((1 + n_answers, n_samples, n_entries))
     requests = np.zeros((n_samples, n_entries))
     n_asked = np.bincount(asked.structure, minlength=len(categories))
     width = n_asked + np.array([len(matrix) for matrix in times], dtype=np.int64)
-    for batch in flow_batches(categories, times, width) if n_entries else ():
+    for batch in flow_batches(categories, times, width, cells) if n_entries else ():
         mine = batch.part(asked.structure)
         structure = asked.structure[mine]
         if not len(structure):

@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering
 from analyze.ragged import Ragged
 from analyze.refine.consensus import Answers, Asked, FlowBatch, ask
@@ -275,12 +276,13 @@ def order_evidence(
     numbers: Numbers,
     settings: RefineSettings,
     n_apart: int,
+    cells: int = FEW_CELLS,
 ) -> Answers:
     """Votes on how every pair of every family is ordered. O(requests · pairs).
 
     Answers are: the first ends before the second starts, and the other way round. Keys are the family (parent
     operation and all its child keys), the parent operation, the first and the second child key. Entries are
-    structure by structure, family by family, pairs in the order of `pair_rows`.
+    structure by structure, family by family, pairs in the order of `pair_rows`. cells: as of `ask`.
     """
     rows = _Rows.of(trees, kin)
     first, second = rows.pair
@@ -304,7 +306,7 @@ def order_evidence(
     key = np.stack(
         (np.array(codes, np.int64)[of], np.array(parents, np.int64)[of], keys[first], keys[second]), axis=1
     )
-    return ask(categories, times, Asked(rows.structure[first], key), n_apart, 2, order)
+    return ask(categories, times, Asked(rows.structure[first], key), n_apart, 2, order, cells)
 
 
 @dataclass(frozen=True, slots=True)
