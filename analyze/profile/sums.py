@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,9 +163,6 @@ def _renumbered(row: I8, numbers: I8) -> I8:
 
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
-Number = TypeVar("Number", bound=np.generic)
-
-
 _AT_ONCE = 1 << 16
 """Cells that are summed in one go: their copies stay in a core's second-level cache."""
 
@@ -200,8 +197,3 @@ class Grouped:
             for member in members:
                 found[place] += values[member]
         return found
-
-    def means(self, values: Numbers) -> F8:
-        """[codes, columns] means of `values` ([rows, columns]) over the rows that have each code."""
-        sums = self.sums(values)
-        return sums if len(self.codes) == len(values) else sums / self.sizes[:, None]
