@@ -155,7 +155,7 @@ def _card(finding: Finding, unknown: str) -> b.Part:
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
     return b.Part(
-        (f"{finding.rank}. ", b.Styled(finding.title, href=finding.page) if finding.page else finding.title),
+        (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
         (
             b.Only("page", (b.Text(_where(finding.kind, finding.site)), b.Beside(glance))),
             b.Only("terminal", tuple(_printed(finding, unknown))),
