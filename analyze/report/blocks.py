@@ -146,6 +146,11 @@ def request_link(request_id: str) -> Styled:
     return Styled(wording.clip(request_id, REQUEST_CHARACTERS), "code", "request", title=request_id)
 
 
+def finding_link(text: str, rank: int) -> Styled:
+    """Words that lead to the page of a finding, where a server has one."""
+    return Styled(text, kind="finding", title=str(rank))
+
+
 def tag(text: str, kind: str = "") -> Styled:
     """A label."""
     return Styled(text, "tag", kind)

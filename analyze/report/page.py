@@ -31,6 +31,8 @@ from schemas.trace_urls import TRACE_ID
 
 INDEX_LINK: Final = "../index.html"
 """Address of the list of reports, from a page that a lake keeps beside it."""
+RANK: Final = "RANK"
+"""Place of a finding's rank in the address of its page."""
 STYLE: Final = "analyze.report:templates/report.css"
 
 
@@ -39,11 +41,13 @@ def template(package: str, file: str) -> Template:
     return _environment().get_template(f"{package}:{file}")
 
 
-def blocks_html(blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "") -> Markup:
+def blocks_html(
+    blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "", finding_url: str = ""
+) -> Markup:
     """Render blocks as HTML; end: suffix of every id; level: of the outermost headings; trace_url: of the
-    report."""
+    report; finding_url: address of a finding's page, RANK in place of its rank."""
     made = template("analyze.report", "templates/blocks.html.jinja").render(
-        shown=blocks, end=end, level=level, trace_url=trace_url
+        shown=blocks, end=end, level=level, trace_url=trace_url, finding_url=finding_url
     )
     return Markup(made)
 
@@ -68,6 +72,7 @@ def _environment() -> Environment:
         capital=lambda text: text[:1].upper() + text[1:],
         breakable=_breakable,
         shown=_shown,
+        finding=lambda url, rank: url.replace(RANK, rank, 1),
         trace=lambda url, request_id: url.replace(TRACE_ID, quote(request_id, safe="")),
     )
     return environment
@@ -111,6 +116,8 @@ class Frame:
     top: Markup
     style: str
     """CSS of the navigation."""
+    finding_url: str = ""
+    """Address of a finding's page, RANK in place of its rank; empty: there is none."""
 
 
 def page_policy(report: Report, views: Views, frame: Frame | None = None) -> str:
@@ -141,8 +148,9 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
     """
     shown = [(views[section.section], section) for section in report.sections]
     url = report.trace_url
+    findings = "" if frame is None else frame.finding_url
     blocks = [
-        (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url))
+        (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2, url, findings))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
     screen = first_screen(report, views)

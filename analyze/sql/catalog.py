@@ -294,7 +294,7 @@ def _table_lines(name: str, schema: pa.Schema) -> list[str]:
     of_view = [column.name for column in columns if types.get(column.name) == column.type]
     rows = [row for field in schema if field.name not in of_view for row in _table_rows(field)]
     head = ["| column | type | null | meaning |", "|---|---|---|---|"]
-    if 2 * len(of_view) < len(schema):  # another table under the view's name
+    if 2 * len(of_view) <= len(schema):  # another table under the view's name
         return [*head, *(row for field in schema for row in _table_rows(field))]
     without = ", ".join(f"`{column}`" for column in shown if column not in of_view)
     said = f"The columns of the view [{name}](#{name}){f' without {without}' if without else ''}"

@@ -41,7 +41,7 @@ class Proposal:
 def proposals(known: Known, watched: Watched, rows: pa.Table) -> list[Proposal]:
     """Pairs of which the lake has both periods, the most specific first; each pair once.
 
-    rows: response times by window and root (`response_rows.SCHEMA`), as far as they are read.
+    rows: response times by window and root (`window_rows.RESPONSES`), as far as they are read.
     """
     if known.is_empty:
         return []

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from analyze.methods.registry import method_names, method_of
-from analyze.report.page import Frame, page_policy, render_html
+from analyze.report.page import RANK, Frame, page_policy, render_html
 from analyze.report.section_view import SectionView, views_by_tag
 from flowdiff.extras import installed
 from flowdiff.serve.answer import Asked, Whole
@@ -116,12 +116,12 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     report = stored.report
     link = requests_link(site, stored)
     sections = tuple(
-        _linked(site, stored, section) if isinstance(section, FindingsSection) else section
+        _linked(site, section) if isinstance(section, FindingsSection) else section
         for section in report.sections
         if not isinstance(section, ForeignSection)
     )
     drawn = report.model_copy(update={"trace_url": link, "sections": sections})
-    frame = Frame(site.shell.top(tab), own_style())
+    frame = Frame(site.shell.top(tab), own_style(), finding_address(site, stored, RANK))
     views = known_views()
     page = render_html(drawn, views, frame=frame)
     return Whole(page.encode(), policy=page_policy(drawn, views, frame) + _ANSWERS)
@@ -139,19 +139,17 @@ def report_address(site: Site, stored: Stored) -> str:
     return site.links.to("results", stored.link["job"])
 
 
-def finding_address(site: Site, stored: Stored, rank: int) -> str:
+def finding_address(site: Site, stored: Stored, rank: int | str) -> str:
     """Address of one finding of a report."""
     return site.links.to("compare", "finding", str(rank), **(stored.question or stored.link))
 
 
-def _linked(site: Site, stored: Stored, section: FindingsSection) -> FindingsSection:
-    """Section whose findings lead to pages of their own, and to those that run further analyses."""
+def _linked(site: Site, section: FindingsSection) -> FindingsSection:
+    """Section whose proposals of further analyses are links to pages that run them."""
 
     def linked(finding: Finding) -> Finding:
         views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)
-        return finding.model_copy(
-            update={"views": views, "page": finding_address(site, stored, finding.rank)}
-        )
+        return finding.model_copy(update={"views": views})
 
     return section.model_copy(update={"findings": tuple(map(linked, section.findings))})
 

@@ -275,8 +275,6 @@ class Finding(Frozen):
     an older version, also throughout)."""
     views: tuple[FurtherView, ...] = ()
     """Most telling first. Not part of the report's content: their commands name the lake."""
-    page: str = ""
-    """Address of a page of its own, on a server. Not part of the report's content."""
 
 
 class FindingsSection(Section):
@@ -296,8 +294,8 @@ class FindingsSection(Section):
     here all the same."""
 
     def content(self) -> Self:
-        """The section without views and pages, which name the lake, and without the display filter."""
-        plain = tuple(finding.model_copy(update={"views": (), "page": ""}) for finding in self.findings)
+        """The section without the views, which name the lake, and without the display filter."""
+        plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 
 

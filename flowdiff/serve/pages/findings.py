@@ -82,15 +82,17 @@ def finding(site: Site, asked: Asked) -> Reply:
         step.leads and step.finding == rank for step in report.picture.steps
     )
     whole = report_address(site, stored) if question is None else address(site, question)
+    glance, on_demand = alone(found, sections[0])
     blocks: list[Block] = [
         Text(_ways_on(site, stored, f"{whole}#f{rank}")),
-        *alone(found, sections[0]),
+        *glance,
         *(picture_blocks(report.picture) if pictured and report.picture is not None else ()),
         Part(
             "Requests of both sides",
             (Beside([_grid(site, stored, side) for side in sides]),),
             note="slowest first; each leads to its swim lanes beside those of one of the other side",
         ),
+        *on_demand,
     ]
     return Answer(
         wording.clip(found.title, 200),

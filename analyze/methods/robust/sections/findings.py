@@ -144,28 +144,32 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
     )
 
 
-def alone(finding: Finding, section: FindingsSection) -> b.Blocks:
-    """Show one finding of a section, without a frame and a title."""
-    return _card(finding, part_unknown(finding, section.insignificant_mean)).blocks
+def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
+    """Show one finding of a section without a frame and a title: (at a glance, on demand)."""
+    return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
 def _card(finding: Finding, unknown: str) -> b.Part:
     """Show a finding; unknown: why its part of the change of the mean cannot be told, or empty."""
+    return b.Part(
+        (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
+        (*_glance(finding, unknown), *_details(finding)),
+        anchor=f"f{finding.rank}",
+        look="card",
+    )
+
+
+def _glance(finding: Finding, unknown: str) -> b.Blocks:
+    """Show what a person on call needs in sight."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
-    return b.Part(
-        (f"{finding.rank}. ", b.Styled(finding.title, href=finding.page) if finding.page else finding.title),
-        (
-            b.Only("page", (b.Text(_where(finding.kind, finding.site)), b.Beside(glance))),
-            b.Only("terminal", tuple(_printed(finding, unknown))),
-            b.Facts(list(_facts(finding))),
-            b.Only("page", (b.Facts(list(_more_facts(finding))),)),
-            *(b.Only("terminal", further(finding.views)) for _ in finding.views[:1]),
-            *_details(finding),
-        ),
-        anchor=f"f{finding.rank}",
-        look="card",
+    return (
+        b.Only("page", (b.Text(_where(finding.kind, finding.site)), b.Beside(glance))),
+        b.Only("terminal", tuple(_printed(finding, unknown))),
+        b.Facts(list(_facts(finding))),
+        b.Only("page", (b.Facts(list(_more_facts(finding))),)),
+        *(b.Only("terminal", further(finding.views)) for _ in finding.views[:1]),
     )
 
 
