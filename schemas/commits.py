@@ -85,7 +85,7 @@ class Publish(Closed):
 
 
 class Segment(Closed):
-    """A file of raw events that are still open, for the lane's next owner."""
+    """A file of a lane's log: events that one commit read (`stitch.lake.event_log`)."""
 
     name: str
     sha256: str

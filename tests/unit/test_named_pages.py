@@ -44,7 +44,7 @@ NAMED = dict(messages())
 
 
 def test_messages_name_pages() -> None:
-    assert any("staging.py" in where for where in NAMED)
+    assert any("event_log.py" in where for where in NAMED)
 
 
 @pytest.mark.parametrize("where", NAMED)
