@@ -60,7 +60,7 @@ def test_a_page_that_a_message_names_is_there_and_says_it(where: str) -> None:
 
 
 SAID = {
-    ("stitch/lake/staging.py", "a-damaged-segment"): (
+    ("stitch/lake/event_log.py", "a-damaged-segment"): (
         "is missing",
         "is not what was committed",
         "events of open requests are in it",
