@@ -24,7 +24,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA
-from stitch.closing import event_times
+from stitch.closing import NEVER, event_times
 from stitch.columnar.runs import run_starts
 from stitch.lake.chain import read_tail
 from stitch.lake.layout import segment_folder, segment_seq
@@ -84,8 +84,10 @@ def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
     named = slice(None) if rows.loose is None else ~rows.loose
     index = index_requests(rows.key[named], first[named], last[named])
     cuts = [(at, min(BATCH_ROWS, end - at), aside) for at, end, aside in _batches(n, rows.n_aside)]
+    # A batch with an event without any time may hold one of any time.
+    lowest, highest = np.where(first == NEVER, -NEVER, first), np.where(last == -NEVER, NEVER, last)
     batches = np.array(
-        [(first[at : at + size].min(), last[at : at + size].max(), aside) for at, size, aside in cuts],
+        [(lowest[at : at + size].min(), highest[at : at + size].max(), aside) for at, size, aside in cuts],
         BATCH_TYPE,
     )
     footer = {
@@ -113,15 +115,21 @@ def _batches(n: int, n_aside: int) -> Iterator[tuple[int, int, bool]]:
 class SegmentReader:
     """A segment, opened for its index; record batches are decoded when asked for."""
 
-    def __init__(self, data: pa.Buffer) -> None:
-        """data: bytes of the segment. Raises pa.ArrowException where they are none."""
-        self._reader = pa.ipc.open_file(pa.BufferReader(data))
+    def __init__(self, data: pa.Buffer, columns: Sequence[str] | None = None) -> None:
+        """data: bytes of the segment; columns: those to decode (None: all). Raises pa.ArrowException where
+        they are none.
+        """
+        options = None
+        if columns is not None:
+            fields = [EVENT_SCHEMA.get_field_index(name) for name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=fields)
+        self._reader = pa.ipc.open_file(pa.BufferReader(data), options=options)
         footer = self._reader.metadata or {}
         self.schema: pa.Schema = self._reader.schema
         self.has_index = _INDEX in footer
         self.index: Index = np.frombuffer(footer.get(_INDEX, b""), INDEX_TYPE)
         """Requests of all rows, without records that name none; empty for a segment of an older lake."""
-        self.batches = np.frombuffer(footer[_BATCHES], BATCH_TYPE) if self.has_index else None
+        self.batch_times = np.frombuffer(footer[_BATCHES], BATCH_TYPE) if self.has_index else None
         """[record batches] BATCH_TYPE; None for a segment of an older lake."""
         self.n_loose = int(footer.get(_LOOSE, b"0"))
         """Records without a request id."""
@@ -137,23 +145,34 @@ class SegmentReader:
         batches = [self._reader.get_batch(place) for place in self._places(aside)]
         return pa.Table.from_batches(batches, self.schema).replace_schema_metadata(self.metadata or None)
 
+    def batches(self, first_ns: int, last_ns: int) -> Iterator[pa.Table]:
+        """Record batches, rows aside included, that may hold an event between two times, one at a time."""
+        for place in range(self._reader.num_record_batches):
+            if self.batch_times is None or (
+                self.batch_times["first_ns"][place] <= last_ns
+                and self.batch_times["last_ns"][place] >= first_ns
+            ):
+                yield pa.Table.from_batches([self._reader.get_batch(place)]).replace_schema_metadata(None)
+
     def _places(self, aside: bool | None) -> list[int]:
-        if aside is None or self.batches is None:
+        if aside is None or self.batch_times is None:
             return [] if aside else list(range(self._reader.num_record_batches))
-        found: list[int] = np.flatnonzero(self.batches["aside"] == aside).tolist()
+        found: list[int] = np.flatnonzero(self.batch_times["aside"] == aside).tolist()
         return found
 
 
-def open_segment(store: Store, segment: Segment) -> SegmentReader:
-    """Segment, verified. Raises LakeError where it is missing or differs from the commit."""
+def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None = None) -> SegmentReader:
+    """Segment, verified; columns: those to decode (None: all). Raises LakeError where it is missing or
+    differs from the commit.
+    """
     try:
         data = store.read(segment.name)
     except FileNotFoundError as error:
         raise _damaged(segment, "is missing") from error
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
-    found = SegmentReader(data)
-    if found.schema.names != EVENT_SCHEMA.names:
+    found = SegmentReader(data, columns)
+    if columns is None and found.schema.names != EVENT_SCHEMA.names:
         raise _damaged(segment, "is of another version")
     return found
 

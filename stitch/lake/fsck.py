@@ -412,6 +412,9 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
         standing = record.standing.upkeep or Upkeep()
         changed = {change.window: change for change in record.repair.changed} if record.repair else {}
         windows = {*changed, *(item.window for item in record.publish if item.window is not None)}
+        if record.build is not None:  # as many rows as the log gives
+            effective |= dict.fromkeys(windows, (record.seq, {}))
+            continue
         through = dict(next((at.through for at in standing.generations if at.seq == record.seq), ()))
         if windows and not through:
             detail = f"commit {record.seq} of the upkeep lane does not say what it replaces"

@@ -79,6 +79,15 @@ class Staging:
             final = f"{table_name}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
+    def hashes(self, window: Window) -> list[str]:
+        """SHA-256 of the staged files of a window, sorted."""
+        return sorted(item.sha256 for item in self._items if item.window == window.name)
+
+    def drop_window(self, window: Window) -> None:
+        """Leave out the staged files of a window; they are removed with the stage."""
+        with self._lock:
+            self._items = [item for item in self._items if item.window != window.name]
+
     def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
         """Write raw events as the log's segment of commit `seq` (default: this one). Raises OSError."""
         name = segment_name(self.lane, self.seq if seq is None else seq)

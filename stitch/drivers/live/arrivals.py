@@ -133,6 +133,8 @@ class Arrivals:
         self._late: list[pa.Table] = []
         self._copies: list[pa.Table] = []
         self.n_read = 0
+        self.n_open = 0
+        """Events that were open when they came."""
         self.n_copies = 0
         self.n_late = 0
         self.letters: list[Reject] = []
@@ -143,6 +145,7 @@ class Arrivals:
         """Book a batch."""
         if routed.events.num_rows:
             self._new.append((routed.events, routed.key, routed.loose))
+            self.n_open += routed.events.num_rows
             self.bytes += int(routed.events.nbytes)
         if routed.late.num_rows:
             self._late.append(routed.late)
