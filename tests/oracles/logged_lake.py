@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from oracles.memory_disk import MemoryDisk
 
 from ingest.codecs.port import Decoded
@@ -24,7 +23,7 @@ from stitch.drivers.live.steady_clock import Moment
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalStore, Store
+from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
@@ -32,44 +31,51 @@ LENGTH_NS = NS_PER_MINUTE
 LIVE = LiveSettings(lateness_ns=10 * NS_PER_SECOND, keep_events_ns=1440 * NS_PER_MINUTE)
 
 
-def made_lake(store: Store) -> Store:
+def made_lake(store: LocalStore) -> LocalStore:
     """A new lake of windows of a minute."""
     ensure_lake(store, LENGTH_NS, LENGTH_NS, "test")
     return store
 
 
+def of_a_new_process(store: LocalStore) -> LocalStore:
+    """A store that knows nothing of what was written before."""
+    return LocalStore(store._disk)
+
+
 @dataclass
 class LoggingLane:
-    """A live lane whose clock is what its events say, at most an hour behind."""
+    """A live lane whose clock is what its events say. Polls come in order, from the committed position."""
 
-    store: Store
+    store: LocalStore
     number: int
     settings: LiveSettings = LIVE
-    now_ns: int = 0
-    sent: int = 0
+    polls: list[tuple[pa.Table, int]] = field(default_factory=list)
+    """Events and time of each."""
 
     def __post_init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        """Take the lane over: what was not committed is gone."""
+        """Take the lane over: what was not committed is read again."""
+        self.store = of_a_new_process(self.store)
         info = open_manifest(self.store).info
         self.lane = LiveLane(
             self.store, info, self.number, self.settings, owner="o", created_by="t", cluster_id=None
         )
         self.stream = StreamId("topic", self.number - 1)
         place = self.lane.place(self.stream) or Place(0)
-        self.sent = place.offset
+        self.sent, self.now_ns = place.offset, self.polls[place.offset - 1][1] if place.offset else 0
         self.lane.begin(self.stream, place, Moment.exactly(self.now_ns))
 
-    def take(self, events: pa.Table, now_ns: int) -> None:
-        """Take a poll, at a time."""
-        self.now_ns = max(now_ns, self.now_ns)
-        self.sent += 1
-        payloads = Payloads(self.stream.name, None, [b""], [self.sent - 1], self.sent)
-        decoded = Decoded(events.combine_chunks(), [])
-        self.lane.take(self.stream, payloads, decoded, Moment.exactly(self.now_ns))
-        self.lane.advance({}, Moment.exactly(self.now_ns))
+    def take(self) -> None:
+        """Take all polls that were not taken."""
+        for events, now_ns in self.polls[self.sent :]:
+            self.now_ns = max(now_ns, self.now_ns)
+            self.sent += 1
+            payloads = Payloads(self.stream.name, None, [b""], [self.sent - 1], self.sent)
+            now = Moment.exactly(self.now_ns)
+            self.lane.take(self.stream, payloads, Decoded(events.combine_chunks(), []), now)
+            self.lane.advance({}, now)
 
     def commit(self, *, whole: bool = False) -> None:
         """Commit what came."""
@@ -80,10 +86,10 @@ class LoggingLane:
 class BuiltLake:
     """A second lake, and who builds it."""
 
-    source: Store
+    source: LocalStore
     scratch: Path
     settings: BuildSettings = field(default_factory=BuildSettings)
-    store: Store = field(default_factory=lambda: made_lake(LocalStore(MemoryDisk())))
+    store: LocalStore = field(default_factory=lambda: made_lake(LocalStore(MemoryDisk())))
     now_ns: int = 0
     grace_ns: int = 0
 
@@ -92,8 +98,9 @@ class BuiltLake:
 
     def start(self) -> None:
         """Open a builder anew: nothing is left of the one before but what it committed."""
+        self.store, source = of_a_new_process(self.store), of_a_new_process(self.source)
         run = UpkeepRun(self.store, "built", self.now_ns, self.grace_ns, "builder", "test")
-        self.builder = Builder(self.source, run, self.scratch, self.settings)
+        self.builder = Builder(source, run, self.scratch, self.settings)
 
     def step(self, **how: bool) -> Step:
         """One step, a second later."""
@@ -144,72 +151,61 @@ def arrivals(
     return rows[order], when[order].astype(np.int64)
 
 
-def logged(
-    events: pa.Table,
-    rng: np.random.Generator,
-    scratch: Path,
-    *,
-    late: float,
-    twice: float,
-    between: Callable[[], None] = lambda: None,
-) -> tuple[BuiltLake, pa.Table]:
-    """(A lake built from what one to three lanes logged, all events that came): rows are dealt at random."""
+def dealt(
+    events: pa.Table, rng: np.random.Generator, own: list[LoggingLane], *, late: float, twice: float
+) -> tuple[pa.Table, Iterator[None]]:
+    """(All events that come, an iterator that lets lanes have the next part of them): rows are dealt at
+    random, so that requests are cut over lanes.
+    """
     rows, when = arrivals(events, rng, late=late, twice=twice)
-    source = made_lake(LocalStore(MemoryDisk()))
-    own = [LoggingLane(source, number + 1) for number in range(int(rng.integers(1, 4)))]
     lane_of = rng.integers(0, len(own), len(rows))
-    settings = BuildSettings(
+
+    def parts() -> Iterator[None]:
+        for part in np.array_split(np.arange(len(rows)), int(rng.integers(3, 25))):
+            for number, lane in enumerate(own):
+                mine = part[lane_of[part] == number]
+                lane.polls.append((events.take(pa.array(rows[mine])), int(when[part].max(initial=0))))
+            yield
+
+    return concat_events([events.take(pa.array(rows))]), parts()
+
+
+def some_settings(rng: np.random.Generator) -> BuildSettings:
+    """Of a builder, at random."""
+    return BuildSettings(
         memory_bytes=int(rng.choice([64 * 2**20, 2**30])),
         rebuild_ns=int(rng.choice([0, 120])) * NS_PER_SECOND,
         rebuild_share=float(rng.choice([0.01, 10])),
         windows_per_commit=int(rng.choice([1, 3, 16])),
     )
-    built = BuiltLake(source, scratch, settings)
-    for part in np.array_split(np.arange(len(rows)), int(rng.integers(3, 25))):
-        for number, lane in enumerate(own):
-            mine = part[lane_of[part] == number]
-            lane.take(events.take(pa.array(rows[mine])), int(when[part].max(initial=0)))
+
+
+def logged(
+    events: pa.Table, rng: np.random.Generator, scratch: Path, *, late: float, twice: float
+) -> tuple[BuiltLake, pa.Table]:
+    """(A lake built from what one to three lanes logged, all events that came)."""
+    source = made_lake(LocalStore(MemoryDisk()))
+    own = [LoggingLane(source, number + 1) for number in range(int(rng.integers(1, 4)))]
+    built = BuiltLake(source, scratch, some_settings(rng))
+    every, parts = dealt(events, rng, own, late=late, twice=twice)
+    for _ in parts:
+        for lane in own:
+            lane.take()
             if rng.random() < 0.7:
                 lane.commit()
             if rng.random() < 0.05:
-                lane.commit()
                 lane.start()
         if rng.random() < 0.6:
             built.step()
         if rng.random() < 0.1:
             built.start()
-        between()
     for lane in own:
+        lane.take()
         lane.commit()
     built.finish()
-    return built, concat_events([events.take(pa.array(rows))])
+    return built, every
 
 
 def as_rows(table: pa.Table, *without: str) -> list[str]:
     """Rows, sorted, of some columns."""
     return sorted(repr(row) for row in table.drop_columns([*without]).to_pylist())
-
-
-def commits_of(store: Store) -> int:
-    """Commits of all lanes."""
-    return sum(1 for lane in lanes(store) for _ in read_chain(store, lane))
-
-
-def read_of(store: Store) -> int:
-    """Events that live lanes read and did not refuse when they came."""
-    return sum(
-        segment.rows
-        for lane in lanes(store)
-        for link in read_chain(store, lane)
-        for segment in link.record.standing.segments[-1:]
-        if f"/{link.record.seq:012d}-" in segment.name
-    )
-
-
-def shifted(events: pa.Table, by: np.ndarray) -> pa.Table:
-    """Events at other times, nulls kept."""
-    for name in ("ts_ns", "end_ns"):
-        place = events.schema.get_field_index(name)
-        moved = pc.add(events[name], pa.array(by))
-        events = events.set_column(place, events.schema.field(name), moved)
-    return events.combine_chunks()

@@ -33,7 +33,7 @@ from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.partition import shared_params
 from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
-from stitch.lake.chain import read_record, read_tail
+from stitch.lake.chain import read_record, read_tail, taken
 from stitch.lake.manifest import LakeFile, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
@@ -191,7 +191,10 @@ class Builder:
         again = again[: self._settings.windows_per_commit - len(first)]
         if not (first or again or late or self._log.missing or seal != self._sealed_to_ns):
             return Step()
-        return self._commit(windows, first, again, late, seal, water, now_ns)
+        try:
+            return self._commit(windows, first, again, late, seal, water, now_ns)
+        except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
+            raise taken(UPKEEP_LANE, self._lane.seq) from error
 
     def _late(self) -> tuple[dict[int, Planned], U8]:
         """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
