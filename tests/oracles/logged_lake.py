@@ -12,6 +12,7 @@ from oracles.memory_disk import MemoryDisk
 
 from ingest.codecs.port import Decoded
 from ingest.source import Payloads, Place, StreamId
+from schemas.commits import BuiltWindow
 from schemas.events import concat_events
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.closing import NEVER, event_times
@@ -124,7 +125,8 @@ class BuiltLake:
 
     def ledger(self) -> dict[str, int]:
         """Events, duplicates and refused ones of the last version of each window; late and missing ones."""
-        last, missing = {}, 0
+        last: dict[int, BuiltWindow] = {}
+        missing = 0
         for link in read_chain(self.store, UPKEEP_LANE) if UPKEEP_LANE in lanes(self.store) else ():
             if link.record.build is not None:
                 last |= {window.start_ns: window for window in link.record.build.windows}

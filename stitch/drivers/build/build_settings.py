@@ -12,6 +12,10 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 _PAYLOAD_SHARE: Final = 8
 """The budget for each byte of payload: a group is half of that, and the kernel takes six times its payload."""
+_ROW_SHARE: Final = 4_096
+"""Bytes of the budget for each event that is stitched: a third of it at the kernel's peak."""
+_LEAST_AT_ONCE: Final = 16_384
+_MOST_AT_ONCE: Final = 250_000
 _MEMO_SHARE: Final = 32_768
 """Bytes of the budget for each structure that is remembered, of some 4 KB: an eighth of it."""
 _MOST_REMEMBERED: Final = 16_384
@@ -32,6 +36,11 @@ class BuildSettings(Config):
     """or earlier, if its events grew by more than this share."""
     windows_per_commit: int = Field(default=16, ge=1)
     """Windows built before they are committed: what an interruption loses."""
+
+    @property
+    def rows_at_once(self) -> int:
+        """Events stitched at a time; a window of more is dealt into groups by way of the disk."""
+        return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
     def payload_bytes(self) -> int:

@@ -60,6 +60,16 @@ class Step:
     missing: int = 0
     """Events that no segment of the log held any more, or ever did."""
 
+    def and_(self, other: Step) -> Step:
+        """Both together."""
+        return Step(
+            self.built + other.built,
+            self.again + other.again,
+            self.late + other.late,
+            self.events + other.events,
+            self.missing + other.missing,
+        )
+
     @property
     def did_anything(self) -> bool:
         """True if a window was built or late events were stored."""
@@ -196,6 +206,10 @@ class Builder:
         except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
             raise taken(UPKEEP_LANE, self._lane.seq) from error
 
+    def sweep(self, now_ns: int) -> int:
+        """Delete files replaced longer than the grace ago; returns their number."""
+        return self._lane.sweep(now_ns - self._run.grace_ns)
+
     def _late(self) -> tuple[dict[int, Planned], U8]:
         """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
         requests = self._plan.requests
@@ -301,20 +315,34 @@ class Builder:
                 elif kept.any():
                     yield segment, table.filter(pa.array(kept)), key[kept]
 
-    def _stage(self, staging: Staging, window: PlannedWindow, tally: Counter[str]) -> BuiltWindow:
+    def _groups(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[pa.Table]:
+        """Events of a window in groups of whole requests that the budget is enough for: one, or dealt by way of
+        the disk. Into `since` goes the first segment of each lane that has some.
+        """
+        at_once = window.rows <= self._settings.rows_at_once
+        held: list[pa.Table] = []
+        spill = EventSpill(self._scratch / f"{window.start_ns:d}", self._settings.payload_bytes)
+        for segment, table, _ in self._rows(window.requests):
+            since.setdefault(segment.lane, segment.seq)
+            (held.append if at_once else spill.add)(table)
+        if at_once and held:
+            yield concat_events(held)
+        for group in spill.groups():
+            yield group.load()
+            group.forget()
+
+    def _stage(
+        self, staging: Staging, window: PlannedWindow, tally: Counter[str], first_part: int = 0
+    ) -> BuiltWindow:
         """Build a window onto a stage: nothing but the log's events of its requests decides."""
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
-        spill = EventSpill(self._scratch / f"{window.start_ns:d}", self._settings.payload_bytes)
         since: dict[int, int] = {}
-        for segment, table, _ in self._rows(window.requests):
-            since.setdefault(segment.lane, segment.seq)
-            spill.add(table)
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        for part, group in enumerate(spill.groups()):
-            made = stitch(group.load(), settings.stitch, memo=self._memo)
-            group.forget()
+        part = first_part
+        for part, events in enumerate(self._groups(window, since), start=first_part):
+            made = stitch(events, settings.stitch, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
             params = shared_params(made.params, settings.params_share)
@@ -330,7 +358,7 @@ class Builder:
             staging.drop_window(lake_window)
             gone = np.array(sorted(moved), np.uint64)
             rest = window.requests[~among(gone, window.requests["key"])]
-            return self._stage(staging, PlannedWindow(window.start_ns, rest), tally)
+            return self._stage(staging, PlannedWindow(window.start_ns, rest), tally, part + 1)
         tally.update(own)
         return BuiltWindow(
             start_ns=window.start_ns,

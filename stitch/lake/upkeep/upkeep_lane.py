@@ -158,12 +158,14 @@ def _and_built(
     before: Upkeep, built: Built, seq: int, grace_ns: int, length_ns: int, staging: Staging
 ) -> Upkeep:
     """Add a commit that built; ranges older than the grace period are merged."""
-    limit_ns = built.at_ns - grace_ns
+    # Clocks of builders differ, and ranges stay ascending.
+    at_ns = max([built.at_ns, *(at.at_ns for at in before.built)])
+    limit_ns = at_ns - grace_ns
     past = [at for at in before.built if at.at_ns <= limit_ns]
     newer = [at for at in before.built if at.at_ns > limit_ns]
     if past:
         past = [BuiltCommits(first=past[0].first, last=past[-1].last, at_ns=past[-1].at_ns)]
-    own = BuiltCommits(first=seq, last=seq, at_ns=built.at_ns)
+    own = BuiltCommits(first=seq, last=seq, at_ns=at_ns)
     anew = {*built.emptied}
     anew |= {Window.from_name(item.window, length_ns).start_ns for item in staging.items() if item.window}
     kept = tuple(at for at in before.emptied if at[0] not in anew)
