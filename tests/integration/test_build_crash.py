@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 
-SEEDS = 6
+SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "5"))
 OPERATIONS = 120
 """Until the next death, in the mean: exponentially distributed, so that each commit comes through at last."""
 
@@ -36,8 +37,8 @@ def some_events(seed: int) -> pa.Table:
 
 
 def is_fenced(error: LakeError) -> bool:
-    """True where another builder came first. On a disk a lock keeps builders apart; here it does not, and a stage
-    may be swept while its owner publishes.
+    """True where another builder came first. On a disk a lock keeps builders apart; here it does not, and a
+    stage may be swept while its owner publishes.
     """
     return isinstance(error, CommitTakenError) or "neither there nor on the stage" in str(error)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,12 @@ def made_lake(store: LocalStore) -> LocalStore:
 def of_a_new_process(store: LocalStore) -> LocalStore:
     """A store that knows nothing of what was written before."""
     return LocalStore(store._disk)
+
+
+class Polled(Protocol):
+    """Whoever is dealt polls: events and time of each."""
+
+    polls: list[tuple[pa.Table, int]]
 
 
 @dataclass
@@ -154,7 +161,7 @@ def arrivals(
 
 
 def dealt(
-    events: pa.Table, rng: np.random.Generator, own: list[LoggingLane], *, late: float, twice: float
+    events: pa.Table, rng: np.random.Generator, own: Sequence[Polled], *, late: float, twice: float
 ) -> tuple[pa.Table, Iterator[None]]:
     """(All events that come, an iterator that lets lanes have the next part of them): rows are dealt at
     random, so that requests are cut over lanes.
