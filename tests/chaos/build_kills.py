@@ -1,7 +1,7 @@
 """Real processes that log and build, killed at random disk operations; stopped ones wake as zombies.
 
 Run: `PYTHONPATH=tests python tests/chaos/build_kills.py [KILLS] [SEED]`. Two lanes log what is dealt to them
-at random, a builder builds another lake of it, in processes of their own. Each is killed (SIGKILL) at a random
+at random, a builder builds another lake of it, in processes of their own. Each is killed at a random
 operation and started again; now and then one is stopped, replaced, and woken. At the end the second lake is
 what one batch of all events is, the ledger closes, and `fsck` finds nothing.
 """
