@@ -79,6 +79,7 @@ def compare(
         ),
         headline=headline(samples, ratio, results[0].headline),
         strip=None if strip is None else strip.model_copy(update={"marks": tuple(marks)}),
+        picture=next((result.picture for result in results if result.picture is not None), None),
         methods=tuple(
             MethodRun(
                 name=chosen.method.name,

@@ -90,7 +90,7 @@ class GraphNode(NamedTuple):
 
     @property
     def what(self) -> str:
-        """`point[/label]`."""
+        """Point of the node with its label, `point[/label]`: the operation without its component."""
         return self.point if self.label is None else f"{self.point}/{self.label}"
 
     @property

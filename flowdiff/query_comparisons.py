@@ -14,6 +14,7 @@ from schemas.errors import ConfigError, PeriodError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from analyze.methods.port import AnyMethod
     from analyze.sql.asked_comparison import AskedComparison, Comparing
 
 SPINNER: Final = "Comparing"
@@ -25,27 +26,19 @@ class QueryComparisons:
 
     lake: str
     now_ns: int
-    """What periods are relative to."""
+    """Time that relative periods are relative to."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
         """Tables of a comparison, as a report keeps them. Raises PeriodError, ConfigError, LakeError."""
         from analyze.methods.port import Chosen
-        from analyze.methods.registry import method_of
         from analyze.refine.settings import RefineSettings
-        from flowdiff.extras import needed
         from flowdiff.lake import analysed
         from flowdiff.samples import asked_samples, find_samples
 
         texts = [asked.reference, asked.problem, *([asked.history] if asked.history is not None else [])]
         if named := next((text for text in texts if "@" in text), None):
             raise PeriodError(f"'{named}' names a lake.", remedy="A query compares periods of its own lake.")
-        with needed():
-            method = method_of(asked.method)
-        if not any(view.tag == "findings" for view in method.sections):
-            raise ConfigError(
-                f"The method '{method.name}' gives no findings to query.",
-                remedy=f"Take 'robust', or run: flowdiff compare --method {method.name}.",
-            )
+        method = with_findings(asked.method)
         filters = (("reference", asked.reference_where), ("problem", asked.problem_where))
         samples = find_samples(
             asked_samples([asked.reference], [asked.problem], ()),
@@ -56,6 +49,21 @@ class QueryComparisons:
             own_where={name: text for name, text in filters if text is not None},
         )
         return analysed(samples, [Chosen(method, method.settings())], RefineSettings(), "auto").tables
+
+
+def with_findings(name: str) -> AnyMethod:
+    """Method of a name, which gives findings. Raises ConfigError for another one."""
+    from analyze.methods.registry import method_of
+    from flowdiff.extras import needed
+
+    with needed():
+        method = method_of(name)
+    if not any(view.tag == "findings" for view in method.sections):
+        raise ConfigError(
+            f"The method '{method.name}' gives no findings to query.",
+            remedy=f"Take 'robust', or run: flowdiff compare --method {method.name}.",
+        )
+    return method
 
 
 def with_spinner(comparing: Comparing) -> Comparing:

@@ -16,17 +16,18 @@ def simulate(
     workload: str = "postmark-large",
     fault: str | Sequence[str] = (),
     fault_start: float = 0.0,
+    fault_end: float | None = None,
     seed: int = 0,
     start: str | Moment = "2026-01-05T00:00:00Z",
     sample: float = 1.0,
     workers: int = 1,
-    format: Literal["native", "otlp-json"] = "native",
+    format: Literal["native", "otlp-json"] | None = None,
 ) -> Path:
     """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    workload `web-shop`: of a shop, as OTLP, with the arguments that it has. The same seed gives the same
-    bytes. fault: names, or unambiguous prefixes. fault_start: second of the run at which they begin. Raises
-    ConfigError, InputError.
+    workload `web-shop`: of a shop, as otlp-json, with the arguments that it has. The same seed gives the same
+    bytes. fault: names, or unambiguous prefixes. fault_start, fault_end: seconds of the run at which they
+    begin and are repaired. format: None is native for the storage service. Raises ConfigError, InputError.
     """
     from flowdiff.cli.output import open_output
     from flowdiff.commands.simulate import chosen_faults, epoch_ns, shop_plan
@@ -40,7 +41,9 @@ def simulate(
     start_ns = epoch_ns(start if isinstance(start, str) else instant_text(start))
     path = Path(out)
     if workload == SHOP:
-        shop_run = shop_plan(requests, seed, start_ns, names, (), [fault_start] * len(names))
+        shop_run = shop_plan(
+            requests, seed, start_ns, names, (), [fault_start] * len(names), sample, format, fault_end
+        )
         with open_output(path) as file:
             write_lines(file, shop_lines(shop_run), packed=path.suffix == ".gz")
         return path
@@ -49,11 +52,11 @@ def simulate(
         requests,
         seed,
         sample,
-        tuple(plan_causes(chosen_faults(names, (), [fault_start] * len(names)))),
+        tuple(plan_causes(chosen_faults(names, (), [fault_start] * len(names)), fault_end)),
     )
     result = run(plan, start_ns, workers=workers)
     with open_output(path) as file:
-        write_lines(file, result.lines(RunFormat(format)), packed=path.suffix == ".gz")
+        write_lines(file, result.lines(RunFormat(format or RunFormat.NATIVE)), packed=path.suffix == ".gz")
     return path
 
 

@@ -1,1 +1,1 @@
-"""Ingestion: codecs, files, Kafka, simulator. Converts bytes to Arrow event batches and rejects."""
+"""Ingestion: codecs, files, Kafka, a receiver of OTLP. Makes Arrow event batches and dead letters."""

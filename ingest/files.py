@@ -31,7 +31,7 @@ from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
 _WRAPPERS: Final = ("trace", "result")
-"""Of a request in an answer of Tempo's API, and of Jaeger's."""
+"""Names of a request in an answer of Tempo's API, and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
 """Bytes of JSON text that are examined: some lines, even long ones."""

@@ -23,7 +23,7 @@ class CalibrationSettings(Config):
     history_windows: int = Field(default=48, ge=0, le=1_000)
     """Most windows of history beside a pair, the nearest in time; 0 for none."""
     seed: int = 0
-    """Of the choice of pairs: the same seed chooses the same."""
+    """Seed of the choice of pairs."""
 
 
 class CalibrationRecord(Config):

@@ -88,7 +88,7 @@ class SpanColumns(Config):
     start: str = "Timestamp"
     """A timestamp, or a number since the epoch (`time_unit`)."""
     end: str = ""
-    """As `start`; else `duration` counts."""
+    """A time as in `start`; empty: `duration` counts."""
     duration: str = "Duration"
     """A duration, or a number (`time_unit`)."""
     kind: str = "SpanKind"
@@ -104,9 +104,9 @@ class SpanColumns(Config):
     attributes: str = "SpanAttributes"
     """A map, or a list of keys with values, of text or numbers."""
     resource_attributes: str = "ResourceAttributes"
-    """As `attributes`."""
+    """Attributes of the resource, in a form as in `attributes`."""
     time_unit: Literal["s", "ms", "us", "ns"] = "ns"
-    """Of times that are numbers."""
+    """Unit of times that are numbers."""
 
     @property
     def told(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
+from schemas.arrays import B1, I8
 from schemas.errors import ConfigError
 
 
@@ -35,17 +36,22 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One mechanism at work from `start_ns` (of the run) on; `cause` numbers the fault it belongs to."""
+    """One mechanism at work from `start_ns` to before `end_ns` of the run; `cause` numbers its fault."""
 
     mechanism: FaultMechanism
     severity: float
     start_ns: float
     cause: int
     mode: str = ""
+    end_ns: float = inf
 
     def acts(self, t_ns: float) -> bool:
-        """Whether it is at work at a time of the run."""
-        return t_ns >= self.start_ns and self.severity != 0.0
+        """True if it is at work at a time of the run."""
+        return self.start_ns <= t_ns < self.end_ns and self.severity != 0.0
+
+    def acts_at(self, times_ns: I8) -> B1:
+        """True for the times of the run at which it is at work."""
+        return (times_ns >= self.start_ns) & (times_ns < self.end_ns) & (self.severity != 0.0)
 
 
 Injections = Mapping[FaultMechanism, Injection]
@@ -165,21 +171,26 @@ def find_fault(name: str) -> Fault:
     return FAULTS[near[0]]
 
 
-def plan_causes(chosen: Sequence[tuple[Fault, float | None, float]]) -> list[FaultCause]:
+def plan_causes(
+    chosen: Sequence[tuple[Fault, float | None, float]], end_s: float | None = None
+) -> list[FaultCause]:
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
-    Raises `ConfigError` on negative severities (but for load), on more than MAX_CAUSES, and if two share a
-    mechanism.
+    end_s: second of the run at which all are repaired; None: they stay. Raises `ConfigError` on negative
+    severities (but for load), an end before a start, more than MAX_CAUSES, and if two share a mechanism.
     """
+    end_ns = inf if end_s is None else end_s * 1e9
     causes: list[FaultCause] = []
     for fault, severity, start_s in chosen:
+        if start_s * 1e9 >= end_ns:
+            raise ConfigError(f"{fault.name} begins at {start_s:g} s and ends at {end_s:g} s.")
         level = fault.severity if severity is None else severity
         for mechanism, mode, relative in fault.parts:
             least = -0.9 if mechanism is FaultMechanism.LOAD else 0.0
             if level < least:
                 raise ConfigError(f"severity {level} of {fault.name} is below {least}.")
             name = fault.name if len(fault.parts) == 1 else f"{fault.name}/{mechanism.name.lower()}"
-            injection = Injection(mechanism, level * relative, start_s * 1e9, len(causes), mode)
+            injection = Injection(mechanism, level * relative, start_s * 1e9, len(causes), mode, end_ns)
             causes.append(FaultCause(name, injection))
     mechanisms = [c.injection.mechanism for c in causes]
     if len(set(mechanisms)) < len(mechanisms):

@@ -70,7 +70,7 @@ class Recording:
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)
         if self._sampling.severity:
-            rate[begin >= self._sampling.start_ns] /= max(1.0, self._sampling.severity)
+            rate[self._sampling.acts_at(begin)] /= max(1.0, self._sampling.severity)
             kept = unit_interval(request_keys(self.plan.seed, trace.uid, SAMPLING)) < rate
         rows = np.flatnonzero(kept)
         rows = rows[np.argsort(begin[rows], kind="stable")]
@@ -83,7 +83,7 @@ class Recording:
             trace_id=[f"{h:016x}{low_:016x}" for h, low_ in zip(high, low, strict=True)],
             start_ns=begin[rows] + self.start_ns,
             sample_rate=rate[rows],
-            renamed=(begin[rows] >= self._rename.start_ns) & (self._rename.severity > 0.0),
+            renamed=self._rename.acts_at(begin[rows]),
         )
 
     def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
@@ -97,7 +97,7 @@ class Recording:
             for structure in structures
         ]
         added = np.concatenate([offsets[s] for s in trace.structure.tolist()])
-        return np.where(trace.time_ns >= self._skew.start_ns, times + added, times)
+        return np.where(self._skew.acts_at(trace.time_ns), times + added, times)
 
     def lost(self, trace: Trace) -> B1 | None:
         """[steps] of the trace: the record never arrives; None: nothing is lost."""
@@ -108,7 +108,7 @@ class Recording:
         )
         step = np.arange(len(keys), dtype=np.uint64)
         unlucky = unit_interval(mix(keys + step)) < self._loss.severity
-        return unlucky & (trace.time_ns >= self._loss.start_ns)
+        return unlucky & self._loss.acts_at(trace.time_ns)
 
 
 def request_lines(

@@ -51,7 +51,10 @@ NOISES, SAMPLING, BACKGROUND = 0, 1, 2
 
 def run_shard(plan: ShardPlan) -> Trace:
     """Simulate every request of the shard; keep the sampled ones."""
-    injections = {i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns) for i in plan.injections}
+    injections = {
+        i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns, end_ns=i.end_ns - plan.offset_ns)
+        for i in plan.injections
+    }
     is_broad = injected(injections, FaultMechanism.SPIN).mode == "broad"
     parameters = broad(plan.parameters) if is_broad else plan.parameters
     rng = generator(plan.run.seed, WORKLOAD, plan.shard)
@@ -149,7 +152,7 @@ class _Run:
                 if noisy.acts(t) and stream.station == "data":
                     factor *= 1.0 + noisy.severity
                 stream.mean_ns = stream.base_ns * factor
-            t = noisy.start_ns if t < noisy.start_ns < next_minute else next_minute
+            t = min(bound for bound in (noisy.start_ns, noisy.end_ns, next_minute) if bound > t)
             yield t
             if t >= next_minute:
                 weather.next_minute()

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests of deploy/ check its files with, into .cache/: a Prometheus with promtool (Debian's package,
 # unpacked and not installed), an Alertmanager (Go, built once), the libraries of docker compose and docker build
-# (Go), kustomize where there is no kubectl (Go), and the types of a Grafana dashboard (npm). systemd-analyze comes with
+# (Go), kustomize where there is no kubectl (Go), Helm (Go), and the types of a Grafana dashboard (npm). systemd-analyze comes with
 # the system. Nothing to do where they are there.
 set -eu
 cd "$(dirname "$0")/.."
@@ -47,6 +47,14 @@ if ! command -v kubectl > /dev/null && [ ! -x "$cache/kustomize-$kustomize" ]; t
     GOBIN="$cache/kustomize.new" nice go install -trimpath -ldflags='-s -w' sigs.k8s.io/kustomize/kustomize/v5@$kustomize
     mv "$cache/kustomize.new/kustomize" "$cache/kustomize-$kustomize"
     rmdir "$cache/kustomize.new"
+fi
+
+helm=v3.18.6
+if [ ! -x "$cache/helm-$helm" ]; then
+    echo "Building Helm (4 CPU minutes) ..."
+    GOBIN="$cache/helm.new" nice go install -trimpath -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$helm
+    mv "$cache/helm.new/helm" "$cache/helm-$helm"
+    rmdir "$cache/helm.new"
 fi
 
 # fresh STAMP FILES...: whether the stamp is of these files; else it is written by `stamped`.

@@ -146,7 +146,7 @@ class _JudgedTree:
     competing: tuple[str, ...] = ()
     best: Rule | None = None
     twins: tuple[str, ...] = ()
-    """Columns that separate the requests as the root's does."""
+    """Names of the columns whose split separates the requests as the split at the tree's root does."""
     separating: tuple[str, ...] = ()
     """Root's column and its twins, without aggregates."""
     split: Split | None = None

@@ -111,10 +111,11 @@ def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
     A tenant or a warehouse that several operations record is one attribute of the request, whichever of them
     a request passes.
 
-    A parameter that occurs at most once a request makes one column, others one an aggregate; the number of
-    occurrences belongs to the structure and makes none. Numbers recorded as text are numbers, but not under
-    the name of an identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words.
-    Numbers that are not finite are missing.
+    A parameter that a request has at most once makes one column; one that it has several times makes a column
+    for each aggregate (first, last, min, max, mean, mode, distinct). How often a request has it belongs to
+    the structure and makes no column. Numbers recorded as text are numbers, but not under the name of an
+    identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words. Numbers that are
+    not finite are missing.
     """
     structures, values = read.structures, read.values
     if values is None:

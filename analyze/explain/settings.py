@@ -65,7 +65,8 @@ class ExplainSettings:
     """Most distinct values, as a share of the requests with a value, of a comparable text column; with more
     its values are ids."""
     ranked: int = 20
-    """Distinct numbers from which on the correlation with time is tested."""
+    """Number of distinct values of a numeric column, and of its known values in a class, from which on it is
+    tested for following time."""
     with_time: float = 0.95
     """Rank correlation with time from which on a number is a clock, a counter or a sequence number."""
     most_background: int = 1_000

@@ -29,6 +29,7 @@ from analyze.report.limits import ReportLimits
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.parts import Section
+from schemas.report.picture import FlowPicture
 from schemas.report.report import Verdict
 
 C = TypeVar("C", bound=Config)
@@ -50,6 +51,8 @@ class Result:
     Empty: the title reports the measured means."""
     notes: tuple[str, ...] = ()
     """Caveats that a reader must know before trusting the result, one sentence each."""
+    picture: FlowPicture | None = None
+    """Graph of the calls around the first findings; None: there is none."""
     weighed: Sequence[Weighed] = ()
     """All results, uncut: the input of a gate."""
 

@@ -214,8 +214,8 @@ class PathShares:
     of_all: F8
     """s: each root's share of all requests; for a period without requests the other period's."""
     of_root: F8
-    """q: each category's share of its root's requests. A root without requests in one period has the other
-    period's shares there, so that its whole effect is mix."""
+    """q: each category's share of its root's requests. A root without requests in one period gets the shares
+    of the other period, so that its whole effect is mix."""
     mean_us: F8
     """μ, [2, categories]; for an empty category the other period's."""
     root: I8

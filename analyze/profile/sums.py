@@ -298,6 +298,6 @@ class Grouped:
         return found
 
     def means(self, values: Numbers) -> F8:
-        """[codes, columns] means of [rows, columns]."""
+        """[codes, columns] means of `values` ([rows, columns]) over the rows that have each code."""
         sums = self.sums(values)
         return sums if len(self.codes) == len(values) else sums / self.sizes[:, None]

@@ -256,6 +256,11 @@ class Facts:
     below the other; `table`: so, names and values aligned."""
 
 
+def mark(name: str) -> str:
+    """Name of a fact before its words: `Since:`, `2.`"""
+    return f"{name[:1].upper()}{name[1:]}{'' if name.endswith('.') else ':'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows under headings."""

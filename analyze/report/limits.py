@@ -37,3 +37,11 @@ class ReportLimits(Config):
     bins: int = Field(default=48, ge=4)
     edge_histograms: int = Field(default=3, ge=0)
     """Reddest edges of a detailed mutation that carry a histogram."""
+    pictured: int = Field(default=3, ge=1)
+    """First findings that the picture at the top shows, as far as there is room."""
+    picture_steps: int = Field(default=14, ge=1)
+    """Calls in that picture."""
+    picture_path: int = Field(default=5, ge=2)
+    """Calls on the way to a finding: the first of the request and the last ones."""
+    picture_siblings: int = Field(default=3, ge=0)
+    """Other calls at each of them: what changed first, then what takes most time."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from analyze.report import blocks as b
 from analyze.report import wording
-from analyze.report.section_view import FirstScreen, Views, first_screen, warnings
+from analyze.report.section_view import FirstScreen, Views, first_screen, opening, warnings
 from schemas.report.report import Report
 
 SCREEN: Final = 50
@@ -36,7 +36,9 @@ _FLANK: Final = re.compile(r"\w")
 def render_markdown(report: Report, views: Views, page: str = "") -> str:
     """Render the report; `page` is the address of its page. Raises KeyError for a section without a view."""
     first = first_screen(report, views)
-    screen = [f"### {inline(report.headline.sentence if first is None else first.headline)}\n"]
+    opens, measured = opening(report, views)
+    screen = [f"### {inline(opens if first is None else first.headline)}\n"]
+    screen += [f"{_line(measured)}\n"] if first is None and measured else []
     screen += [] if first is None else [*_notes(report, views), *blocks_markdown(first.blocks)]
     room = SCREEN - sum(map(_rows, screen))
     end = f"Everything else: {_code(page)}\n" if page else ""
@@ -67,7 +69,7 @@ def _parts(report: Report, views: Views, first: FirstScreen | None) -> Iterator[
     for method in report.methods:
         if len(report.methods) > 1:
             yield f"#### {inline(method.title)}\n"
-        if method.name not in leading:
+        if method.name not in leading and (len(report.methods) > 1 or first is not None):
             yield f"{_line(method.verdict.text)}\n"
         for section in report.sections:
             if section.method == method.name:
@@ -99,9 +101,7 @@ def _block(block: b.Block, level: int) -> Iterator[str]:
         marks = (f"{n}." if block.ordered else "*" for n, _ in enumerate(block.items, 1))
         yield from _list(f"{mark} {_line(item)}" for mark, item in zip(marks, block.items, strict=False))
     elif isinstance(block, b.Facts):
-        yield from _list(
-            f"* {inline(fact.name[:1].upper() + fact.name[1:])}: {inline(fact.words)}" for fact in block.facts
-        )
+        yield from _list(f"* {_line((b.mark(fact.name), ' ', fact.words))}" for fact in block.facts)
     elif isinstance(block, b.Grid) and block.printed and block.rows:
         yield from _table(block)
 

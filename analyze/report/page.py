@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.blocks import Block, cell, runs
-from analyze.report.section_view import Views, first_screen, warnings
+from analyze.report.section_view import Views, first_screen, opening, warnings
 from schemas.report.parts import Section
 from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
@@ -160,7 +160,9 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
         index=index,
         first=None if screen is None else blocks_html(screen.blocks, "-first", 2, url),
         strip=None if screen is None else blocks_html(screen.over_time, "-strip"),
+        picture=None if screen is None else blocks_html(screen.picture, "-picture"),
         notes=[note for note in report.notes if screen is None or note not in screen.said],
+        opening=opening(report, views),
         warnings=warnings(report, views),
         titles={method.name: method.title for method in report.methods} if len(report.methods) > 1 else {},
         leading={method: block for view, method, block in reversed(blocks) if view.leads},

@@ -23,6 +23,8 @@ class FirstScreen:
     """Numbers, who is affected, the first finding, the periods: some ten lines."""
     over_time: Blocks = ()
     """Strip of time, on the page only."""
+    picture: Blocks = ()
+    """Graph of the calls around the first findings, and response times, on the page only."""
     said: tuple[str, ...] = ()
     """Notes of the report that are among the blocks, and not shown again."""
 
@@ -84,3 +86,15 @@ def first_screen(report: Report, views: Views) -> FirstScreen | None:
     makers = (views[section.section].first_screen for section in report.sections)
     make = next((maker for maker in makers if maker is not None), None)
     return None if make is None else make(report)
+
+
+def opening(report: Report, views: Views) -> tuple[str, str]:
+    """(First sentence, second sentence) of a report without a first screen.
+
+    One method: its verdict, then what was measured. Several, or one whose section shows its verdict: what
+    was measured, then nothing.
+    """
+    sentence = report.headline.sentence
+    if len(report.methods) != 1 or any(views[section.section].leads for section in report.sections):
+        return sentence, ""
+    return report.methods[0].verdict.text, sentence

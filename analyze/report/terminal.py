@@ -32,9 +32,10 @@ from analyze.report.blocks import (
     Text,
     Words,
     cell,
+    mark,
     runs,
 )
-from analyze.report.section_view import Views, first_screen, warnings
+from analyze.report.section_view import Views, first_screen, opening, warnings
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
@@ -67,7 +68,10 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
         _put(_text(screen.headline, "bold"), console)
         print_blocks(screen.blocks, console)
     else:
-        _put(_text(report.headline.sentence, "bold"), console)
+        first, second = opening(report, views)
+        _put(_text(first, "bold"), console)
+        if second:
+            _put(_text(second), console)
         for sample in report.samples:
             where = f" where {sample.where}" if sample.where else ""
             requests = wording.counted(sample.requests, "request")
@@ -83,7 +87,8 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
     for method in report.methods:
         title = f"{method.title}: " if titles else ""
         if method.name not in leading:
-            _put(_text(f"{title}{method.verdict.text}"), console)
+            if title or screen is not None:
+                _put(_text(f"{title}{method.verdict.text}"), console)
             continue
         if title:
             _put(_text(title.strip()), console)
@@ -157,18 +162,15 @@ def _facts(facts: Facts, console: Console, indent: int) -> None:
     if facts.look == "table":
         width = max((cell_len(fact.name) for fact in facts.facts), default=0)
         for fact in facts.facts:
-            mark = fact.name.ljust(width + 1)
+            name = fact.name.ljust(width + 1)
             style = _STYLE.get(fact.tone, "")
             _put(
-                _hanging(mark, _text(fact.words, style), console.width - indent - _INDENT),
+                _hanging(name, _text(fact.words, style), console.width - indent - _INDENT),
                 console,
                 indent + _INDENT,
             )
         return
-    lines = [
-        _text((Styled(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words))
-        for fact in facts.facts
-    ]
+    lines = [_text((Styled(f"{mark(fact.name)} ", "dim"), fact.words)) for fact in facts.facts]
     if facts.look == "rows":
         for line in lines:
             _put(line, console, indent)

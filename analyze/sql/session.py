@@ -375,11 +375,12 @@ def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
 
 
 def _readable_statements(text: str) -> Sequence[str]:
-    """The one SELECT, or EXPLAIN of one, last; before it temporary tables that are made of a SELECT.
+    """Split a text into its statements: any number of CREATE TEMP TABLE … AS SELECT, then one SELECT or
+    EXPLAIN of a SELECT. `SELECT true AS made` is added where there are tables only.
 
     Raises QueryError for anything else, duckdb.Error where it does not parse. COPY, ATTACH, SET and the like
     are refused by type: an allowed path may otherwise be written too. EXPLAIN has one type whatever it
-    explains, and EXPLAIN ANALYZE runs it. Tables alone answer that they were made.
+    explains, and EXPLAIN ANALYZE runs it.
     """
     statements = duckdb.extract_statements(text)
     texts = [one.query.strip().rstrip(";") for one in statements]

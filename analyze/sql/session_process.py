@@ -303,7 +303,8 @@ def serve(descriptor: int) -> None:
 
 
 def _take_no_more_than(n_bytes: int) -> None:
-    """Let the system refuse this process more memory. Where it does not count, DuckDB's limit is all."""
+    """Limit this process to `n_bytes` more memory (RLIMIT_DATA). Without /proc/self/status nothing is set,
+    and only DuckDB's own limit holds."""
     status = Path("/proc/self/status")
     if not status.exists():
         return

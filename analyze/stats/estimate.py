@@ -61,8 +61,8 @@ class BetweenBlocks:
     `shrunk_tau2`."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """(variance of a change, its degrees of freedom together with sampling), shrunk towards all
-        places.
+        """Return ([places] variance between blocks of a change, shrunk towards all places; [places] degrees
+        of freedom of that and the sampling variance together).
 
         inner_freedom: degrees of freedom of the sampling variance.
         """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from analyze.stats.rank import rank_p_of_groups
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.parts import Histogram
+from schemas.windows import NS_PER_US
 
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE
@@ -69,6 +70,35 @@ def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Hi
         edges_us=tuple(float(x) for x in edges),
         counts0=_counts(reference_us, edges),
         counts1=_counts(problem_us, edges),
+    )
+
+
+def binned_histogram(
+    title: str, samples: Sequence[tuple[npt.NDArray[np.integer[Any]], F8]], most: int
+) -> Histogram:
+    """Put counts by bin (`bin_of`, of ns) of both samples together to at most `most` bins of equal ratio.
+
+    samples: ([rows] bin, [rows] requests), bins may be repeated. Two empty samples give no bin (one edge, 0).
+    """
+    filled = [place[n > 0].astype(np.int64) for place, n in samples]
+    both = np.concatenate(filled)
+    if len(both) == 0:
+        return Histogram(title=title, edges_us=(0.0,), counts0=(), counts1=())
+    first = int(both.min())
+    width = math.ceil((int(both.max()) + 1 - first) / most)
+    count = (int(both.max()) - first) // width + 1
+    counts = (
+        np.rint(totals((place[n > 0].astype(np.int64) - first) // width, n[n > 0], count))
+        .astype(int)
+        .tolist()
+        for place, n in samples
+    )
+    edges_us = value_of(first + width * np.arange(count + 1.0)) / NS_PER_US
+    if first == 0:
+        edges_us[0] = 0.0
+    before, after = counts
+    return Histogram(
+        title=title, edges_us=tuple(edges_us.tolist()), counts0=tuple(before), counts1=tuple(after)
     )
 
 
@@ -150,10 +180,8 @@ class Histograms:
         return LogMedians(middle * BIN_LOG, variance, freedom, _freedom_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Means of the rows' numbers, natural logarithm, with their sampling variance; and requests.
-
-        All [places, columns]; NaN without a request.
-        """
+        """Return natural logarithms of the means of `number` ([rows]), with their sampling variance, and the
+        numbers of requests; all [places, columns], NaN without a request."""
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n

@@ -179,7 +179,8 @@ class Pooled:
 
     @property
     def ways(self) -> float:
-        """Tests a tick."""
+        """Mean number of tests made in one tick over these series; a series that alarms both ways counts
+        twice."""
         return float(((1 + self.both) * self.many).sum()) / self.k
 
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.watch.decide import Decision
+from analyze.watch.decide import Decision, Range
 from analyze.watch.evidence import RunningEvidence
 from analyze.watch.series import INSTANCES, Name
 from analyze.watch.settings import WatchSettings
@@ -126,6 +126,13 @@ class Book:
     def open(self) -> list[Tracked]:
         """Open incidents."""
         return [one for one in self.tracked if one.goes_on]
+
+    def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
+        """Ranges without an incident of the fast lane or of the lanes in `small`."""
+        start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self._tick_ns
+        length = np.maximum(end - start, 1)
+        are_quiet = quiet_ticks(start, self.tracked, length=length, small=small).tolist()
+        return [range_ for range_, is_quiet in zip(ranges, are_quiet, strict=True) if is_quiet]
 
     def take(
         self,

@@ -108,7 +108,8 @@ class _Visits(NamedTuple):
     tick: I8
     instance: I8
     weight: F8
-    """Sums to 1 for a request at a site."""
+    """Weight of the visit: 1 over the number of calls by which a request enters the component at this site,
+    so that a request counts once a site."""
     log: F8
     failing: F8
 

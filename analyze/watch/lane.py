@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from analyze.watch.candidates import Decided
 from analyze.watch.deployments import Versions
 from analyze.watch.slow_lane import SlowState
-from analyze.watch.watcher import Decided, State
+from analyze.watch.watcher import State
 from schemas.config import Config
 from schemas.errors import LakeError
 from schemas.incidents import Incident, IncidentEvent

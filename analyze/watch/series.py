@@ -107,7 +107,7 @@ class Name(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Text for people."""
+        """Name for display: `KIND SUBJECT`."""
         return f"{self.kind} {self.of}"
 
 
@@ -255,7 +255,7 @@ class _Rows:
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
-        """series: [rows] index into `names`."""
+        """Add rows of sums; those whose `den` is 0 are left out. series: [rows] index into `names`."""
         rows = rows_of(self.codes(names)[series], tick, den, num, 0.0 if sq is None else sq)
         self.parts.append(rows[den > 0])
 

@@ -108,7 +108,7 @@ class WatchSettings(Config):
     calm_share: float = Field(default=0.7, gt=0, le=1)
     """and a tick where so many of an incident's series are."""
     reopen_ns: int = Field(default=60 * NS_PER_MINUTE, ge=0)
-    """What comes back so soon is the same incident."""
+    """Time within which a return is the same incident."""
     accept_ns: int = Field(default=7 * NS_PER_DAY, ge=NS_PER_MINUTE)
     """An incident that goes on so long is the new normal."""
     worse_by: float = Field(default=0.5, gt=0)

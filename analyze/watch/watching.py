@@ -23,8 +23,10 @@ from analyze.report.page import INDEX_LINK, render_html
 from analyze.report.store import keep_report
 from analyze.scope import LakePeriod, Lakes
 from analyze.watch.baseline import Sample
+from analyze.watch.candidates import Decided
 from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
 from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
+from analyze.watch.detect import USUAL_TICKS
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, publish, put_commit
 from analyze.watch.series import Cut, WindowTicks, day_hours, tick_length, window_ticks
@@ -40,7 +42,7 @@ from analyze.watch.slow_lane import (
     level,
     week_of,
 )
-from analyze.watch.watcher import USUAL_TICKS, Decided, State, Watcher
+from analyze.watch.watcher import State, Watcher
 from schemas.errors import NotFoundError, PeriodError
 from schemas.incidents import Incident, Notify
 from schemas.periods import Period, format_instant
@@ -208,10 +210,10 @@ class LakeWatch:
             keep=self._keep,
             windows_of=self._ranges,
         )
-        first_ns, recent_ns = state.through_ns - watcher.history_ns, state.through_ns - watcher.recent_ns
+        detector, tick_ns = watcher.detector, watcher.tick_ns
+        first_ns, recent_ns = state.through_ns - detector.history_ns, state.through_ns - detector.recent_ns
         days = range(first_ns // DAY, recent_ns // DAY) if DAY % self._length == 0 else range(0)
-        tick_ns = watcher.tick_ns
-        sample = watcher.sampled(state.through_ns // tick_ns, self._starts[0] // _HOUR * _HOUR // tick_ns)
+        sample = detector.sampled(state.through_ns // tick_ns, self._starts[0] // _HOUR * _HOUR // tick_ns)
         for day in days:
             self._learn_day(watcher, day * DAY, sample)
         self._learn(watcher, days[-1] * DAY + DAY if days else first_ns, state.through_ns)
@@ -230,14 +232,14 @@ class LakeWatch:
         if not windows:
             return
         (day,) = self._lakes.listed([(Period(None, start_ns, start_ns + DAY), windows)])
-        watcher.ring.add_hours(day_hours(day, whole_windows(day), self._cut(watcher)))
+        watcher.detector.ring.add_hours(day_hours(day, whole_windows(day), self._cut(watcher)))
         for window in windows:
             # With some ticks before them, which give the usual number of requests.
             at = np.arange(window.start_ns, window.end_ns + USUAL_TICKS * watcher.tick_ns, watcher.tick_ns)
             if sample.takes(at // watcher.tick_ns).any():
                 ticks = self._ticks(watcher, window.start_ns)
                 if ticks is not None:
-                    watcher.add_ticks(ticks)
+                    watcher.detector.add_ticks(ticks)
 
     def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
         """Ticks of a window; None if it has no requests."""
@@ -271,7 +273,7 @@ class LakeWatch:
         self, watcher: Watcher, lane: Literal["daily", "weekly"], days: Sequence[int], now_ns: int
     ) -> None:
         compared = compared_day if lane == "daily" else compared_week
-        found = compared(days[0], self._ranges, watcher.quiet, watcher.decide_by)
+        found = compared(days[0], self._ranges, watcher.book.quiet, watcher.decide_by)
         if found is None:
             return
         name = "days" if lane == "daily" else "weeks"
@@ -308,7 +310,7 @@ class LakeWatch:
     def _look_at(self, watcher: Watcher, rollout: Rollout, key: str, window: Window) -> Rollout:
         during = self._ranges(rollout.start_ns, window.end_ns)
         as_long = (1 << self.settings.looks - 1) * self._length  # length of the last look
-        before = watcher.quiet(self._ranges(rollout.start_ns - as_long, rollout.start_ns))
+        before = watcher.book.quiet(self._ranges(rollout.start_ns - as_long, rollout.start_ns))
         found = looked_at(rollout, key, during, before, watcher.decide_by)
         at = window.end_ns // watcher.tick_ns - 1
         if found.code == CHANGED and found.report is not None:

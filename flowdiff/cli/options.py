@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -17,7 +17,9 @@ from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
+    from schemas.config import Config
 
+S = TypeVar("S", bound="Config")
 LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
@@ -150,6 +152,17 @@ def named_values(option: str, given: Iterable[str] | None, *, filled: bool = Fal
             raise ConfigError(f"{option} {name}=… is given twice.")
         values[name] = value
     return values
+
+
+def set_values(model: type[S], given: Iterable[str] | None) -> S:
+    """Settings of a model, with values of a repeated option `--set NAME=VALUE`. Raises ConfigError."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(named_values("--set", given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
 
 
 def provisional_folder() -> Path:

@@ -51,9 +51,12 @@ def command(
 
 
 def _names(before: str, after: str) -> tuple[str, str]:
-    """Names of the two lakes, which reports show: those of the files, where they differ."""
-    first, second = (re.sub(r"[^\w.*-]", "_", Path(files).name) for files in (before, after))
-    return (first, second) if first != second and "" not in (first, second) else ("before", "after")
+    """Names of the two lakes, which reports show: the last parts of the paths that differ."""
+    for first, second in zip(*(Path(files).parts[::-1] for files in (before, after)), strict=False):
+        left, right = (re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
+        if left != right:
+            return left, right
+    return "first", "second"
 
 
 def _import(files: str, lake: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.options import LakeOption, named_values
+from flowdiff.cli.options import LakeOption, set_values
 from flowdiff.cli.outcome import say
 from schemas.errors import ConfigError
 
@@ -61,8 +61,6 @@ def command(
     """
     import logging
 
-    from pydantic import ValidationError
-
     from flowdiff.cli.terminal import echo
     from flowdiff.extras import needed
     from stitch.scratch import Scratch
@@ -77,11 +75,7 @@ def command(
         from flowdiff.serve.settings import ServeSettings
         from flowdiff.serve.site import open_site
 
-    try:
-        limits = ServeSettings.model_validate(named_values("--set", settings))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    limits = set_values(ServeSettings, settings)
     access = Access(
         read_tokens(tokens) if tokens is not None else {},
         user_header,

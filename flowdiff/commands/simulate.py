@@ -41,13 +41,19 @@ def command(
     fault_start: Annotated[
         list[float] | None, typer.Option(help="Second of the run at which each fault begins; else 0.")
     ] = None,
+    fault_end: Annotated[
+        float | None, typer.Option(help="Second of the run at which faults are repaired; else they stay.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed: the same seed gives the same bytes.")] = 0,
     requests: Annotated[int, typer.Option(help="Requests to simulate.")] = DEFAULT_REQUESTS,
     sample: Annotated[float, typer.Option(help="Share of the requests that is traced.")] = 1.0,
     start: Annotated[str, typer.Option(help="When the run begins (ISO 8601).")] = DEFAULT_START,
     format_: Annotated[
-        RunFormat, typer.Option("--format", help="Format of what is written.")
-    ] = RunFormat.NATIVE,
+        RunFormat | None,
+        typer.Option(
+            "--format", help="native (default of the storage service), otlp-json (of the web shop)."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
     show_list: Annotated[bool, typer.Option("--list", help="List workloads and faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -71,9 +77,17 @@ def command(
         raise ConfigError(f"the folder {out.parent} does not exist.", remedy="Make it first.")
     start_ns = epoch_ns(start)
     if workload == SHOP:
-        if sample != 1:
-            raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out --sample.")
-        shop = shop_plan(requests, seed, start_ns, fault or [], severity or [], fault_start or [])
+        shop = shop_plan(
+            requests,
+            seed,
+            start_ns,
+            fault or [],
+            severity or [],
+            fault_start or [],
+            sample,
+            format_,
+            fault_end,
+        )
         with open_output(out) as file:
             written = write_lines(file, shop_lines(shop), packed=out.suffix == ".gz")
         _print_summary(
@@ -83,7 +97,7 @@ def command(
         )
         return
     chosen = chosen_faults(fault or [], severity or [], fault_start or [])
-    plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
+    plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen, fault_end)))
     with counted_progress("simulating") as counted:
         result = run(plan, start_ns, workers=workers, progress=counted)
     summary: dict[str, object] = {
@@ -94,7 +108,9 @@ def command(
         "tag": result.recording.tag,
     }
     with open_output(out) as file:
-        summary["bytes"] = write_lines(file, result.lines(format_), packed=out.suffix == ".gz")
+        summary["bytes"] = write_lines(
+            file, result.lines(format_ or RunFormat.NATIVE), packed=out.suffix == ".gz"
+        )
     summary["out"] = str(out)
     _print_summary(summary, as_json=as_json, err=printed)
 
@@ -115,8 +131,15 @@ def shop_plan(
     faults: Sequence[str] = (),
     severities: Sequence[float] = (),
     starts: Sequence[float] = (),
+    sample: float = 1.0,
+    format_: str | None = None,
+    end: float | None = None,
 ) -> ShopPlan:
-    """Run of the web shop. Raises ConfigError for a fault it does not have."""
+    """Run of the web shop. Raises ConfigError for a fault, a share or a format it does not have."""
+    if sample != 1:
+        raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out sample.")
+    if format_ not in (None, RunFormat.OTLP_JSON):
+        raise ConfigError(f"{SHOP} is written as {RunFormat.OTLP_JSON}.", remedy="Leave out format.")
     if requests < 1:
         raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
     _refuse_more(faults, severities, starts)
@@ -129,6 +152,7 @@ def shop_plan(
         seed,
         start_ns,
         deployed_s=starts[0] if starts else 0.0,
+        rolled_back_s=end,
         slow_ms=severities[0] if severities else SLOW_MS,
     )
 

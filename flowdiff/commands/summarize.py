@@ -43,8 +43,9 @@ def command(
     """Work out the statistics of every window ahead, so that histories are read in seconds.
 
     `compare` does it by itself for the windows that it needs, the first time. What is kept under `stats/` can
-    be deleted at any time. Options of the refinement must be those of the comparisons. What a block of a
-    history has of a quarter of a UTC day is read as one where --sums kept the sum of the same windows.
+    be deleted at any time. Options of the refinement must be those of the comparisons. With --sums the
+    windows of each quarter of a UTC day are also kept as one sum: a long history is then one file instead of
+    many.
     """
     import json
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from flowdiff.cli.options import ConfigOption
+from flowdiff.cli.options import ConfigOption, set_values
 from flowdiff.settings.keys import CONFIG_VARIABLE
 
 LAKE: Final = Path("flowdiff-lake")
@@ -32,6 +32,12 @@ def command(
         ),
     ] = False,
     config: ConfigOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Patience with the parts: see docs/live.md; repeated."
+        ),
+    ] = None,
 ) -> int:
     """Start all of flowdiff on this machine: receive spans over OTLP, keep, watch and show them.
 
@@ -42,6 +48,8 @@ def command(
     Nothing but loopback is listened on, unless you say so.
     """
     from flowdiff.live.up_run import up
+    from flowdiff.live.up_settings import UpSettings
 
     has_config = config is not None or bool(os.environ.get(CONFIG_VARIABLE))
-    return up(lake, otlp, otlp_grpc, listen, config, is_demo=demo, has_config=has_config)
+    patience = set_values(UpSettings, settings)
+    return up(lake, otlp, otlp_grpc, listen, config, patience, is_demo=demo, has_config=has_config)

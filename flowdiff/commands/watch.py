@@ -27,7 +27,7 @@ from schemas.windows import NS_PER_SECOND
 from stitch.lake.watch_files import TakenError
 
 if TYPE_CHECKING:
-    from analyze.watch.watcher import Decided
+    from analyze.watch.candidates import Decided
     from analyze.watch.watching import LakeWatch
     from flowdiff.notify.notifier import Notifier
     from flowdiff.notify.settings import NotifySettings

@@ -115,7 +115,7 @@ class LogWatch(Watch):
     def trouble(self, why: str | None) -> None:
         """Log the beginning and the end of trouble."""
         if why is None:
-            self._log.info("the log can be read again")
+            self._log.info("the trouble is over")
         else:
             self._log.warning("trouble", why=why)
 

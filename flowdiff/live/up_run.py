@@ -22,6 +22,7 @@ from flowdiff.cli.stopping import Stop, stopped_by_signal
 from flowdiff.cli.terminal import echo
 from flowdiff.cli.version import version
 from flowdiff.extras import needed
+from flowdiff.live.up_settings import UpSettings
 from schemas.errors import FlowdiffError
 from schemas.visible import visible
 from schemas.windows import NS_PER_MINUTE
@@ -32,14 +33,7 @@ WINDOW_NS: Final = NS_PER_MINUTE
 """Length of a new lake's windows, ns: what happens is seen a minute later."""
 QUICK: Final = ("--lateness", "10s", "--idle", "10s", "--commit-interval", "2s")
 """Settings of ingestion without a configuration: spans come from this machine, and at once."""
-READY_S: Final = 60.0
-"""Seconds that a part has to begin."""
-END_S: Final = 30.0
-"""Seconds that a part has to end."""
 TURN_S: Final = 0.2
-DEATHS: Final = 3
-"""Deaths of a part within DEATHS_S that are made good; one more ends everything."""
-DEATHS_S: Final = 300.0
 _ADDRESS: Final = re.compile(r"https?://\S+")
 _BAD: Final = ("warning", "error", "critical")
 
@@ -58,6 +52,7 @@ class _Part:
     arguments: Sequence[str]
     descriptor: int
     """Pipe that closes with this process."""
+    settings: UpSettings
     is_restarted: bool = True
     """True if it is started again when it has died."""
     process: subprocess.Popen[str] | None = None
@@ -111,7 +106,7 @@ class _Part:
 
         Raises PartFailedError where it ends before, hangs, or all is to end.
         """
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + self.settings.ready_seconds
         while time.monotonic() < deadline and not stop.asked:
             try:
                 told = self.told.get(timeout=TURN_S)
@@ -129,12 +124,12 @@ class _Part:
         return None if self.process is None else self.process.poll()
 
     def end(self) -> None:
-        """End it in an orderly way, and after END_S at once."""
+        """End it in an orderly way, and after `end_seconds` at once."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
         try:
-            self.process.wait(END_S)
+            self.process.wait(self.settings.end_seconds)
         except subprocess.TimeoutExpired:
             say(f"{self.name} does not end: killed.")
             self.process.kill()
@@ -145,10 +140,10 @@ class _Part:
         code = self.code
         if code is None or not self.is_restarted:
             return
-        while self.deaths and now_s - self.deaths[0] > DEATHS_S:
+        while self.deaths and now_s - self.deaths[0] > self.settings.deaths_seconds:
             self.deaths.popleft()
         self.deaths.append(now_s)
-        if len(self.deaths) > DEATHS:
+        if len(self.deaths) > self.settings.deaths:
             raise PartFailedError(
                 f"{self.name} ended {len(self.deaths)} times in a few minutes, last with code {code}.",
                 remedy="What it said stands above.",
@@ -170,6 +165,7 @@ def up(
     otlp_grpc: str,
     listen: str,
     config: Path | None,
+    settings: UpSettings,
     *,
     is_demo: bool,
     has_config: bool,
@@ -188,7 +184,7 @@ def up(
     parts: list[_Part] = []
 
     def started(name: str, *arguments: str, is_restarted: bool = True) -> _Part:
-        part = _Part(name, arguments, reading, is_restarted)
+        part = _Part(name, arguments, reading, settings, is_restarted)
         parts.append(part)
         part.start()
         return part

@@ -39,7 +39,7 @@ class Counts:
     restarts: int = 0
     """Times that sending failed by a bug, and began anew."""
     is_sending: bool = False
-    """Whether its thread is at work."""
+    """True while its thread is at work."""
 
 
 class Sender:

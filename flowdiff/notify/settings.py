@@ -83,7 +83,7 @@ class NotifySettings(Config):
     alertmanager: Receiver = Receiver()
     """Its base address; `/api/v2/alerts` is added."""
     otlp: Receiver = Receiver()
-    """Of a Collector's HTTP receiver; `/v1/logs` is added."""
+    """Address of a Collector's HTTP receiver; `/v1/logs` is added."""
     reports: _Url = ""
     """Address under which people find the lake's folder, for links to reports."""
     runbook: _Url = ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import IO, Any
 
 from markupsafe import Markup
 
@@ -39,7 +39,8 @@ class Asked:
         return [text for value in self.query.get(name, ()) if (text := value.strip())]
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Whole number within bounds. Raises ConfigError."""
+        """Read a query parameter as a whole number from `least` to `most`; `default` if it is not given.
+        Raises ConfigError."""
         text = self.one(name)
         if not text:
             return default
@@ -70,6 +71,8 @@ class Answer:
     status: HTTPStatus = HTTPStatus.OK
     refresh_seconds: int | None = None
     """Time after which a browser asks again by itself; None: never."""
+    trace_url: str = ""
+    """Address that request ids of the blocks lead to, `{trace_id}` in place of the id; empty: nowhere."""
     script: bool = False
     """True: the page takes the module for choosing periods with a pointer."""
 
@@ -82,6 +85,16 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class SentFile:
+    """File that is sent piece by piece, so that a slow reader holds no memory."""
+
+    file: IO[bytes]
+    size: int
+    done: Callable[[], None]
+    """Called once it is sent, or its reader is gone; after that the file is closed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
     """A complete document, or a file: nothing is put around it."""
 
@@ -91,6 +104,8 @@ class Whole:
     """Content security policy; empty: the server's own."""
     name: str = ""
     """File name, for what is downloaded rather than shown."""
+    file: SentFile | None = None
+    """Content in place of `body`."""
 
 
 Reply = Answer | Moved | Whole

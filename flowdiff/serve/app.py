@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,11 +23,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from analyze.report.blocks import Text
 from flowdiff.extras import installed
 from flowdiff.serve.access import COOKIE, Access, Role, User
-from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
+from flowdiff.serve.answer import Answer, Asked, Moved, Reply, SentFile, Whole
 from flowdiff.serve.busy import BusyError, ForbiddenError
 from flowdiff.serve.guard import Guard, RefusedError
 from flowdiff.serve.openapi import openapi
 from flowdiff.serve.routes import PAGES, Page
+from flowdiff.serve.shared_answers import SharedAnswers
 from flowdiff.serve.shell import json_of, static_files
 from flowdiff.serve.site import Site
 from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
@@ -36,6 +37,8 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 _MOST_FIELDS: Final = 100
 """Fields of a form or a query; more are refused."""
 _RETRY_SECONDS: Final = 5
+_PIECE_BYTES: Final = 64 * 1024
+"""Bytes of a file that are in memory at once."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 
@@ -66,6 +69,7 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     limiter: list[CapacityLimiter] = []
 
     agents = _agents(site) if installed("mcp") else None
+    shared = SharedAnswers(site.settings.fresh_seconds, site.settings.shared_answers_bytes)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -78,7 +82,16 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     def endpoint(page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             began = time.perf_counter()
-            response = await _answered(site, access, page, request, limiter[0])
+
+            async def made() -> Response:
+                return await _answered(site, access, page, request, limiter[0])
+
+            if page.is_shared and access.user(request).role >= page.role:
+                response = await shared.get(f"{request.url.path}?{request.url.query}", made)
+            else:
+                response = await made()
+            if page.method == "POST":
+                shared.forget()
             metrics.seconds.labels(page.path).observe(time.perf_counter() - began)
             metrics.answers.labels(page.path, str(response.status_code)).inc()
             return response
@@ -183,10 +196,33 @@ def _response(site: Site, page: Page, request: Request, reply: Reply) -> Respons
         headers = {"content-security-policy": reply.policy} if reply.policy else {}
         if reply.name:
             headers["content-disposition"] = f'attachment; filename="{reply.name}"'
+        if reply.file is not None:
+            return _FileResponse(reply.file, headers, reply.kind)
         return Response(reply.body, headers=headers, media_type=reply.kind)
     if _wants_json(request) and reply.data is not None:
         return Response(json_of(reply.data), reply.status, media_type=_JSON)
     return Response(site.shell.page(reply, page.tab), reply.status, media_type="text/html; charset=utf-8")
+
+
+class _FileResponse(Response):
+    """Response that sends a file piece by piece, each once the reader took the one before."""
+
+    def __init__(self, sent: SentFile, headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(headers={**headers, "content-length": str(sent.size)}, media_type=media_type)
+        self._sent = sent
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            is_head = scope["method"] == "HEAD"
+            while not is_head and (part := await to_thread.run_sync(self._sent.file.read, _PIECE_BYTES)):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._sent.file.close()
+            self._sent.done()
 
 
 def _wants_json(request: Request) -> bool:

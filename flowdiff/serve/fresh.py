@@ -15,17 +15,27 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 
 class Fresh(Generic[T]):
-    """Cached result of a function, which readers wait for once only: later they get the last one.
+    """Cached result of a function. Readers get the last one while a new one is read, and wait for the new one
+    where the last is too old.
 
     Reading takes a small part of the time at most: what takes long is read less often. An exception of the
     first reading is raised, and not cached; one of a later reading leaves the last result.
     """
 
-    def __init__(self, read: Callable[[], T], fresh_seconds: float, most_share: float = 0.1) -> None:
-        """most_share: largest part of the time that may be spent on reading."""
+    def __init__(
+        self,
+        read: Callable[[], T],
+        fresh_seconds: float,
+        stale_seconds: float,
+        *,
+        most_share: float = 0.1,
+    ) -> None:
+        """fresh_seconds: age at which the result is read again. stale_seconds: time after that from which
+        readers wait for it. most_share: largest part of the time that may be spent on reading."""
         self._read = read
         self._fresh = fresh_seconds
         self._most_share = most_share
+        self._stale = stale_seconds
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
@@ -37,11 +47,14 @@ class Fresh(Generic[T]):
         if kept is None:
             return self._waited_for()
         began, took, value = kept
-        if time.monotonic() - began > max(self._fresh, took / self._most_share) and self._reading.acquire(
-            blocking=False
-        ):
+        overdue = time.monotonic() - began - max(self._fresh, took / self._most_share)
+        if overdue > 0 and self._reading.acquire(blocking=False):
             threading.Thread(target=self._read_again, daemon=True).start()
-        return value
+        if overdue <= self._stale:
+            return value
+        with self._reading:  # until the reading that goes on has ended
+            kept = self._kept
+        return self._waited_for() if kept is None else kept[2]
 
     def forget(self) -> None:
         """Wait for a new result at the next call."""

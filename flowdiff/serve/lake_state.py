@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from schemas.errors import LakeError
 from schemas.recorded import Recorded, recordings
 from stitch.lake.layout import LakeInfo, read_info
 from stitch.lake.manifest import WindowEntry, open_manifest
-from stitch.lake.place import open_place
+from stitch.lake.place import is_bucket, open_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Known:
     """Stretches of time without a gap, in order."""
     token: str = ""
     """Identity of these windows and their content."""
+    lake: str = ""
+    """Identity of the lake: its place."""
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +52,7 @@ def read_known(lake: str) -> Known:
     manifest = open_manifest(place.store, place.name, place.copies)
     windows = tuple(entry for entry in manifest.windows() if entry.sealed)
     if not windows:
-        return Known(info)
+        return Known(info, lake=lake_identity(lake))
     recorded = recordings(
         manifest.starts_ns(),
         info.window_length_ns,
@@ -57,11 +60,19 @@ def read_known(lake: str) -> Known:
         windows[-1].window.end_ns,
         manifest.sealed_to_ns,
     )
-    return Known(info, windows, tuple(recorded), _token(windows))
+    return Known(info, windows, tuple(recorded), _token(windows), lake_identity(lake))
+
+
+def lake_identity(lake: str) -> str:
+    """Identity of a lake by its place, 16 hex digits: of a folder whatever path leads there."""
+    place = lake.rstrip("/") if is_bucket(lake) else str(Path(lake).resolve())
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _token(windows: Sequence[WindowEntry]) -> str:
     digest = hashlib.sha256()
     for entry in windows:
-        digest.update(f"{entry.window.start_ns} {entry.flows} {entry.files} {entry.size};".encode())
+        digest.update(
+            f"{entry.window.start_ns} {entry.flows} {entry.files} {entry.size} {entry.commits};".encode()
+        )
     return digest.hexdigest()[:16]

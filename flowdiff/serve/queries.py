@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from analyze.sql.asked_comparison import Comparing
 from analyze.sql.session_process import SessionProcess
 from flowdiff.serve.busy import BusyError
 from flowdiff.serve.settings import ServeSettings
@@ -19,10 +20,14 @@ from schemas.errors import FlowdiffError
 class Queries:
     """Bounded number of query processes at once. To be closed."""
 
-    def __init__(self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing
+    ) -> None:
+        """comparing: makes the comparisons that a query asks for."""
         self._lake = lake
         self._settings = settings
         self._clock_ns = clock_ns
+        self._comparing = comparing
         self._room = threading.BoundedSemaphore(settings.queries)
         self._lock = threading.Lock()
         self._spare: tuple[str, SessionProcess] | None = None
@@ -79,6 +84,7 @@ class Queries:
             now_ns=self._clock_ns(),
             memory=settings.query_memory,
             seconds=settings.query_seconds if seconds is None else seconds,
+            comparing=self._comparing,
         )
 
     def _taken(self, token: str) -> SessionProcess | None:

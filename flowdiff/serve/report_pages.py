@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any, Final
@@ -16,6 +16,7 @@ from analyze.report.page import Frame, page_policy, render_html
 from analyze.report.section_view import SectionView, views_by_tag
 from flowdiff.extras import installed
 from flowdiff.serve.answer import Asked, Whole
+from flowdiff.serve.jobs.question import Question
 from flowdiff.serve.shell import own_style
 from flowdiff.serve.site import Site
 from schemas.errors import NotFoundError
@@ -46,6 +47,8 @@ class Stored:
     text: bytes
     link: Mapping[str, str]
     """Parameter of other pages that names it: `report` (kept in the lake) or `job` (a result)."""
+    question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Parameters of the question that it answers: they name it once the result is gone. Empty: unknown."""
 
     @property
     def key(self) -> str:
@@ -83,10 +86,11 @@ def kept_report(site: Site, report_id: str) -> Stored:
     return Stored(text, {"report": report_id})
 
 
-def result(site: Site, key: str) -> Stored | None:
-    """Report of a finished job; None if it is not kept (any more)."""
+def result(site: Site, key: str, question: Question | None = None) -> Stored | None:
+    """Report of a finished job; None if it is not kept (any more). question: that it answers, if known."""
     text = site.jobs.results.read(key)
-    return None if text is None else Stored(text, {"job": key})
+    asked = {} if question is None else question.address
+    return None if text is None else Stored(text, {"job": key}, asked)
 
 
 def named_report(site: Site, asked: Asked) -> Stored | None:
@@ -105,14 +109,14 @@ def report_page(site: Site, asked: Asked, stored: Stored, tab: str) -> Whole:
     """Page of a report below the server's navigation, or its JSON; request ids lead to pages of requests."""
     if asked.wants_json:
         return Whole(stored.text, "application/json")
-    return site.pages.get(f"{tab} {stored.key}", lambda: _drawn(site, stored, tab))
+    return site.pages.get(f"{tab} {stored.key} {bool(stored.question)}", lambda: _drawn(site, stored, tab))
 
 
 def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     report = stored.report
-    link = site.links.to("requests", "ID", **stored.link).replace("/ID", f"/{TRACE_ID}", 1)
+    link = requests_link(site, stored)
     sections = tuple(
-        _linked(site, section) if isinstance(section, FindingsSection) else section
+        _linked(site, stored, section) if isinstance(section, FindingsSection) else section
         for section in report.sections
         if not isinstance(section, ForeignSection)
     )
@@ -123,12 +127,31 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     return Whole(page.encode(), policy=page_policy(drawn, views, frame) + _ANSWERS)
 
 
-def _linked(site: Site, section: FindingsSection) -> FindingsSection:
-    """Section whose proposals of further analyses are links to pages that run them."""
+def requests_link(site: Site, stored: Stored) -> str:
+    """Address of a request that a report leads to, `{trace_id}` in place of its id."""
+    return site.links.to("requests", "ID", **stored.link).replace("/ID", f"/{TRACE_ID}", 1)
+
+
+def report_address(site: Site, stored: Stored) -> str:
+    """Address of the page of a report that is there."""
+    if "report" in stored.link:
+        return site.links.to("reports", stored.link["report"])
+    return site.links.to("results", stored.link["job"])
+
+
+def finding_address(site: Site, stored: Stored, rank: int) -> str:
+    """Address of one finding of a report."""
+    return site.links.to("compare", "finding", str(rank), **(stored.question or stored.link))
+
+
+def _linked(site: Site, stored: Stored, section: FindingsSection) -> FindingsSection:
+    """Section whose findings lead to pages of their own, and to those that run further analyses."""
 
     def linked(finding: Finding) -> Finding:
         views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)
-        return finding.model_copy(update={"views": views})
+        return finding.model_copy(
+            update={"views": views, "page": finding_address(site, stored, finding.rank)}
+        )
 
     return section.model_copy(update={"findings": tuple(map(linked, section.findings))})
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from flowdiff.serve.access import Role
 from flowdiff.serve.answer import Asked, Reply
-from flowdiff.serve.pages import compare, incidents, now, reports, requests, sql, timeline
+from flowdiff.serve.pages import compare, findings, incidents, now, reports, requests, sql, timeline
 from flowdiff.serve.shell import Tab
 from flowdiff.serve.site import Site
 
@@ -33,6 +33,8 @@ class Page:
     parameters: Sequence[Parameter] = ()
     role: Role = Role.READ
     method: Literal["GET", "POST"] = "GET"
+    is_shared: bool = False
+    """True: the same for all readers, and made once for those of `fresh_seconds`."""
 
 
 TABS: Final = (
@@ -54,7 +56,7 @@ _PERIODS: Final = (
     Parameter("where", "filter of all periods"),
     Parameter("reference_where", "filter of the reference"),
     Parameter("problem_where", "filter of the problem"),
-    Parameter("method", "robust, paper, browse, variance, clusters or distalyze"),
+    Parameter("method", "robust, paper, paths, browse, variance, clusters or distalyze"),
 )
 
 PAGES: Final = (
@@ -64,9 +66,21 @@ PAGES: Final = (
         "Response times by root over the latest time",
         now.now,
         (Parameter("span", "1h, 6h, 1d, 1w or 4w"),),
+        is_shared=True,
     ),
     Page("/compare", "compare", "Report of a question, its progress, or the form", compare.compare, _PERIODS),
     Page("/compare", "compare", "Start the work of a question", compare.start, _PERIODS, Role.RUN, "POST"),
+    Page(
+        "/compare/finding/{rank}",
+        "compare",
+        "One finding: numbers, calls around it, requests of both sides",
+        findings.finding,
+        (
+            Parameter("report", "report that it is of"),
+            Parameter("job", "result that it is of"),
+            *_PERIODS,
+        ),
+    ),
     Page("/results/{job}", "compare", "Report of a finished job", compare.finished),
     Page(
         "/requests/{request:path}",
@@ -87,6 +101,7 @@ PAGES: Final = (
         "Incidents of the watch, open ones first",
         incidents.incidents,
         (Parameter("state", "all or open"), _FROM),
+        is_shared=True,
     ),
     Page("/incidents/{incident}", "incidents", "One incident", incidents.incident),
     Page(
@@ -99,19 +114,29 @@ PAGES: Final = (
         "POST",
     ),
     Page(
-        "/reports", "reports", "Reports that the lake keeps, newest first", reports.reports, (_SEARCH, _FROM)
+        "/reports",
+        "reports",
+        "Reports that the lake keeps, newest first",
+        reports.reports,
+        (_SEARCH, _FROM),
+        is_shared=True,
     ),
     Page("/reports/{report}", "reports", "One report", reports.report),
     Page(
         "/timeline",
         "timeline",
-        "Course of a root or a call site by window",
+        "Course of a root, a call site, a host or a version by window",
         timeline.timeline,
         (
             Parameter("root", "root type"),
             Parameter("site", "key of a call site"),
+            Parameter("host", "machine, pod or instance"),
+            Parameter("component", "component of a version"),
+            Parameter("version", "version of a component"),
+            Parameter("by", "host or version: what there is to choose from"),
             Parameter("span", "1h, 6h, 1d, 1w or 4w"),
         ),
+        is_shared=True,
     ),
     Page(
         "/sql",

@@ -79,10 +79,12 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
-    """Protocol that closes a connection whose request's head does not come in time."""
+    """Protocol that closes a connection whose request's head does not come in time, or whose reader takes
+    nothing of an answer."""
 
     class DeadlineProtocol(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -97,8 +99,22 @@ def _protocol(settings: ServeSettings) -> type[H11Protocol]:
                 # The first bytes of a further request on the same connection.
                 self._deadline = self.loop.call_later(settings.header_seconds, self._close_late)
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stuck = self.loop.call_later(settings.send_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._unstick()
+            super().resume_writing()
+
+        def _unstick(self) -> None:
+            if self._stuck is not None:
+                self._stuck.cancel()
+                self._stuck = None
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel()
+            self._unstick()
             super().connection_lost(exc)
 
         def _close_late(self) -> None:

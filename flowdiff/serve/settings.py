@@ -17,6 +17,8 @@ class ServeSettings(Config):
     """Connections at once; further requests are refused (503) until others end."""
     header_seconds: float = Field(default=10.0, gt=0)
     """Time for a connection to send the head of a request, and again for its body; then it is closed."""
+    send_seconds: float = Field(default=60.0, gt=0)
+    """Time in which a reader must take what waits for it (64 kB of a file, or a page); then it is cut off."""
     keep_alive_seconds: int = Field(default=15, ge=1)
     """Time that an idle connection is kept."""
     stop_seconds: int = Field(default=10, ge=1)
@@ -24,9 +26,19 @@ class ServeSettings(Config):
     threads: int = Field(default=16, ge=1)
     """Pages made at once; others wait."""
     fresh_seconds: float = Field(default=2.0, ge=0)
-    """Age at which what is known of the lake is read again."""
+    """Age at which what is known of the lake is read again, and lists and timelines are drawn again; 0: they
+    always are.
+    """
+    shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
+    stale_seconds: float = Field(default=5.0, ge=0)
+    """Time after that from which a page waits for the new reading: nobody may have looked for an hour."""
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
+    most_site_rows: int = Field(default=1_000_000, ge=1)
+    """Rows of call sites, one a site and window, that are kept in memory (80 MB), of the latest windows:
+    timelines of call sites begin there.
+    """
     summed_windows: int = Field(default=288, ge=1)
     """Windows whose response times are read by one query, at most; the latest come first."""
     summed_requests: int = Field(default=10_000, ge=1)
@@ -45,6 +57,8 @@ class ServeSettings(Config):
     """Rows of a query's result on a page; a file has all."""
     most_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Largest file of a query's result; a larger one is refused."""
+    results_sent: int = Field(default=8, ge=1)
+    """Files of results written or sent at once, on disk meanwhile; a further one is refused (503)."""
     jobs: int = Field(default=2, ge=1)
     """Comparisons computed at once; others wait in the queue."""
     queued_jobs: int = Field(default=8, ge=0)
@@ -56,7 +70,9 @@ class ServeSettings(Config):
     job_nice: int = Field(default=5, ge=0, le=19)
     """Niceness of a comparison's process: pages come first."""
     kept_jobs: int = Field(default=200, ge=1)
-    """Results of comparisons that are kept; the oldest give way."""
+    """Results of comparisons that are kept; those not asked for longest give way."""
+    kept_jobs_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024)
+    """Size of these results, with their tables; those not asked for longest give way."""
     kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
     """Memory for drawn reports; those not asked for longest give way."""
     listed: int = Field(default=200, ge=1)

@@ -85,7 +85,7 @@ class Shell:
             top=self.top(tab),
             above=answer.above,
             below=answer.below,
-            blocks=blocks_html(answer.blocks, "", 2),
+            blocks=blocks_html(answer.blocks, "", 2, answer.trace_url),
             style=self.links.to("static", files["style.css"].name),
             script=self.links.to("static", files["brush.js"].name) if answer.script else "",
             refresh_seconds=answer.refresh_seconds,

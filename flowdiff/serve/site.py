@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from flowdiff.serve.fresh import Fresh
+from flowdiff.serve.jobs.comparisons import JobComparisons
 from flowdiff.serve.jobs.queue import Jobs
 from flowdiff.serve.jobs.results import Results
 from flowdiff.serve.kept import KeptPages
-from flowdiff.serve.lake_state import Known, read_known
+from flowdiff.serve.lake_state import Known, lake_identity, read_known
 from flowdiff.serve.links import Links
 from flowdiff.serve.proposals import Proposal, proposals
 from flowdiff.serve.queries import Queries
-from flowdiff.serve.response_rows import ResponseRows
 from flowdiff.serve.settings import ServeSettings
 from flowdiff.serve.shell import Shell, Tab
 from flowdiff.serve.watched import Watched, read_watched
+from flowdiff.serve.window_rows import ResponseRows, SiteRows
 from schemas.windows import NS_PER_DAY
 from stitch.lake.place import open_store
 
@@ -36,24 +38,22 @@ class Site:
     watched: Fresh[Watched]
     """Decisions of its watch."""
     queries: Queries
+    proposals: Fresh[list[Proposal]]
+    """Pairs of periods worth comparing; the largest step is looked for in the last day."""
     responses: ResponseRows
+    sites: SiteRows
     jobs: Jobs
     pages: KeptPages
     """Drawn reports."""
+    sending: threading.BoundedSemaphore
+    """Files of results that may be written or sent."""
     clock_ns: Callable[[], int]
-
-    def proposals(self) -> list[Proposal]:
-        """Pairs of periods worth comparing; the largest step is looked for in the last day."""
-        known = self.known()
-        if known.is_empty:
-            return []
-        end_ns = known.bounds_ns[1]
-        return proposals(known, self.watched(), self.responses.between(end_ns - NS_PER_DAY, end_ns).rows)
 
     def close(self) -> None:
         """End threads and processes."""
         self.jobs.close()
         self.responses.close()
+        self.sites.close()
         self.queries.close()
 
 
@@ -65,11 +65,29 @@ def open_site(
     cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet; cache: folder for results of jobs."""
+    """Open a lake, which need not exist yet; cache: folder for results of jobs,
+    which lakes may share."""
     links = Links(base_path)
-    known = Fresh(lambda: read_known(lake), settings.fresh_seconds)
-    watched = Fresh(lambda: read_watched(open_store(lake)), settings.fresh_seconds)
-    queries = Queries(lake, settings, clock_ns)
+    ages = settings.fresh_seconds, settings.stale_seconds
+    known = Fresh(lambda: read_known(lake), *ages)
+    watched = Fresh(lambda: read_watched(open_store(lake)), *ages)
+    results = Results(
+        cache / lake_identity(lake), settings.kept_jobs, settings.kept_jobs_bytes, settings.job_seconds
+    )
+    jobs = Jobs(lake, settings, results)
+    comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns)
+    queries = Queries(lake, settings, clock_ns, comparing)
+    # Call sites are read when all response times are there: those are what is looked at first.
+    sites = SiteRows(known, queries, settings)
+    responses = ResponseRows(known, queries, settings, lambda: sites.begin(known()))
+
+    def proposed() -> list[Proposal]:
+        there = known()
+        if there.is_empty:
+            return []
+        end_ns = there.bounds_ns[1]
+        return proposals(there, watched(), responses.between(end_ns - NS_PER_DAY, end_ns).rows)
+
     return Site(
         lake=lake,
         settings=settings,
@@ -78,8 +96,11 @@ def open_site(
         known=known,
         watched=watched,
         queries=queries,
-        responses=ResponseRows(known, queries, settings),
+        proposals=Fresh(proposed, *ages),
+        responses=responses,
+        sites=sites,
         pages=KeptPages(settings.kept_pages_bytes),
-        jobs=Jobs(lake, settings, Results(cache, settings.kept_jobs)),
+        jobs=jobs,
+        sending=threading.BoundedSemaphore(settings.results_sent),
         clock_ns=clock_ns,
     )

@@ -53,9 +53,10 @@ class Given:
 def validated(
     model: type[M], given: Iterable[Given], above: tuple[str, ...] = (), base: Mapping[str, Any] | None = None
 ) -> M:
-    """Model of the given values, with defaults for others. Raises ConfigError.
+    """Make a model of the given values; the rest have defaults. Raises ConfigError.
 
-    above: fields that lead to the model inside the model of the keys. base: values beside the given ones.
+    above: names of the fields that lead from the outermost model, in which keys are written, to `model`.
+    base: values of fields that `given` does not set.
     """
     given = list(given)
     values: dict[str, Any] = {}

@@ -25,7 +25,7 @@ class Address:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way reads what is sent."""
+        """True if nobody on the way can read the content."""
         return self.is_tls or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def address_of(url: str, below: str = "") -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached by it."""
+    """True if only this machine is reached by it."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

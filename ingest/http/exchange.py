@@ -28,7 +28,7 @@ class ExchangeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the other side said."""
+    """Answer of the other side."""
 
     status: int
     headers: HTTPMessage

@@ -55,21 +55,21 @@ class KafkaSecurity(Config):
     """TLS, and who we are. Secrets come from the environment or from files, and are never shown."""
 
     protocol: Protocol = Protocol.PLAINTEXT
-    """Of the broker's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    """Protocol of the broker's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
     ca_file: Path | None = None
     """PEM with the authorities that sign the brokers' certificates; none: those of the system."""
     check_hostname: bool = True
-    """Whether a broker's certificate must name the host that was dialled."""
+    """True if a broker's certificate must name the host that was dialled."""
     certificate_file: Path | None = None
     """PEM with the client's certificate and its chain, for brokers that ask for one (mTLS)."""
     key_file: Path | None = None
     """PEM with the key of the certificate; none: it is in the same file."""
     key_password: SecretStr | None = None
-    """Of an encrypted key."""
+    """Password of an encrypted key."""
     key_password_file: Path | None = None
     """File with the password of an encrypted key."""
     mechanism: Mechanism = Mechanism.SCRAM_SHA_512
-    """Of SASL: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, PLAIN."""
+    """Mechanism of SASL: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, PLAIN."""
     username: str | None = None
     """For SCRAM and PLAIN."""
     password: SecretStr | None = None
@@ -182,11 +182,11 @@ class KafkaSettings(Config):
     """Name of this member, if it has one that outlives a restart (a pod of a StatefulSet): it then gets its
     partitions back without a rebalance if it returns within `session_timeout_ms`."""
     client_name: str = "flowdiff"
-    """How brokers name this client in their logs and quotas."""
+    """Name of this client in the brokers' logs and quotas."""
     start_at: Literal["earliest", "latest"] = "earliest"
     """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
     on_corrupt: Literal["halt", "skip"] = "halt"
-    """What becomes of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
+    """Handling of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
     max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)
     """A compressed batch that unpacks to more is handled as a corrupt one."""
     session_timeout_ms: int = Field(default=15_000, ge=1_000)

@@ -20,8 +20,6 @@ from schemas.errors import ConfigError
 from schemas.windows import NS_PER_SECOND
 
 SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
-GRACE_S: Final = 5.0
-"""Seconds for calls under way when the receiver stops."""
 _CODES: Final = {
     Outcome.UNREADABLE: grpc.StatusCode.INVALID_ARGUMENT,
     Outcome.TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
@@ -78,7 +76,7 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """Accept nothing more, and wait for calls under way."""
-        await self._server.stop(GRACE_S)
+        await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:
         """Answer one call."""

@@ -23,8 +23,6 @@ from schemas.windows import NS_PER_SECOND
 PATH: Final = "/v1/traces"
 MAX_HEAD: Final = 64 * 1024
 """Bytes of a request line and its headers, at most."""
-GRACE_S: Final = 5
-"""Seconds for requests under way when the receiver stops."""
 _FORMATS: Final = {b"application/x-protobuf": PROTOBUF, b"application/json": JSON}
 _STATUS: Final = {
     Outcome.UNREADABLE: (HTTPStatus.BAD_REQUEST, Code.INVALID_ARGUMENT),
@@ -244,7 +242,7 @@ class HttpServer:
                 server_header=False,
                 backlog=min(settings.max_connections, socket.SOMAXCONN),
                 timeout_keep_alive=settings.keep_alive_ns // NS_PER_SECOND,
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_graceful_shutdown=settings.stop_ns // NS_PER_SECOND,
                 ssl_certfile=settings.certificate_file,
                 ssl_keyfile=settings.key_file,
             )

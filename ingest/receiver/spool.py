@@ -34,10 +34,6 @@ from schemas.errors import BusyLakeError, FlowdiffError, InputError
 from schemas.windows import NS_PER_SECOND
 
 SUFFIX: Final = ".spool"
-READ_BYTES: Final = 4 * 2**20
-"""Bytes of a read, exceeded by one message at most."""
-READ_MESSAGES: Final = 2_000
-"""Messages of a read, at most."""
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _ID: Final = "id"
@@ -217,8 +213,8 @@ class Spool:
         self._committed: dict[str, int] = {}
         self._is_closing = False
         self._failure: BaseException | None = None
-        self.trouble: str | None = None
-        """Reason why the last write failed; None: it did not."""
+        self._failed: tuple[str, float] | None = None
+        """Reason and time of the last write, if it failed."""
         try:
             _make_folder(folder)
             self._locked = _locked(folder)
@@ -248,6 +244,25 @@ class Spool:
             if len(self._pending) == 1 or self._pending_bytes >= _BATCH_BYTES:
                 self._work.notify()  # else it waits for its interval, and need not wake
         return done
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why nothing can be taken; None: nothing keeps it.
+
+        It holds for the pause that senders were asked for after a failed write, and while there is no room.
+        Whoever waits until the receiver is ready would otherwise never send what shows that it is.
+        """
+        failed = self._failed
+        if failed is None:
+            return None
+        why, at = failed
+        if self._clock() - at < self._settings.retry_after_ns / NS_PER_SECOND:
+            return why
+        try:
+            self._refuse_full()
+        except (OSError, SpoolFullError):
+            return why
+        return None
 
     def streams(self) -> dict[str, str]:
         """Identity of every stream, by name."""
@@ -291,7 +306,7 @@ class Spool:
                 others = self._streams[stream].segments
                 following = next((s for s in others if s.first >= until and s is not segment), None)
             if position < until:
-                read, at = _read(segment.path, at, size, position)
+                read, at = _read(segment.path, at, size, position, self._settings)
                 position = read.until
                 yield read
             elif following is not None:
@@ -307,7 +322,7 @@ class Spool:
             size, until = segment.size, segment.until
         number, at = segment.first, 0
         while number < min(position, until):
-            read, at = _read(segment.path, at, size, number, limit=position - number)
+            read, at = _read(segment.path, at, size, number, self._settings, position - number)
             number = read.until
         return segment, at
 
@@ -393,9 +408,14 @@ class Spool:
                 )
             except (OSError, SpoolFullError) as error:
                 failed: BaseException | None = error
-                self.trouble = (error.strerror or str(error)) if isinstance(error, OSError) else error.message
+                why = (
+                    f"cannot write: {error.strerror or error}"
+                    if isinstance(error, OSError)
+                    else error.message
+                )
+                self._failed = (why, self._clock())
             else:
-                failed, self.trouble = None, None
+                failed, self._failed = None, None
                 with self._lock:
                     segment.size = size
                     segment.until += len(of_stream)
@@ -416,7 +436,7 @@ class Spool:
 
     def _refuse_full(self) -> None:
         """Raise SpoolFullError where the spool may not grow. Raises OSError."""
-        if self.size_bytes >= self._settings.spool_bytes:
+        if self.size_bytes >= self._settings.max_spool_bytes:
             raise SpoolFullError("The spool is full: the lake takes what comes too slowly, or not at all.")
         disk = os.statvfs(self._folder)
         if disk.f_bavail * disk.f_frsize < self._settings.least_free_bytes:
@@ -437,16 +457,19 @@ class Spool:
         return is_done
 
 
-def _read(path: Path, at: int, size: int, number: int, limit: int = READ_MESSAGES) -> tuple[SpoolRead, int]:
+def _read(
+    path: Path, at: int, size: int, number: int, settings: ReceiverSettings, most: int | None = None
+) -> tuple[SpoolRead, int]:
     """(Messages in bytes `[at, size)` of a file, as many as one read takes; where the next one begins)."""
     with path.open("rb", buffering=0) as file:
         file.seek(at)
-        data = file.read(min(READ_BYTES, size - at))
+        data = file.read(min(settings.read_bytes, size - at))
         frame = read_length(memoryview(data), 0, Framing.LENGTH32)
         if frame is not None and frame.start + frame.length > len(data):
             data += _exactly(file, frame.start + frame.length - len(data))
     messages: list[bytes] = []
     view, begin = memoryview(data), 0
+    limit = settings.read_messages if most is None else min(most, settings.read_messages)
     while len(messages) < limit and (frame := read_length(view, begin, Framing.LENGTH32)) is not None:
         end = frame.start + frame.length
         if end > len(view):

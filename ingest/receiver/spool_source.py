@@ -48,8 +48,8 @@ class SpoolSource:
 
     @property
     def trouble(self) -> str | None:
-        """See `LiveSource.trouble`: what was received can always be read."""
-        return None
+        """See `LiveSource.trouble`: what was received can always be read, but nothing more may be taken."""
+        return self._spool.trouble
 
     def change(self) -> StreamChange:
         """See `LiveSource.change`. A stream comes with its first message, and stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final, Literal, NamedTuple
 
 from schemas.report.columns import Inside, column, columns_of
@@ -109,6 +110,8 @@ class QualityRow(Frozen):
     kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew", "asynchrony"]
     severe: bool
     text: str
+    there_before: bool = False
+    """True if reference and problem are alike, and both unlike the history."""
 
 
 class LikeWindow(Frozen):
@@ -119,7 +122,7 @@ class LikeWindow(Frozen):
     value: float
     """In the unit of the change."""
     in_history: bool
-    """Whether it is of the history; else of the reference."""
+    """True if it is of the history; else of the reference."""
 
 
 class HiddenChange(Frozen):
@@ -137,13 +140,73 @@ class HiddenChange(Frozen):
     p: float
     """Against the reference alone, by chance inside of both periods; two-sided."""
     p_usual: float
-    """Of such a value in ordinary times; two-sided."""
+    """Probability of such a value in ordinary times; two-sided."""
     assumed: bool
     """Nothing shows how far ordinary periods differ: `p_usual` is by what is assumed."""
     windows: tuple[LikeWindow, ...]
-    """Those more like the problem than like the reference, in order of time."""
+    """Windows more like the problem than like the reference, in order of time."""
     windows_of: int
     """Windows in which it could be seen."""
+
+
+class ReasonKind(StrEnum):
+    """Ground of a verdict."""
+
+    CHANGED = "changed"
+    """A measure of the whole period changed significantly."""
+    MIX = "mix"
+    """Another mix of root types arrived."""
+    EXPLAINED = "explained"
+    """Part of the change of the mean that the findings make."""
+    NO_FINDING = "no-finding"
+    """No finding accounts for what changed."""
+    LIKELY_PLACE = "likely-place"
+    """Component with most of a change of the mean that no finding explains."""
+    REST = "rest"
+    """Largest parts of the change of the mean without a finding."""
+    INSIGNIFICANT = "insignificant"
+    """Change whose interval excludes 0, kept from counting by a floor, chance or ordinary variation."""
+    HIDDEN = "hidden"
+    """Significant against the reference alone, not beside ordinary times."""
+    BOUND = "bound"
+    """Largest change that may have gone unseen."""
+    TOO_FEW = "too-few"
+    """A change that matters is possible; `requests`: more problem requests that would tell."""
+    NO_REQUESTS = "no-requests"
+    """A period has no request that tests may use."""
+    NOTHING = "nothing"
+    """No change that matters is possible."""
+    THERE_BEFORE = "there-before"
+    """Reference and problem differ from the history, not from each other."""
+    ASK_AGAIN = "ask-again"
+    """Another reference would tell more."""
+    LOAD = "load"
+    """The load explains the change."""
+    INCOMPLETE = "incomplete"
+    """Events of a period are missing."""
+    SILENCE = "silence"
+    """Nothing was recorded where requests were expected."""
+    EXTERNAL = "external"
+    """Clients sent less, and not because answers took longer."""
+    HELP = "help"
+    """Longer periods, or a history, would decide."""
+    CONTRADICTION = "contradiction"
+    """Two parts of the report disagree: a defect of flowdiff."""
+
+
+class Reason(Frozen):
+    """One ground of a verdict: its kind and values for programs, its sentence for people."""
+
+    kind: ReasonKind
+    text: str
+    measure: Literal["mean", "tail", "errors", "failing"] | None = None
+    """Measure of the whole period that it is about: mean response time, share of slow requests, of requests
+    that fail at the root, of requests with a failing call."""
+    before: float | None = None
+    """Value in the reference; µs for the mean, else a share."""
+    after: float | None = None
+    requests: int | None = None
+    """Count of problem requests that the sentence asks for."""
 
 
 class VerdictSection(Section):
@@ -156,8 +219,8 @@ class VerdictSection(Section):
     """True if clients sent fewer requests, and not because answers took longer."""
     by_load: bool = False
     """True if the change is what a higher, or lower, load makes."""
-    reasons: tuple[str, ...]
-    """Grounds of the outcome, one sentence each."""
+    reasons: tuple[Reason, ...]
+    """Grounds of the outcome, the weightiest first."""
     quality: tuple[QualityRow, ...]
     visible: tuple[VisibleRow, ...]
     untested_requests: int

@@ -77,7 +77,7 @@ class Explanation(Frozen):
     """Share of bootstrap trees with the same attribute at the root."""
     rules: tuple[Rule, ...]
     attributes: tuple[AttributeRow, ...]
-    """Largest distance first."""
+    """Parameters compared, largest distance first."""
     attributes_total: int
     identifiers: tuple[ChangedIdentifier, ...]
     competing: tuple[str, ...]

@@ -236,8 +236,8 @@ class Finding(Frozen):
     """Share of all added time (of a mean that fell: of all saved time) that it explains, 0 to 1; over all
     findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     share_estimate: float | None = None
-    """Point estimate of that share. Not the middle of its interval, which is cut at 0 and 1; None also in
-    reports of older versions."""
+    """Point estimate of `share_of_change`. Not the middle of its interval, which is cut at 0 and 1; None also
+    in reports of older versions."""
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
@@ -275,6 +275,8 @@ class Finding(Frozen):
     an older version, also throughout)."""
     views: tuple[FurtherView, ...] = ()
     """Most telling first. Not part of the report's content: their commands name the lake."""
+    page: str = ""
+    """Address of a page of its own, on a server. Not part of the report's content."""
 
 
 class FindingsSection(Section):
@@ -294,8 +296,8 @@ class FindingsSection(Section):
     here all the same."""
 
     def content(self) -> Self:
-        """The section without the views, which name the lake, and without the display filter."""
-        plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
+        """The section without views and pages, which name the lake, and without the display filter."""
+        plain = tuple(finding.model_copy(update={"views": (), "page": ""}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 
 

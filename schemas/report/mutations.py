@@ -147,7 +147,7 @@ class EdgeRow(Frozen):
     """Contribution to the change of the category's mean; the contributions of all its edges add up to
     that."""
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
-    """Part from a changed latency."""
+    """Part of `attribution_us` that comes from a changed latency, µs."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
     """Part from the edge being critical more, or less, often."""
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
@@ -215,7 +215,7 @@ class Mutation(ListedCategory):
     """Detailed response-time mutations: mean response time that the problem period would save if the changed
     edges had their reference latencies (counterfactual)."""
     precursors: tuple[PrecursorRow, ...]
-    """Structural mutations: most likely first."""
+    """Precursors of a structural mutation, most likely first; empty for a response-time mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
     """Detailed response-time mutations: of the response time T first, then of the reddest edges."""

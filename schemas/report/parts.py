@@ -30,7 +30,7 @@ class NodeName(Frozen):
     host: str = ""
     """Host, where the label policy asks for it."""
     side: Literal["", "start", "end"] = ""
-    """Side of a span; empty for an activity record or span event."""
+    """Side of a span, `start` or `end`; empty for an activity record or span event."""
 
     @property
     def where(self) -> str:

@@ -1,7 +1,7 @@
 """The report: a header and typed sections, the only source of every renderer.
 
-The same input gives the same bytes. Version 2 moved methods' results into sections; version 1 was one flat
-model of a paper-mode comparison and is not read.
+The same input gives the same bytes. Version 3 gave the reasons of a verdict kinds and values; version 2 moved
+methods' results into sections. Older versions are not read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
 
 from schemas.report.parts import ForeignSection, Frozen, Section
+from schemas.report.picture import FlowPicture
 from schemas.report.time_strip import TimeStrip
 
-REPORT_VERSION: Final = 2
+REPORT_VERSION: Final = 3
 """Version of the model; every change of the model increments it."""
 
 S = TypeVar("S", bound=Section)
@@ -64,8 +65,8 @@ class PeriodChange(Frozen):
     requests0: int
     requests1: int
     load_ratio: float | None
-    """Weighted requests per second, problem / reference, each from its first to its last request (a period
-    may hold windows without traffic); None where a period has fewer than two."""
+    """Weighted requests per second, problem / reference, each over its period as far as it was recorded (the
+    rates of `AccountSection`); None where a period has fewer than two requests."""
     total_change_us: float
     """Change of the summed response time, n1·mean1 - n0·mean0."""
 
@@ -120,9 +121,10 @@ AnySection = Annotated[SerializeAsAny[Section], BeforeValidator(_by_tag)]
 class Report(Frozen):
     """Results of one or several methods on the same samples."""
 
-    schema_version: Literal[2] = REPORT_VERSION
+    schema_version: Literal[3] = REPORT_VERSION
     id: str
-    """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url` and `strip`."""
+    """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url`, `strip` and
+    `picture`."""
     source: str
     """Name of the lake(s), for people."""
     trace_url: str = ""
@@ -136,6 +138,9 @@ class Report(Frozen):
     strip: TimeStrip | None = None
     """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
     older versions."""
+    picture: FlowPicture | None = None
+    """Graph of the calls around the first findings; None without a finding, for other methods, and in
+    reports of older versions."""
     methods: tuple[MethodRun, ...]
     """In the order requested; a gate takes the first one's verdict."""
     sections: tuple[AnySection, ...]
@@ -165,7 +170,7 @@ class Report(Frozen):
         return found
 
 
-_NOT_IN_ID: Final = {"id", "source", "trace_url", "strip"}
+_NOT_IN_ID: Final = {"id", "source", "trace_url", "strip", "picture"}
 
 
 def content_id(report: Report) -> str:

@@ -29,6 +29,7 @@ REQUESTS: Final = (
     stored("sample", "text", "reference or problem"),
     stored("request_id", "text", "request or trace id"),
     stored("kind", "text", "spans or records: what the request was recorded as"),
+    stored("response_us", "us", "response time of the request"),
 )
 """Columns of the table `requests`: one row an affected request of every finding (at most 50,000 of each,
 evenly spaced), or a request of every mutation and precursor. A category that is a mutation twice is listed

@@ -148,7 +148,7 @@ class VarianceSection(Section):
     marked_share: float | None
     """Share of the variance removed with the marked sources: 1 - Var(T')/Var(T)."""
     parts: tuple[VariancePart, ...]
-    """Of the whole sample, then by root type."""
+    """Row of the whole sample, then one for each root type."""
     sites: tuple[VariableSite, ...]
     sites_total: int
     categories: tuple[VariableCategory, ...]

@@ -247,7 +247,8 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts that wait. Groups must be added in their order, so that which files there are is no accident."""
+    """Parts of small windows, held back until every group has added its own, so that each window becomes one
+    file a table. Add groups in order of their number: the same input then gives the same files."""
 
     limit_bytes: int
     _parts: dict[Window, list[tuple[int, WaitingPart]]] = field(default_factory=dict)

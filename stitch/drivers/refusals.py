@@ -217,6 +217,6 @@ class DeadLetters:
 
 
 def _renamed(letters: pa.Table, source: str) -> pa.Table:
-    """Under the name the user gave, not that of a spool file."""
+    """Return dead letters with `source` set to the name the user gave instead of that of a spool file."""
     names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))
     return letters.set_column(0, "source", names)

@@ -261,7 +261,8 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork that the strand consists of, once it is assembled there."""
+    """Children of the fork above that belong to the strand: one, or several once a join has merged their
+    strands. Set when that fork is assembled."""
 
 
 class _Regions:

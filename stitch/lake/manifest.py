@@ -84,6 +84,8 @@ class WindowEntry:
     files: int
     size: int
     """Bytes of the window's files in all three tables."""
+    commits: int = 0
+    """Sum over these files of a number of their commit: another one after a repair, whatever the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,12 @@ class Manifest:
         rows = np.where(_of_table(listed, "flows"), listed["rows"].to_numpy(), 0)
         sums = (
             np.bincount(codes, weights, len(starts)).astype(np.int64).tolist()
-            for weights in (rows, None, listed["size"].to_numpy())
+            for weights in (rows, None, listed["size"].to_numpy(), _commit_numbers(listed))
         )
         windows = (Window(start, self.info.window_length_ns) for start in starts.tolist())
         return [
-            WindowEntry(window, self.is_sealed(window), flows, files, size)
-            for window, flows, files, size in zip(windows, *sums, strict=True)
+            WindowEntry(window, self.is_sealed(window), flows, files, size, commits)
+            for window, flows, files, size, commits in zip(windows, *sums, strict=True)
         ]
 
     def starts_ns(self) -> I8:
@@ -311,6 +313,12 @@ class Manifest:
         if there != size:
             return False
         return hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
+
+
+def _commit_numbers(listed: pa.Table) -> I8:
+    """[files] number of the commit of each file, unlike those of other lanes."""
+    numbers: I8 = listed["seq"].to_numpy() + (listed["lane"].to_numpy().astype(np.int64) << 24) + 1
+    return numbers
 
 
 def _of_table(listed: pa.Table, table: str) -> B1:

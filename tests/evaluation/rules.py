@@ -212,6 +212,8 @@ def without_each(
     explained = {name for name, one in whole.confounded.explained.items() if one.changes}
     if any(symptom.by_load for symptom in whole.context.symptoms):
         explained.add("load")
+    states = {row.name: row.state for row in CONFOUNDERS if row.state is not None}
+    noticed = {name for name, state in states.items() if observing.comparison.noticed_as(state) is not None}
     related = {edge.relation for cause in whole.causes for edge in cause.edges}
     for name in names:
         assumed = name == CHANGE_NOISE and observing.comparison.roles.noise_assumed
@@ -220,7 +222,7 @@ def without_each(
             again = left.judged()
             if _what_counts(again) != had:
                 yield name, left.run(again)
-        elif name in observing.comparison.noticed:  # it adjusted the profile
+        elif name in noticed:  # it adjusted the profile
             yield name, anew(observing, name).run()
         elif name in explained:
             yield name, left.run(whole.tested)

@@ -456,7 +456,7 @@ def judged(
 
 def naive(watcher: Watcher, cases: Sequence[dict[str, Any]]) -> dict[str, int]:
     """What the naive rule says of the same ticks: visible faults with an alarming tick, and those in none."""
-    ring, faults = watcher.ring, faults_of(cases)
+    ring, faults = watcher.detector.ring, faults_of(cases)
     kinds = [name.kind for name in ring.names]
     logs = values(
         ring.sums(np.arange(len(kinds)), slice(0, len(ring.at))), kinds, watcher.settings.least_events

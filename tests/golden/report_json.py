@@ -31,7 +31,7 @@ DROPPED = frozenset(
         *("id", "source", "preparation", "settings", "schema_version"),
         *("graphs", "canonical", "histogram", "histograms", "distribution", "bins", "views"),
         *("schedule", "schedules", "density", "layout", "flows", "lanes", "messages", "edges_ns", "when"),
-        "strip",
+        *("strip", "picture"),
     }
 )
 """Drawings, ids, what was asked for, and times within a period, which have tests of their own."""

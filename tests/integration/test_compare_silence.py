@@ -78,7 +78,7 @@ def test_an_outage_is_no_pass(outage: str, use: str, capsys: pytest.CaptureFixtu
     assert code == 3
     found = verdict(report)
     assert found["outcome"] == "not-explained"
-    assert "60\xa0% of the time recorded in the problem period" in found["reasons"][0]
+    assert "60\xa0% of the time recorded in the problem period" in found["reasons"][0]["text"]
     first = found["quality"][0]
     assert (first["kind"], first["severe"]) == ("load", True)
     assert first["text"] == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,23 @@ def test_a_file_is_unchanged_beside_itself(
     recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("diff", recorded[0], recorded[0]) in (0, 3)
-    assert "gate: FAIL" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "gate: FAIL" not in said
+    assert re.search(r"p99\s\S+\ss\s\(same\)", said)
+    assert " ".join(said.split()).count("; after second@") == 1
+
+
+def test_sides_are_called_by_what_differs_of_their_paths(
+    recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side, file in zip(("monday", "tuesday"), recorded, strict=True):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / f"traces{''.join(file.suffixes)}").write_bytes(file.read_bytes())
+    files = [next((tmp_path / side).iterdir()) for side in ("monday", "tuesday")]
+    assert run("diff", *files) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "before monday@" in said
+    assert "after tuesday@" in said
 
 
 def test_a_file_that_is_not_there_is_one_line(

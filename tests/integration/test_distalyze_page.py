@@ -78,7 +78,8 @@ def test_a_terminal_of_80_columns(outcome: Outcome) -> None:
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 80
     told = " ".join(text.split())
-    assert "look first at client/HTable.get_lookup reached" in told
+    # Of a duration and the event at its end, the duration leads.
+    assert told.startswith("Look first at client/HTable.get_lookup after client/HTable.get: 55 µs → 997 ms")
     assert "Just before: client/HTable.get reached" in told
     assert HOSTILE in told  # as text, no markup obeyed
 

@@ -367,8 +367,10 @@ def test_a_full_disk_is_told_and_waited_for(tmp_path: Path) -> None:
                     channel.unary_unary(METHOD)(sent[3 * i + 1].protobuf())
                 assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
                 assert retry_delay_s(refusal.value) == 2
+            assert "cannot write" in run.wait_for("trouble")["why"]
             control.unlink()
             assert post(address["otlp"], sent[3 * i + 1].protobuf())[0] == 200
+            run.wait_for("the trouble is over")
             assert post(address["otlp"], sent[3 * i + 2].protobuf())[0] == 200
         run.signal(signal.SIGTERM)
         assert run.ended() == 0

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pyarrow as pa
 import pytest
 from fixtures.served_site import Served, serving, simulated_lake
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from oracles.quiet_import import Quiet
 
 import flowdiff
 from flowdiff.serve.access import LEAST_TOKEN
 from flowdiff.serve.agents.budget import CHARACTERS_A_TOKEN
 from flowdiff.serve.routes import PAGES
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings
 
 MOST_CALLS, MOST_TOKENS = 6, 4_000
 
@@ -128,6 +135,56 @@ def test_an_agent_finds_what_a_deployment_did_where_nobody_watches(tmp_path: Pat
             assert agent.calls <= MOST_CALLS
 
     with serving(shop.name) as served:
+        asyncio.run(run(served))
+
+
+RECORDED = Path(__file__).parents[1] / "data" / "faults" / "online-boutique.otlp.jsonl.zst"
+"""Recording of a shop into which faults were injected; see `cases.json` beside it."""
+
+
+def recorded(folder: Path, first: str, past: str) -> str:
+    """Name of a lake of a part of the recording, in windows of a minute."""
+    bounds = [datetime.fromisoformat(at).timestamp() * 1e9 for at in (first, past)]
+    traces = folder / "part.otlp.jsonl"
+    with pa.input_stream(str(RECORDED), compression="zstd") as recording, traces.open("wb") as part:
+        for line in recording.read().splitlines(keepends=True):
+            begun = re.search(rb'"startTimeUnixNano": ?"(\d+)"', line)
+            if begun is not None and bounds[0] <= int(begun[1]) < bounds[1]:
+                part.write(line)
+    settings = ImportSettings(window_length_ns=NS_PER_MINUTE)
+    lake = str(folder / "lake")
+    import_into(
+        lake,
+        [str(traces)],
+        settings,
+        owner="test",
+        created_by="test",
+        stdin=io.BytesIO(),
+        progress=Quiet(),
+    )
+    return lake
+
+
+def test_an_agent_finds_a_fault_that_was_injected_into_a_recorded_shop(tmp_path: Path) -> None:
+    """Calls of recommendationservice are delayed from 15:12:49 on; nothing says so but the traces."""
+    lake = recorded(tmp_path, "2022-08-23T15:11:00Z", "2022-08-23T15:15:00Z")
+
+    async def run(served: Served) -> None:
+        async with over_http(served) as client:
+            agent = Agent(client)
+            pairs = await agent.call("propose_periods")
+            periods = {name: told(rf"{name}=(\S+)", pairs) for name in ("reference", "problem")}
+            compared = await agent.call("compare", **periods)
+            assert "SLOWER" in compared
+            report = told(r"report: (\w{32})", compared)
+            finding = " ".join((await agent.call("finding", report=report)).split())
+            assert "ListRecommendations calling recommendationservice: the call takes" in finding
+            request = told(r"request_id='([^']+)'", finding)
+            flow = await agent.call("flow", request_id=request, report=report)
+            assert "recommendationservice" in flow
+            assert agent.calls <= MOST_CALLS
+
+    with serving(lake) as served:
         asyncio.run(run(served))
 
 

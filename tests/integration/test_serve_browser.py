@@ -69,9 +69,10 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def filled(site: Served) -> None:
     """Wait until all windows are read."""
     deadline = time.monotonic() + 90
-    while site.get("/?span=4w&format=json").json["windows_not_read"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    for path in ("/", "/timeline"):
+        while site.get(f"{path}?span=4w&format=json").json["windows_not_read"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
 
 
 def loads(tab: Tab, site: Served, path: str, name: str, **how: object) -> None:
@@ -100,6 +101,8 @@ def paths(shop: Served) -> dict[str, str]:
         "request": f"/requests/{request}?beside={beside}",
         "timeline": f"/timeline?root={root}",
         "call-sites": "/timeline",
+        "versions": "/timeline?by=version",
+        "finding": f"/compare/finding/1?report={incident['report']}",
         "sql": "/sql?q=SELECT%20*%20FROM%20requests%20LIMIT%203",
         "missing": "/requests/none",
     }
@@ -199,7 +202,9 @@ def test_no_name_or_value_is_markup(tab: Tab, tmp_path: Path) -> None:
         (report,) = served.get("/reports?format=json").json["reports"]
         (request,) = served.get(f"/sql?q={quote('SELECT request_id FROM requests LIMIT 1')}&format=json").json
         root = served.get("/?format=json").json["roots"][0]["root"]
-        site = served.get("/timeline?format=json").json["sites"][0]["site"]
+        while (sites := served.get("/timeline?format=json").json)["windows_not_read"]:
+            time.sleep(0.2)
+        site = sites["sites"][0]["site"]
         for path in (
             "/",
             f"/reports/{report['id']}",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -84,6 +86,69 @@ def test_a_finding_leads_to_a_request_and_its_twin(site: Served) -> None:
     }
     waited = sum(bar["waited_us"] for bar in got["request"]["bars"])
     assert waited == pytest.approx(got["request"]["response_us"], rel=1e-6)
+
+
+def test_a_finding_has_an_address_that_leads_to_requests_of_both_sides(site: Served) -> None:
+    address = asked(site, **DAYS)
+    report = settled(site, address)
+    findings = next(one for one in report["sections"] if one["section"] == "findings")["findings"]
+    own = f"/compare/finding/1?{address.partition('?')[2]}"
+    assert own in html.unescape(site.get(address).text)  # the title of its card
+    got = site.get(f"{own}&format=json").json
+    assert got["finding"]["title"] == findings[0]["title"]
+    for side, affected in (("reference", "affected0"), ("problem", "affected1")):
+        listed = got["requests"][side]
+        assert listed["total"] == findings[0][affected]
+        times = [one["response_us"] for one in listed["slowest"]]
+        assert times == sorted(times, reverse=True)
+    page = html.unescape(site.get(own).text)
+    slowest = got["requests"]["problem"]["slowest"][0]
+    (link,) = set(re.findall(rf'href="(/requests/{slowest["request_id"]}\?[^"]*beside=[^"]+)"', page))
+    pair = site.get(f"{link}&format=json").json
+    assert pair["request"]["response_us"] == pytest.approx(slowest["response_us"])
+    assert pair["twin"] is not None
+    assert site.get("/compare/finding/99?" + address.partition("?")[2]).status == 404
+    assert site.get("/compare/finding/0?" + address.partition("?")[2]).status == 404
+
+
+def test_a_finding_of_a_question_that_nobody_asked_is_its_form(site: Served) -> None:
+    got = site.get(f"/compare/finding/1?reference={PROBLEM}&problem={REFERENCE}")
+    assert got.status == 303
+    assert got.headers["location"].startswith("/compare?reference=")
+    assert site.get("/compare/finding/1").status == 400
+
+
+def test_whole_paths_are_a_page_of_the_same_result(site: Served) -> None:
+    moved = asked(site, **DAYS)
+    report = settled(site, moved)
+    paths = asked(site, method="paths", **DAYS)
+    assert "method=paths" in paths
+    section = next(one for one in report["sections"] if one["section"] == "paths")
+    assert site.get(f"{paths}&format=json").json == section  # at once: nothing is computed for it
+    page = site.get(paths).text.replace("<wbr>", "")
+    assert "Whole paths" in page
+    assert f"{section['paths_total']} paths" in page
+    assert html.escape(moved) in page
+
+
+def test_a_finding_of_a_kept_report(site: Served) -> None:
+    kept = site.get("/reports?format=json").json["reports"][0]["id"]
+    got = site.get(f"/compare/finding/1?report={kept}&format=json").json
+    assert got["report"] == kept
+    assert got["requests"]["problem"]["total"] > 0
+
+
+def test_sql_compares_periods_as_flowdiff_sql_does(site: Served, lake: str) -> None:
+    query = f"SELECT rank, title, requests1 FROM compare('{REFERENCE}', '{PROBLEM}') ORDER BY rank"
+    got = site.get(f"/sql?format=json&q={quote(query)}")
+    assert got.status == 200, got.text
+    assert got.json == flowdiff.open(lake).sql(query).arrow().to_pylist()
+    page = site.get(f"/sql?q={quote(query)}")
+    assert str(got.json[0]["requests1"]) in page.text.replace(",", "")
+    wrong = site.get(f"/sql?q={quote(query.replace(PROBLEM, '2031-01-01'))}")
+    assert "2031-01-01" in wrong.text
+    variance = "SELECT * FROM compare('2026-11-18', '2026-11-19', method := 'variance')"
+    assert "gives no findings" in site.get(f"/sql?q={quote(variance)}").text
 
 
 def test_a_request_without_a_report_has_a_twin_of_its_root(site: Served, lake: str) -> None:
@@ -200,7 +265,20 @@ def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> Non
         with serving(lake, "--cache", str(tmp_path / "cache")) as served:
             found = settled(served, asked(served, **DAYS))
             assert "sections" in found
-    assert len([*(tmp_path / "cache").glob("*.json")]) == 1
+    assert len([*(tmp_path / "cache").rglob("report.json")]) == 1
+
+
+def test_two_lakes_that_share_a_cache_have_results_of_their_own(lake: str, tmp_path: Path) -> None:
+    """The same windows, flows and sizes: only the place differs."""
+    copy = shutil.copytree(lake, tmp_path / "copy")
+    cache = ("--cache", str(tmp_path / "cache"))
+    with serving(lake, *cache) as one, serving(str(copy), *cache) as other:
+        address = asked(one, **DAYS)
+        settled(one, address)
+        assert other.get(f"{address}&format=json").json["state"] == "not-asked"
+        for path in (tmp_path / "cache").rglob("report.json"):
+            assert one.get(f"/results/{path.parent.name}").status == 200
+            assert other.get(f"/results/{path.parent.name}").status == 404
 
 
 def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
@@ -208,11 +286,11 @@ def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
     with serving(lake, "--cache", str(cache), "--set", "kept_jobs=1") as served:
         first = asked(served, **DAYS)
         settled(served, first)
-        before = {path.name for path in cache.glob("*.json")}
+        before = {path.parent.name for path in cache.rglob("report.json")}
         settled(served, asked(served, method="variance", period=PROBLEM))
         while any(one["state"] != "done" for one in served.get("/compare?format=json").json["jobs"]):
             time.sleep(0.05)  # the report is there before its process has ended
-        after = {path.name for path in cache.glob("*.json")}
+        after = {path.parent.name for path in cache.rglob("report.json")}
         assert served.get(f"{first}&format=json").json["state"] == "not-asked"
     assert len(before) == len(after) == 1
     assert before != after

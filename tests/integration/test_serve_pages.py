@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import quote, urlencode
 import pyarrow.parquet as pq
 import pytest
 from fixtures.served_site import Served, serving, simulated_lake
+from oracles.watched_shop import Pods, write_minutes
 
 import flowdiff
 from flowdiff.serve.recipes import RECIPES
@@ -48,6 +50,38 @@ def test_a_result_is_a_table_and_a_file(site: Served, lake: str) -> None:
     assert got.headers["content-disposition"] == 'attachment; filename="flowdiff.csv"'
     assert got.text.splitlines()[1] == f"{rows[0]['root']},{rows[0]['n']}"
     assert site.get(of_sql(ROOTS, format="json")).json == rows
+
+
+def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> None:
+    big = "SELECT repeat('x', 1000) || i AS text FROM range(60000) AS r(i)"
+    with serving(lake, "--set", "send_seconds=2", "--set", "results_sent=2") as served:
+        assert len(served.get(of_sql("SELECT 1 AS one", format="csv")).body) == len("one\r\n1\r\n") - 2
+        for _ in range(2):  # what making it takes is not given back
+            assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000
+        before = resident_mb(served)
+        slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
+        try:
+            for one in slow:
+                request = f"GET {of_sql(big, format='csv')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                one.sendall(request.encode())
+                assert one.recv(12) == b"HTTP/1.1 200"
+            assert resident_mb(served) - before < 40  # of twice 60 MB
+            refused = served.get(of_sql("SELECT 1 AS one", format="csv"))
+            assert refused.status in (200, 503)  # 200: they are cut off by now
+            deadline = time.monotonic() + 60
+            while served.get(of_sql("SELECT 1 AS one", format="csv")).status != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        finally:
+            for one in slow:
+                one.close()
+        assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000  # a reader that reads gets all
+
+
+def resident_mb(served: Served) -> float:
+    """Memory of the server itself."""
+    status = (Path("/proc") / str(served.process.pid) / "status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
 @pytest.mark.parametrize(
@@ -143,12 +177,49 @@ def test_the_timeline_of_a_root_is_what_the_view_says(site: Served, lake: str) -
 
 
 def test_the_timeline_of_a_call_site(site: Served) -> None:
-    listed = site.get("/timeline?format=json").json["sites"]
+    while (got := site.get("/timeline?format=json").json)["windows_not_read"] or not got["sites"]:
+        time.sleep(0.2)
+    listed = got["sites"]
     assert listed == sorted(listed, key=lambda one: -one["requests"] * one["critical_us"])
     path = f"/timeline?site={listed[0]['site']}"
     found = windows_of(site, path)
     assert sum(one["requests"] for one in found) == listed[0]["requests"]  # type: ignore[misc]
     assert listed[0]["operation"] in site.get(path).text.replace("<wbr>", "")
+    page = site.get(path).text
+    (address,) = set(re.findall(r'href="(/sql\?[^"]+)"', page))
+    same = site.get(f"{address.replace('&amp;', '&')}&format=json").json
+    numbers = ("start_ns", "requests", "calls", "mean_us", "p95_us", "failing", "share")
+    assert [[one[name] for name in numbers] for one in same] == [
+        [one[name] for name in numbers] for one in found
+    ]
+
+
+def test_the_timeline_of_a_host_and_of_a_version_are_sums_over_spans(tmp_path: Path) -> None:
+    traces = tmp_path / "shop.otlp.jsonl"
+    write_minutes(traces, 0, 4, versions={2: "v2"}, pods=Pods())
+    lake = flowdiff.open(str(tmp_path / "lake"), create=True)
+    lake.import_(traces)
+    with serving(lake.name) as served:
+        for by in ("host", "version"):
+            listed = served.get(f"/timeline?by={by}&format=json").json[f"{by}s"]
+            assert len(listed) >= 2
+            assert all(one["value"] in served.get(f"/timeline?by={by}").text for one in listed[:5])
+            first = listed[0]
+            given = {"host": first["value"]} if by == "host" else {"version": first["value"]}
+            asked = urlencode({**given, "component": first["component"]})
+            found = served.get(f"/timeline?{asked}&format=json").json["windows"]
+            where = f"{by} = :value AND component = :component"
+            query = f"SELECT count(*) AS n, avg(duration_us) AS mean_us FROM spans WHERE {where}"
+            (row,) = lake.sql(query, value=first["value"], component=first["component"]).arrow().to_pylist()
+            assert first["spans"] == row["n"]
+            if by == "version":
+                assert sum(one["requests"] for one in found) == row["n"]
+                mean = sum(one["requests"] * one["mean_us"] for one in found) / row["n"]
+                assert mean == pytest.approx(row["mean_us"])
+            page = served.get(f"/timeline?{asked}").text
+            (address,) = set(re.findall(r'href="(/sql\?[^"]+)"', page))
+            assert served.get(f"{address.replace('&amp;', '&')}&format=json").json == found
+        assert served.get("/timeline?host=none").status == 404
 
 
 @pytest.mark.parametrize(
@@ -156,4 +227,6 @@ def test_the_timeline_of_a_call_site(site: Served) -> None:
 )
 def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None:
     windows_of(site, "/timeline?root=nfs%2FWRITE_CALL")
+    while site.get("/timeline?format=json").json["windows_not_read"]:
+        time.sleep(0.2)
     assert site.get(path).status == status

@@ -25,10 +25,10 @@ from oracles.quiet_import import Quiet
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
+from analyze.watch.candidates import Decided
 from analyze.watch.decide import CHANGED, Comparer, Range
 from analyze.watch.lane import WatchCommit, incidents_of, last_commit, put_commit
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watcher import Decided
 from analyze.watch.watching import LakeWatch, accepted, marked
 from flowdiff.commands.watch import SILENT, _Shown
 from schemas.errors import TRY_AGAIN

@@ -15,9 +15,9 @@ from oracles.watched_shop import START_NS, Pods, write_minutes
 
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
+from analyze.watch.candidates import Decided
 from analyze.watch.series import INSTANCE, INSTANCE_FAIL, INSTANCES, Cut, Name, WindowTicks, window_ticks
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watcher import Decided
 from analyze.watch.watching import LakeWatch
 from schemas.periods import Period
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window

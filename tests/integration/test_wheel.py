@@ -110,14 +110,20 @@ def checked(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a source distribution, as a package index would get it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    clone = folder / "clone"
+def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy of the sources that a build reads; it may write beside them."""
+    clone = tmp_path_factory.mktemp("clone") / "clone"
     for name in ("flowdiff", *ROOMS, "deploy/packaging"):
         shutil.copytree(repository / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(repository / name, clone)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a source distribution, as a package index would get it."""
+    folder = tmp_path_factory.mktemp("wheel")
     build = "import sys; sys.path.insert(0, 'deploy/packaging'); import one_package; one_package."
     checked(sys.executable, "-c", f"{build}build_sdist(sys.argv[1])", folder, cwd=clone)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as packed:
@@ -230,3 +236,26 @@ def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Pat
     assert "changed" in printed
     assert "on average, " in printed
     assert (hostile / "report.html").stat().st_size > 50_000
+
+
+def test_the_demo_runs_from_a_clone_without_an_installation(
+    clone: Path, repository: Path, tmp_path: Path
+) -> None:
+    """As the README says; what it requires comes from the package index, once."""
+    cache = repository / ".cache" / "uv"
+    command = (
+        "-m",
+        "uv",
+        "tool",
+        "run",
+        "--quiet",
+        "--from",
+        clone,
+        "flowdiff",
+        "demo",
+        "--requests",
+        "1500",
+    )
+    printed = checked(sys.executable, *command, cwd=tmp_path, UV_CACHE_DIR=str(cache))
+    assert "✗ SLOWER" in printed
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 50_000

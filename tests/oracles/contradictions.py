@@ -32,7 +32,9 @@ def contradictions(report: dict[str, Any], code: int) -> list[str]:
         *_of_gate(verdict["outcome"], found, findings, code),
         *_of_verdict(verdict, accounts, found["findings_total"]),
         *(said for finding in findings for said in _of_finding(finding, changed=mean["changed"])),
-        *_of_mean(mean, found, [*verdict.get("reasons", ()), report["headline"]["sentence"]]),
+        *_of_mean(
+            mean, found, [*(r["text"] for r in verdict.get("reasons", ())), report["headline"]["sentence"]]
+        ),
     ]
 
 
@@ -58,13 +60,13 @@ def _of_verdict(verdict: dict[str, Any], accounts: list[dict[str, Any]], finding
         if account["changed"] and verdict["outcome"] == "unchanged":
             yield f"unchanged beside a significant change of the {name}"
         outside = low is not None and high is not None and not low <= 0 <= high
-        said = any(name in reason and "is not significant" in reason for reason in reasons)
+        said = any(name in r["text"] and "is not significant" in r["text"] for r in reasons)
         if outside and not account["changed"] and not said:
             yield f"the interval of the {name} excludes 0, and nothing says why it is not significant"
         ranks = [row.get("finding") for row in account.get("rows", ()) if isinstance(row, dict)]
         if any(rank is not None and not 1 <= rank <= findings for rank in ranks):
             yield f"a row of the {name} names a finding that is not there"
-    wanted = [reason for reason in reasons if "would tell" in reason]
+    wanted = [reason for reason in reasons if "would tell" in reason["text"]]
     if len(wanted) > 1 or bool(wanted) != (verdict.get("missing_requests") is not None):
         yield "how many requests are missing is not one number"
 

@@ -22,6 +22,8 @@ from schemas.report.accounts import (
     AccountSection,
     MixRow,
     QualityRow,
+    Reason,
+    ReasonKind,
     RootChange,
     VerdictSection,
     VisibleRow,
@@ -699,8 +701,14 @@ def verdict_section() -> VerdictSection:
         outcome="changed",
         external=False,
         reasons=(
-            "Mean, slow and failed requests rose by more than the noise between blocks.",
-            "No other change is left: the rest of the account lies within its noise.",
+            Reason(
+                kind=ReasonKind.CHANGED,
+                text="Mean, slow and failed requests rose by more than the noise between blocks.",
+            ),
+            Reason(
+                kind=ReasonKind.EXPLAINED,
+                text="No other change is left: the rest of the account lies within its noise.",
+            ),
         ),
         quality=(
             QualityRow(

@@ -320,7 +320,7 @@ def test_json_round_trip_and_version():
     assert from_json(text, SECTIONS) == found
     assert "NaN" not in text
     with pytest.raises(ValidationError):
-        from_json(text.replace('"schema_version": 2', '"schema_version": 1'), SECTIONS)
+        from_json(text.replace('"schema_version": 3', '"schema_version": 2'), SECTIONS)
 
 
 def test_a_report_is_read_without_its_method():

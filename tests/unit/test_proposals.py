@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles.largest_step import Roots, size
 
 from flowdiff.serve.proposals import largest_step
-from flowdiff.serve.response_rows import SCHEMA
+from flowdiff.serve.window_rows import RESPONSES as SCHEMA
 
 MINUTE_NS = 60 * 10**9
 

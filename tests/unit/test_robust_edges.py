@@ -108,7 +108,7 @@ def test_root_types_that_one_period_has_alone_are_another_mix() -> None:
     after = [call("web/post", 0, 3_000 + at % 7) for at in range(20)]
     found = verdict(outcome(before, after, seconds=20))
     assert found.outcome == "not-explained"
-    assert "Another mix of request types arrived." in found.reasons
+    assert "mix" in {reason.kind for reason in found.reasons}
 
 
 def test_load_is_told_over_the_time_that_was_recorded() -> None:
@@ -123,7 +123,7 @@ def test_slow_requests_are_told_of_once() -> None:
     found = verdict(
         outcome([page(at) for at in range(600)], [page(at, 2_000) for at in range(600)], seconds=600)
     )
-    assert sum("slow requests" in reason for reason in found.reasons) == 1
+    assert sum(reason.measure == "tail" for reason in found.reasons) == 1
 
 
 @pytest.mark.parametrize("weight", [None, 3.0])
@@ -142,7 +142,7 @@ def test_slow_requests_are_over_one_threshold(weight: float | None) -> None:
     assert 0.04 < tail.before <= 0.05
     moved = f"{percent(tail.before)} → {percent(tail.after)}"
     told = f"The share of slow requests changed significantly: {moved}."
-    assert told in verdict(found).reasons
+    assert told in [reason.text for reason in verdict(found).reasons]
     assert tail.low is not None
     assert tail.high is not None
     assert tail.low < tail.after - tail.before < tail.high

@@ -32,7 +32,7 @@ from analyze.report.gate import FINDING_KINDS, Outcome, weigh
 from analyze.report.page import render_html
 from analyze.report.terminal import print_blocks, print_report
 from schemas.errors import ConfigError
-from schemas.report.accounts import AccountSection, VerdictSection
+from schemas.report.accounts import AccountSection, Reason, ReasonKind, VerdictSection
 from schemas.report.findings import ChangeKind, FindingsSection, Interval
 from schemas.report.parts import Section
 from schemas.report.report import Report, content_id, from_json, to_json
@@ -493,6 +493,7 @@ def test_the_account_is_folded_where_nothing_changed_by_test(outcome: Outcome):
 
 def test_a_number_that_is_missing_is_told_once():
     section = verdict_section().model_copy(update={"missing_requests": 55})
-    told_already = section.model_copy(update={"reasons": ("About 55 more requests would tell.",)})
+    told = Reason(kind=ReasonKind.TOO_FEW, text="About 55 more requests would tell.", requests=55)
+    told_already = section.model_copy(update={"reasons": (told,)})
     assert any("55 more requests" in gap for gap in verdict_words.gaps(section))
     assert not any("55" in gap for gap in verdict_words.gaps(told_already))

@@ -14,9 +14,8 @@ from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.sections import breakdown
-from analyze.methods.robust.sections.verdict import largest_rest, likely_place
 from analyze.methods.robust.settings import RobustSettings
-from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
+from analyze.methods.robust.verdict.reasons import ExplainedShare, largest_rest, likely_place
 from analyze.population import Sample
 from analyze.report import wording
 from schemas.events import EventKind
@@ -182,7 +181,8 @@ def test_calls_that_fail_inside_of_requests_that_succeed_are_not_unchanged() -> 
     assert accounts is not None
     assert [account.measure for account in accounts.accounts if account.changed] == ["errors"]
     assert verdict.outcome == "not-explained"
-    assert "The share of requests with a failing call changed significantly" in verdict.reasons[0]
+    assert "The share of requests with a failing call changed significantly" in verdict.reasons[0].text
+    assert (verdict.reasons[0].kind, verdict.reasons[0].measure) == ("changed", "failing")
 
 
 def test_a_component_that_waits_for_everybody_is_named_and_no_callee() -> None:
@@ -217,19 +217,12 @@ def test_a_component_that_waits_for_everybody_is_named_and_no_callee() -> None:
 def test_where_no_call_site_is_significant_the_component_with_most_of_the_change_is_named() -> None:
     mean = account_section().accounts[0]
     place = mean.rows[0].model_copy(update={"total": 0.8 * (mean.after - mean.before)})
-    (text,) = likely_place(
-        VerdictReached("not-explained", ()), mean.model_copy(update={"rows": (place,)}), 0.7
-    )
-    assert text.startswith(
+    (reason,) = likely_place(mean.model_copy(update={"rows": (place,)}), 0.7)
+    assert reason.text.startswith(
         f"Likely at {place.site.operation.partition(' -> ')[2] or place.site.component}: 80"
     )
     less = place.model_copy(update={"total": 0.6 * (mean.after - mean.before)})
-    assert not [
-        *likely_place(VerdictReached("not-explained", ()), mean.model_copy(update={"rows": (less,)}), 0.7)
-    ]
-    by_load = VerdictReached("not-explained", (), by_load=True)
-    assert not [*likely_place(by_load, mean.model_copy(update={"rows": (place,)}), 0.7)]
-    assert not [*likely_place(VerdictReached("changed", ()), mean.model_copy(update={"rows": (place,)}), 0.7)]
+    assert not [*likely_place(mean.model_copy(update={"rows": (less,)}), 0.7)]
 
 
 def test_where_findings_leave_a_part_its_largest_places_are_named() -> None:
@@ -248,8 +241,8 @@ def test_where_findings_leave_a_part_its_largest_places_are_named() -> None:
     )
     whole = mean.model_copy(update={"rows": rows, "mix": 0.1 * change})
     found = ExplainedShare(0.6 * change, change, (0.5 * change, 1.5 * change))
-    (text,) = largest_rest(found, whole, 0.1)
-    assert text == (
+    (reason,) = largest_rest(found, whole, 0.1)
+    assert reason.text == (
         f"Largest other parts, without a finding: b/x ({wording.change(0.35 * change)}), "
         f"the mix of requests ({wording.change(0.1 * change)})."
     )

@@ -104,6 +104,21 @@ def test_failures_of_a_value_pooled_over_operations_are_one_finding_that_says_wh
     assert run.causes[0].lead.kind is ChangeKind.ERRORS
 
 
+def test_an_operation_with_ordinary_failures_only_is_no_part_of_it() -> None:
+    """Page 3 fails as often as before, whoever asks; the others fail for one tier."""
+
+    def fails(period: int, number: int) -> bool:
+        if number // 7 % ROOTS == 3:
+            return number % 11 == 0
+        return usual(period, number) or (period == 1 and number % 5 == 0 and number % 3 == 0)
+
+    run = robust_run(system(fails), None, RobustSettings())
+    (cause,) = run.causes
+    assert cause.lead.segment is not None
+    names = {run.profile.names.operation(site).text for site in cause.lead.segment.sites}
+    assert names == {f"cart/op{page}" for page in range(3)}
+
+
 def test_two_values_together_are_named_together() -> None:
     run = robust_run(
         system(

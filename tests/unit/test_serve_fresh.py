@@ -19,7 +19,7 @@ def test_readers_wait_for_the_first_reading_only() -> None:
             going.wait(10)
         return read[-1]
 
-    fresh = Fresh(slow, 0.0, most_share=1.0)
+    fresh = Fresh(slow, 0.0, 60.0, most_share=1.0)
     assert fresh() == 0
     while len(read) < 2:  # the second reading goes on in the background
         assert fresh() == 0
@@ -39,7 +39,7 @@ def test_an_error_of_the_first_reading_is_raised_and_not_kept() -> None:
             raise answer
         return answer
 
-    fresh = Fresh(read, 60.0)
+    fresh = Fresh(read, 60.0, 60.0)
     with pytest.raises(LakeError):
         fresh()
     assert fresh() == 7
@@ -56,7 +56,7 @@ def test_an_error_later_leaves_the_last_result() -> None:
         return 7
 
     fresh_once: list[int] = []
-    fresh = Fresh(read, 0.0, most_share=1.0)
+    fresh = Fresh(read, 0.0, 60.0, most_share=1.0)
     assert fresh() == 7
     while not failed.is_set():
         assert fresh() == 7
@@ -71,13 +71,42 @@ def test_what_takes_long_is_read_less_often() -> None:
         threading.Event().wait(0.05)
         return len(reads)
 
-    fresh = Fresh(read, 0.0, most_share=1e-6)
+    fresh = Fresh(read, 0.0, 60.0, most_share=1e-6)
     assert {fresh() for _ in range(1000)} == {1}
 
 
 def test_forgotten_is_read_again() -> None:
     values = iter(range(9))
-    fresh = Fresh(lambda: next(values), 60.0)
+    fresh = Fresh(lambda: next(values), 60.0, 60.0)
     assert [fresh(), fresh()] == [0, 0]
     fresh.forget()
     assert fresh() == 1
+
+
+def test_who_comes_after_a_long_time_waits_for_a_new_result() -> None:
+    """A page that nobody had opened for five minutes said "no incident" beside one."""
+    values = iter(range(9))
+
+    def read() -> int:
+        threading.Event().wait(0.02)
+        return next(values)
+
+    fresh = Fresh(read, 0.0, 0.1, most_share=1.0)
+    assert fresh() == 0
+    threading.Event().wait(0.3)
+    assert fresh() == 1
+
+
+def test_who_comes_after_a_long_time_gets_the_last_result_where_reading_fails() -> None:
+    answers = iter([7])
+
+    def read() -> int:
+        answer = next(answers, None)
+        if answer is None:
+            raise LakeError("gone")
+        return answer
+
+    fresh = Fresh(read, 0.0, 0.0, most_share=1.0)
+    assert fresh() == 7
+    threading.Event().wait(0.05)
+    assert fresh() == 7

@@ -25,7 +25,7 @@ def queue(folder: Path, monkeypatch: pytest.MonkeyPatch, child: str) -> Iterator
     script.write_text(f"#!/bin/sh\n{child}\n")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    jobs = Jobs("lake", ServeSettings(job_seconds=1.0), Results(folder / "results", 1))
+    jobs = Jobs("lake", ServeSettings(job_seconds=1.0), Results(folder / "results", 1, 2**30, 60.0))
     try:
         yield jobs
     finally:
@@ -58,8 +58,9 @@ def test_a_process_that_outlives_its_dead_parent_is_ended(
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda folder: (folder / f"{KEY}.json").mkdir(parents=True),
-        lambda folder: [(folder / f"{i:032x}.json").mkdir(parents=True) for i in range(3)],
+        lambda folder: (folder / KEY / "report.json").mkdir(parents=True),
+        lambda folder: [(folder / f"{i:032x}" / "sub").mkdir(parents=True) for i in range(3)],
+        lambda folder: (folder.mkdir(), (folder / KEY).touch()),
     ],
 )
 def test_results_that_cannot_be_removed_stop_no_job(

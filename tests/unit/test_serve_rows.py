@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from flowdiff.serve.lake_state import Known
-from flowdiff.serve.response_rows import SCHEMA, ResponseRows
 from flowdiff.serve.root_strips import root_strips
 from flowdiff.serve.settings import ServeSettings
+from flowdiff.serve.window_rows import RESPONSES as SCHEMA
+from flowdiff.serve.window_rows import SITES, ResponseRows, SiteName, SiteRows
 from schemas.periods import parse_period
 from schemas.windows import NS_PER_MINUTE, Window
 from stitch.lake.manifest import WindowEntry
@@ -100,6 +101,50 @@ def test_only_the_latest_windows_are_kept() -> None:
     lake.windows.append(entry(3, 1))
     rows.wait()
     assert rows.between(0, 9 * LENGTH).rows["start_ns"].to_pylist() == [2 * LENGTH, 3 * LENGTH]
+
+
+class SiteLake(Lake):
+    """The same with two call sites a window."""
+
+    def query(self, text: str) -> pa.Table:
+        assert "call_sites" in text
+        numbers = dict.fromkeys((one.name for one in SITES), 1)
+        words = {"component": "shop", "operation": "buy"}
+        return pa.Table.from_pylist(
+            [
+                {**numbers, **words, "start_ns": number * LENGTH, "site": site, "caller": caller}
+                for number in self.asked[-1]
+                for site, caller in ((1, None), (-2, "web/page"))
+            ]
+        )
+
+
+def test_call_sites_of_as_many_windows_as_rows_may_be_kept() -> None:
+    lake = SiteLake([entry(number, 1) for number in range(6)])
+    settings = ServeSettings(summed_windows=2, most_site_rows=8)
+    rows = SiteRows(lake.known, lake, settings)  # type: ignore[arg-type]
+    rows.wait()
+    assert lake.asked == [[4, 5], [2, 3]]
+    lake.windows.append(entry(6, 1))
+    rows.wait()
+    found = rows.between(0, 9 * LENGTH)
+    assert found.missing == 0
+    assert sorted({at // LENGTH for at in found.rows["start_ns"].to_pylist()}) == [3, 4, 5, 6]
+    assert found.rows.num_rows == 8
+    assert rows.names == {1: SiteName("shop", "buy", ""), -2: SiteName("shop", "buy", "web/page")}
+
+
+def test_call_sites_are_read_once_all_response_times_are_there() -> None:
+    lake = Lake([entry(number, 1) for number in range(3)])
+    order: list[int] = []
+    rows = ResponseRows(
+        lake.known,
+        lake,  # type: ignore[arg-type]
+        ServeSettings(summed_windows=2),
+        lambda: order.append(len(lake.asked)),
+    )
+    rows.wait()
+    assert order == [2]
 
 
 def test_a_strip_is_relative_to_the_median_of_its_cells() -> None:

@@ -11,7 +11,7 @@ from flowdiff.__main__ import main
 from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective, kafka_of
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.settings.keys import KeyKind, duration_of, shown_duration, shown_size, size_of
+from flowdiff.settings.keys import KeyKind, duration_of, keys_of, shown_duration, shown_size, size_of
 from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError, FlowdiffError
 
@@ -124,6 +124,21 @@ def test_a_variable_that_sets_nothing_is_refused() -> None:
     told = refused(NEEDED, {"FLOWDIFF_LIVE_COMIT_INTERVAL": "1s"})
     assert told.startswith("The variable FLOWDIFF_LIVE_COMIT_INTERVAL sets nothing.")
     assert "Did you mean FLOWDIFF_LIVE_COMMIT_INTERVAL?" in told
+
+
+def test_no_two_settings_share_a_name() -> None:
+    found = [*keys_of(IngestConfig)]
+    for names in ([key.name for key in found], [key.variable for key in found]):
+        assert len(names) == len({*names})
+    flags = [key.flag for key in found if key.flag is not None]
+    assert len(flags) == len({*flags})
+
+
+def test_a_receiver_beside_a_bucket_has_a_folder_and_a_size() -> None:
+    told = {"FLOWDIFF_LAKE": "s3://a/b", "FLOWDIFF_OTLP": "127.0.0.1:4318"}
+    told |= {"FLOWDIFF_RECEIVER_SPOOL": "/var/spool", "FLOWDIFF_RECEIVER_MAX_SPOOL": "1GB"}
+    receiver = effective({}, told).config.receiver
+    assert (receiver.spool, receiver.max_spool_bytes) == ("/var/spool", 2**30)
 
 
 def test_what_is_missing_says_how_to_set_it() -> None:

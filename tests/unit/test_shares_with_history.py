@@ -119,7 +119,7 @@ def test_a_path_that_moved_by_much_is_not_unchanged(
 ) -> None:
     found = verdict(n, rho, before, after, windows)
     assert found.outcome == "cannot-tell"
-    said = " ".join(found.reasons)
+    said = " ".join(reason.text for reason in found.reasons)
     assert found.hidden or "the share of a path may have changed by as much as matters" in said
     assert verdict(n, rho, before, before, windows).outcome == "unchanged"
 

@@ -75,6 +75,8 @@ def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
         (("--out", "x.ndjson", "--severity", "1"), "more severities"),
         (("--out", "x.ndjson", "--start", "noon"), "not a time"),
         (("--out", "x.ndjson", "--start", "9999-01-01"), "outside 1990 to 2200"),
+        (("--out", "x.jsonl", "--workload", "web-shop", "--format", "native"), "is written as otlp-json"),
+        (("--out", "x.jsonl", "--workload", "web-shop", "--sample", "0.5"), "traces every request"),
         (("--out", "-", "--json"), "takes standard output"),
         (("--out", "missing-folder/x.ndjson", "--requests", "20"), "does not exist"),
     ],

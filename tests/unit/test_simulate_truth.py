@@ -57,6 +57,18 @@ def test_severity_zero_is_no_fault(fault) -> None:
     assert not any(c.touched for c in result.truth.summary.causes)
 
 
+def test_a_fault_ends() -> None:
+    causes = tuple(plan_causes([(find_fault("F5-spin"), None, 0.5)], 1.0))
+    (trace,) = run(RunPlan("linux-build", 1_500, 5, 1.0, causes), START_NS, with_truth=True).traces
+    places = trace.first_step[trace.touches.request] + trace.touches.step
+    touched_s = trace.time_ns[places] / 1e9
+    assert trace.end_ns > 1.5e9
+    assert touched_s.min() >= 0.5
+    assert 0.8 < touched_s.max() < 1.1  # the step after the spin of the last request that met it
+    with pytest.raises(ConfigError, match="begins at 5 s and ends at 2 s"):
+        plan_causes([(find_fault("F9"), None, 5.0)], 2.0)
+
+
 @pytest.mark.parametrize(
     ("name", "workload"),
     [(f.name, f.workload) for f in SIMULATED if f.name not in ("F12-load", "N2-load", "F5-spin-absorbed")],

@@ -210,7 +210,7 @@ def test_every_folder_above_a_message_is_durable(tmp_path: Path, monkeypatch: py
 
 
 def test_limits(tmp_path: Path) -> None:
-    full = SETTINGS.model_copy(update={"spool_bytes": 2**20})
+    full = SETTINGS.model_copy(update={"max_spool_bytes": 2**20})
     spool = Spool(tmp_path / "full", full)
     with pytest.raises(SpoolFullError):  # noqa: PT012 - one of them
         for _ in range(40):
@@ -230,6 +230,24 @@ def test_limits(tmp_path: Path) -> None:
             spool.append(STREAM.topic, bytes(200_000))
     spool.close()
     assert spool.pending_bytes == 0
+
+
+def test_trouble_lasts_for_a_pause_and_while_there_is_no_room(tmp_path: Path) -> None:
+    now = [0.0]
+    reserve = SETTINGS.model_copy(update={"least_free_bytes": 2**60})
+    spool = Spool(tmp_path / "reserve", reserve, lambda: now[0])
+    assert spool.trouble is None
+    with pytest.raises(SpoolFullError):
+        spool.append(STREAM.topic, b"\x0a").result(10)
+    now[0] += 3600
+    assert spool.trouble == "The disk of the spool is full but for its reserve."
+    spool._settings = SETTINGS  # there is room again: no write has to show it
+    assert spool.trouble is None
+    now[0] = 1.0
+    assert spool.trouble is not None
+    spool.append(STREAM.topic, b"\x0a").result(10)
+    assert spool.trouble is None
+    spool.close()
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from oracles.robust_report import account_section, findings_section, verdict_section
 
@@ -53,6 +55,22 @@ def change(kind: ChangeKind, before: float, after: float, pattern: int = -1) -> 
 def test_a_path_is_named_by_operations_in_plain_words(lead: Change, other: Change | None, said: str) -> None:
     told = title(lead, [lead, *([] if other is None else [other])], NAMES).replace(NBSP, " ")
     assert told == f"checkout/shop.Checkout/Place {said}"
+
+
+@pytest.mark.parametrize(
+    ("callee", "unrecorded", "said"),
+    [
+        ("cart", {}, "web/GET calling cart: between the two 9 µs pass, was 2 µs"),
+        ("", {0: "redis"}, "web/GET calling redis: the call takes 9 µs, was 2 µs"),
+        ("", {}, "web/GET: its own time is 9 µs, was 2 µs"),
+    ],
+)
+def test_the_time_of_a_call_is_said_to_be_between_both_sides_only_where_both_are_recorded(
+    callee: str, unrecorded: dict[int, str], said: str
+) -> None:
+    names = replace(NAMES, operations=(OperationName("web", "GET", callee),), unrecorded=unrecorded)
+    slower = replace(change(ChangeKind.SLOWER, 2.0, 9.0), unit="us")
+    assert title(slower, [slower], names).replace(NBSP, " ") == said
 
 
 @pytest.mark.parametrize(

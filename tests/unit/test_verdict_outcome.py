@@ -15,13 +15,14 @@ from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.assertions import ContradictionWarning, checked, contradictions
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.load import mix_change
-from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictBasis, VerdictReached, outcome
+from analyze.methods.robust.verdict.outcome import VerdictBasis, VerdictReached, outcome
+from analyze.methods.robust.verdict.reasons import ExplainedShare
 from analyze.methods.robust.verdict.sizes import LargestChange, Paths, Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Name, Noise, PeriodMeasure, whole_change
 from analyze.report import wording
 from analyze.stats.estimate import Estimate, share_change
 from analyze.stats.time_blocks import level_estimate
-from schemas.report.accounts import Account, VerdictSection
+from schemas.report.accounts import Account, Reason, ReasonKind, VerdictSection
 
 SETTINGS = RobustSettings()
 ONE = np.ones(1)
@@ -68,25 +69,29 @@ def decide(settings: RobustSettings = SETTINGS, **fields: object) -> VerdictReac
     return outcome(replace(BASIS, **fields), settings)  # type: ignore[arg-type]
 
 
+def texts(found: VerdictReached) -> list[str]:
+    return [reason.text for reason in found.reasons]
+
+
 def test_nothing_found_and_nothing_possible_is_unchanged() -> None:
     found = decide()
     assert (found.outcome, found.missing_requests, found.external) == ("unchanged", None, False)
-    assert "no change that matters (times twice as long, 10 points of requests)" in found.reasons[0]
-    assert found.reasons[-1].startswith("At most this may have changed unseen: the mean by 30")
+    assert "no change that matters (times twice as long, 10 points of requests)" in texts(found)[0]
+    assert texts(found)[-1].startswith("At most this may have changed unseen: the mean by 30")
 
 
 def test_nothing_is_said_of_the_change_of_what_cannot_be_tested() -> None:
     """Of one request a period there is no mean: `0 µs → 0 µs` stood beside 19 and 104 ms."""
     unknown = measure("mean", replace(times(1.0, 0.1), sampling=ONE * np.nan))
     found = decide(measures=(unknown, *QUIET[1:]), largest=lambda: replace(SMALL, mean=np.inf))
-    assert not [reason for reason in found.reasons if "not significant" in reason]
+    assert not [reason for reason in texts(found) if "not significant" in reason]
 
 
 def test_what_was_there_before_is_said_beside_what_began() -> None:
     said = "The reference is not normal: it was there before the problem period."
-    assert decide(there_before=said).reasons[0] == said
+    assert texts(decide(there_before=said))[0] == said
     for more in ({"findings": 1}, {"measures": (CHANGED, *QUIET[1:])}):
-        reasons = decide(there_before=said, **more).reasons
+        reasons = texts(decide(there_before=said, **more))
         assert reasons[-1] == said
         assert len(reasons) > 1
 
@@ -102,7 +107,7 @@ def test_a_mean_that_changed_never_passes() -> None:
         found = decide(measures=(CHANGED,), **more)
         assert found.outcome != "unchanged"
         assert not found.external
-        assert any("mean response time changed significantly" in reason for reason in found.reasons)
+        assert any("mean response time changed significantly" in reason for reason in texts(found))
     assert decide(mix_changed=True).outcome == "not-explained"
 
 
@@ -156,7 +161,7 @@ def test_findings_explain_all_or_part(part: float, word: str) -> None:
 def test_what_is_explained_is_told_with_what_it_is_of(found_us: float, change_us: float, text: str) -> None:
     interval = change_us - 2_000, change_us + 2_000
     explained = ExplainedShare(found_us, change_us, interval)
-    reasons = decide(findings=1, explained=explained, measures=(CHANGED,)).reasons
+    reasons = texts(decide(findings=1, explained=explained, measures=(CHANGED,)))
     assert reasons[-1].replace(wording.NBSP, " ") == text
 
 
@@ -187,7 +192,7 @@ def test_of_a_mean_that_may_be_the_same_nothing_is_explained(
     explained = ExplainedShare(found_us, 4_400.0, interval, significant=False)
     found = decide(findings=findings, explained=explained)
     assert found.outcome == "changed"
-    assert found.reasons[-1].replace(wording.NBSP, " ") == text
+    assert texts(found)[-1].replace(wording.NBSP, " ") == text
 
 
 def test_findings_without_a_change_of_the_mean() -> None:
@@ -198,12 +203,12 @@ def test_what_matters_may_be_possible() -> None:
     large = replace(SMALL, mean=1.3, path=0.2)
     found = decide(largest=lambda: large, missing=lambda: 1_200)
     assert (found.outcome, found.missing_requests) == ("cannot-tell", 1_200)
-    (why,) = (reason for reason in found.reasons if "may have changed by" in reason)
+    (why,) = (reason for reason in texts(found) if "may have changed by" in reason)
     assert "mean response time" in why
     assert "share of a path" in why
     assert "1,200 more problem requests would tell" in why.replace(wording.NBSP, " ")
     assert why.startswith("Too few requests to tell")
-    reasons = decide(largest=lambda: large).reasons
+    reasons = texts(decide(largest=lambda: large))
     assert reasons[0].startswith("Periods this short cannot decide it")
     assert decide(measures=()).outcome == "cannot-tell"
     assert decide(RobustSettings(matters_time=0.39)).outcome == "cannot-tell"
@@ -214,19 +219,19 @@ def test_what_matters_may_be_possible() -> None:
 def test_load_is_said_to_be_load() -> None:
     found = decide(by_load="Requests meet twice the load.")
     assert (found.outcome, found.by_load) == ("not-explained", True)
-    assert found.reasons[0] == "Requests meet twice the load."
+    assert texts(found)[0] == "Requests meet twice the load."
 
 
 def test_what_is_missing_may_be_what_changed() -> None:
     assert decide(by_load="More load.", incomplete="Events are missing.").outcome == "cannot-tell"
     found = decide(measures=(CHANGED,), incomplete="Events of the problem are missing.")
     assert found.outcome == "cannot-tell"
-    assert found.reasons[0] == "Events of the problem are missing."
+    assert texts(found)[0] == "Events of the problem are missing."
 
 
 def test_an_external_cause_is_told_of_the_unchanged_only() -> None:
     found = decide(external=lambda: OUTSIDE)
-    assert (found.outcome, found.external, found.reasons[0]) == ("unchanged", True, OUTSIDE)
+    assert (found.outcome, found.external, texts(found)[0]) == ("unchanged", True, OUTSIDE)
     assert not decide(external=lambda: OUTSIDE, largest=lambda: replace(SMALL, mean=2.0)).external
 
 
@@ -234,16 +239,16 @@ def test_what_may_have_gone_unseen_is_not_said_beside_what_was_seen() -> None:
     """A mean that rose by 86 % stood beside "at most the mean may have changed unseen by 167 %"."""
     for more in ({"findings": 1}, {"measures": (CHANGED, *QUIET[1:])}):
         for silent in ("", "Nothing for a while."):
-            assert not [reason for reason in decide(silent=silent, **more).reasons if "unseen" in reason]
-    assert "unseen" in decide(silent="Nothing for a while.").reasons[-1]
+            assert not [reason for reason in texts(decide(silent=silent, **more)) if "unseen" in reason]
+    assert "unseen" in texts(decide(silent="Nothing for a while."))[-1]
 
 
 def test_a_silence_is_not_unchanged() -> None:
     quiet = decide(silent="Nothing for a while.")
     assert (quiet.outcome, quiet.external) == ("not-explained", False)
-    assert quiet.reasons[1].startswith("Beside it: Nothing was found")
+    assert texts(quiet)[1].startswith("Beside it: Nothing was found")
     unsure = decide(silent="Nothing for a while.", largest=lambda: replace(SMALL, mean=2.0))
-    assert (unsure.outcome, unsure.reasons[0]) == ("cannot-tell", "Nothing for a while.")
+    assert (unsure.outcome, texts(unsure)[0]) == ("cannot-tell", "Nothing for a while.")
 
 
 @pytest.mark.parametrize(
@@ -258,8 +263,8 @@ def test_an_interval_that_excludes_0_and_is_not_significant_says_why(estimate: E
     assert not open_.changed
     assert open_.interval(0.95)[0] > 0
     found = decide(measures=(open_,), largest=lambda: replace(SMALL, usual=False))
-    assert [reason for reason in found.reasons if "is not significant" in reason and why in reason]
-    assert not [reason for reason in decide().reasons if "significant" in reason]
+    assert [reason for reason in texts(found) if "is not significant" in reason and why in reason]
+    assert not [reason for reason in texts(decide()) if "significant" in reason]
 
 
 def test_a_plain_change_is_not_unchanged_by_noise_that_is_assumed() -> None:
@@ -270,8 +275,8 @@ def test_a_plain_change_is_not_unchanged_by_noise_that_is_assumed() -> None:
     assert not plain.usual
     found = decide(measures=(plain, *QUIET[1:]), largest=lambda: replace(SMALL, usual=plain.usual))
     assert found.outcome == "cannot-tell"
-    assert "there are no earlier windows to compare with" in found.reasons[0]
-    assert found.reasons[-1] == "What helps: longer periods, and ordinary times as --history."
+    assert "there are no earlier windows to compare with" in texts(found)[0]
+    assert texts(found)[-1] == "What helps: longer periods, and ordinary times as --history."
     seen = replace(plain, noise_assumed=False, least=math.log(1.5))
     assert (
         decide(measures=(seen, *QUIET[1:]), largest=lambda: replace(SMALL, usual=seen.usual)).outcome
@@ -401,7 +406,7 @@ def account(measure_: str, low: float, high: float, *, changed: bool) -> Account
     return Account.model_validate(empty | {"measure": measure_, "low": low, "high": high, "changed": changed})
 
 
-def section(word: str, *reasons: str, missing: int | None = None) -> VerdictSection:
+def section(word: str, *reasons: Reason, missing: int | None = None) -> VerdictSection:
     rest = {"quality": (), "visible": (), "untested_requests": 0, "equivalent_share": None, "calibration": ""}
     return VerdictSection.model_validate(
         {"outcome": word, "external": False, "reasons": reasons, "missing_requests": missing} | rest
@@ -411,27 +416,26 @@ def section(word: str, *reasons: str, missing: int | None = None) -> VerdictSect
 def test_unchanged_never_stands_beside_a_significant_row() -> None:
     row = account("errors", 0.04, 0.07, changed=True)
     with pytest.warns(ContradictionWarning, match="requests with a failing call"):
-        found = checked(section("unchanged", "All is well."), [row])
+        found = checked(section("unchanged", Reason(kind=ReasonKind.NOTHING, text="All is well.")), [row])
     assert found.outcome == "not-explained"
-    assert "failing call" in found.reasons[0]
+    assert "failing call" in found.reasons[0].text
     assert checked(section("changed"), [row]).outcome == "changed"
 
 
 def test_what_the_verdict_says_of_an_interval_and_of_missing_requests_is_asserted() -> None:
     outside = account("tail", 0.01, 0.02, changed=False)
-    said = (
-        "The change of the share of slow requests is not significant (5 % → 6 %): under the 5 % that count."
-    )
+    said = Reason(kind=ReasonKind.INSIGNIFICANT, text="It is not significant.", measure="tail")
+    five, six = (Reason(kind=ReasonKind.TOO_FEW, text="More would tell.", requests=n) for n in (5, 6))
     assert not list(contradictions(section("unchanged", said), [outside]))
     assert list(contradictions(section("unchanged"), [outside]))
-    assert not list(contradictions(section("cannot-tell", "about 5 would tell", missing=5), []))
-    assert list(contradictions(section("cannot-tell", "5 would tell", "6 would tell", missing=5), []))
+    assert not list(contradictions(section("cannot-tell", five, missing=5), []))
+    assert list(contradictions(section("cannot-tell", five, six, missing=5), []))
     assert list(contradictions(section("cannot-tell", missing=5), []))
 
 
 def test_what_changed_at_one_limit_of_slow_requests_is_not_said_to_be_insignificant_at_another() -> None:
     slow, very_slow = measure("tail", share(20, 120, 1_000)), measure("tail", share(10, 40, 1_000))
-    reasons = decide(measures=(*QUIET, slow, very_slow)).reasons
+    reasons = texts(decide(measures=(*QUIET, slow, very_slow)))
     assert slow.changed
     assert not very_slow.changed
     assert sum("share of slow requests" in reason for reason in reasons) == 1

@@ -9,10 +9,11 @@ import pytest
 from oracles.robust_report import slow_recommendations
 from oracles.watched_series import MONDAY, WINDOW_NS, levels, windows
 
+from analyze.watch.candidates import Decided
 from analyze.watch.decide import CHANGED, Decision, Range
 from analyze.watch.incidents import Book
 from analyze.watch.settings import WatchSettings
-from analyze.watch.watcher import Decided, State, Watcher
+from analyze.watch.watcher import State, Watcher
 from schemas.incidents import IncidentEvent, LaneName
 from schemas.windows import NS_PER_DAY
 
@@ -94,7 +95,7 @@ def test_a_long_history_is_no_more_memory_and_the_same_baseline() -> None:
         return made
 
     old, young = watcher_since(0), watcher_since(999 - 300)
-    assert len(old.ring.at) <= 1.5 * 100 + 24
+    assert len(old.detector.ring.at) <= 1.5 * 100 + 24
     logs[:3, 999] += 10 * SD
     (last,) = windows(logs, first=999)
     for watcher in (old, young):

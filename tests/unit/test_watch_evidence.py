@@ -20,6 +20,7 @@ from analyze.watch.baseline import (
     level_of,
 )
 from analyze.watch.decide import CHANGED, UNCHANGED, UNSURE, Decision
+from analyze.watch.detect import REFIT_SHARE
 from analyze.watch.evidence import (
     Kept,
     RunningEvidence,
@@ -33,7 +34,7 @@ from analyze.watch.evidence import (
 from analyze.watch.series import TIME, Name, WindowTicks
 from analyze.watch.settings import WatchSettings, rate_ns
 from analyze.watch.slow_lane import Spent, after, level, weight
-from analyze.watch.watcher import REFIT_SHARE, State, Watcher
+from analyze.watch.watcher import State, Watcher
 from schemas.watch_tables import ChangePoint
 from schemas.windows import NS_PER_DAY
 
@@ -262,19 +263,19 @@ def test_a_sum_under_way_goes_on_in_the_units_of_what_is_learned_anew() -> None:
     watcher = Watcher(state, SETTINGS, lambda *_, **__: NEVER)
     for number, window in enumerate(windows(levels(np.random.default_rng(5), 5, 720, sd=0.05, season=0.0))):
         (watcher.learn if number < 700 else watcher.decide)(window)
-    was = watcher._base
+    was = watcher.detector.base
     assert was is not None
     groups = [replace(one, level=replace(one.level, variance=9 * one.level.variance)) for one in was.groups]
     before = replace(was, groups=tuple(groups))
     assert was.nearer_than(before) == pytest.approx(3)
     assert before.nearer_than(was) == pytest.approx(1 / 3)
     assert was.nearer_than(replace(was, groups=())) == 1
-    watcher._base = before
-    watcher.evidence.sums[:, 0], watcher.evidence.sizes[:, 0] = 1.0, (0.2, 0.3)
+    watcher.detector.base = before
+    watcher.detector.evidence.sums[:, 0], watcher.detector.evidence.sizes[:, 0] = 1.0, (0.2, 0.3)
     assert watcher.state.fitted is not None
-    watcher._fit(watcher.sampled(now, 0), ())
-    assert watcher.evidence.sizes[:, 0] == pytest.approx([0.6, 0.9])
-    assert dict(watcher._ordinary.sizes)[now - 100] == pytest.approx(0.3)
+    nearer = watcher.detector.fit(watcher.detector.sampled(now, 0), ())
+    assert watcher.detector.evidence.sizes[:, 0] == pytest.approx([0.6, 0.9])
+    assert nearer == pytest.approx(3)
 
 
 def test_the_oldest_sum_under_way_says_since_when_something_may_go_on() -> None:
@@ -428,7 +429,7 @@ def test_a_restart_reads_all_that_its_baseline_was_learned_from(season_days: int
         State(lake_id="x", tick_ns=WINDOW_NS, through_ns=MONDAY), settings, lambda *_, **__: NEVER
     )
     learned_of = max(settings.baseline_ns, season_days * NS_PER_DAY)
-    assert watcher.history_ns >= learned_of + int(REFIT_SHARE * settings.baseline_ns)
+    assert watcher.detector.history_ns >= learned_of + int(REFIT_SHARE * settings.baseline_ns)
 
 
 @pytest.mark.parametrize("past", [10_000_000, 10_001_111, 10_007_777])
@@ -619,7 +620,7 @@ def test_values_of_four_ticks_are_the_same_however_windows_cut_them(holes: list[
     for size in (12, 6, 2, 1):
         state = State(lake_id="x", tick_ns=tick_ns, through_ns=MONDAY)
         watcher = Watcher(state, settings, lambda *_, **__: NEVER)
-        watcher.evidence = sums = Taken()
+        watcher.detector.evidence = sums = Taken()
         for number, window in enumerate(with_holes(logs, gone)):
             for part in cut(window, size):
                 (watcher.learn if number < known else watcher.decide)(part)

@@ -68,8 +68,8 @@ def test_pods_that_come_and_go_are_no_candidates_and_no_more_series() -> None:
     there = sum(name.kind == INSTANCE for name in made[-1].names)
     # Those that are there, and those that were renamed in the last windows.
     most = 2 * (there + 2 * SETTINGS.gone_windows)
-    assert sum(name.kind in INSTANCES for name in watcher.ring.names) <= most
-    assert len(watcher.ring.names) <= most + 1 + there
+    assert sum(name.kind in INSTANCES for name in watcher.detector.ring.names) <= most
+    assert len(watcher.detector.ring.names) <= most + 1 + there
 
 
 def test_a_pod_that_always_is_slower_is_none() -> None:
@@ -99,7 +99,7 @@ def test_an_incident_of_a_pod_that_is_gone_is_over() -> None:
     candidates(watcher, made)
     (incident,) = watcher.book.open
     assert [name.of for name in incident.series] == ["component-0 on pod-2-0"]
-    watcher.decide_by = lambda *_, **__: Decision(UNCHANGED, "no")
+    watcher.confirmation.decide_by = lambda *_, **__: Decision(UNCHANGED, "no")
     renamed = windows(SLOW[1] + 8, rollouts=SLOW[1], slow=(SLOW[0], SLOW[1] + 2, SLOW[2]))
     candidates(watcher, renamed[SLOW[1] :])
     assert watcher.book.open == []
@@ -107,7 +107,7 @@ def test_an_incident_of_a_pod_that_is_gone_is_over() -> None:
 
 def test_an_instance_is_gone_also_where_its_component_is_left_with_one() -> None:
     made = windows(5)
-    ring = watcher_of().ring
+    ring = watcher_of().detector.ring
     ring.add_ticks(made[0])
     site = Name(TIME, "component-0", "op", "component-0/op < -")
     for window in made[1 : 1 + SETTINGS.gone_windows]:
@@ -201,13 +201,13 @@ def test_a_restart_with_a_part_of_the_history_goes_on_as_if_it_had_been_one_proc
     for window in made:
         whole.decide(window)
         states.append(whole.state)
-        series.append({*whole.ring.codes})
+        series.append({*whole.detector.ring.codes})
     again = watcher_of(states[at - 1], settings=settings)
-    first = at - again.history_ns // WINDOW_NS
+    first = at - again.detector.history_ns // WINDOW_NS
     assert first > 20
     for window in made[first:at]:
         again.learn(window)
-    assert again.ring.codes.keys() == series[at - 1]
+    assert again.detector.ring.codes.keys() == series[at - 1]
     for window, state in zip(made[at:], states[at:], strict=True):
         again.decide(window)
         assert again.state == state
@@ -215,7 +215,7 @@ def test_a_restart_with_a_part_of_the_history_goes_on_as_if_it_had_been_one_proc
 
 def ring_of(made: Iterable[WindowTicks]) -> Ring:
     """What a watch has of windows."""
-    ring = watcher_of().ring
+    ring = watcher_of().detector.ring
     for window in made:
         ring.add_ticks(window)
     return ring

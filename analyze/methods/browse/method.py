@@ -62,6 +62,10 @@ def analyse(
 def _verdict(ranges: BrowseRangesSection, places: BrowsePlacesSection) -> Verdict:
     if not ranges.ranges:
         return Verdict(outcome="empty", text="No request.")
+    parts = []
+    if places.sites:
+        top = places.sites[0]
+        parts.append(f"Most time is spent at {top.label} ({wording.percent(top.share_of_time)}).")
     peaks = [one for one in ranges.ranges if one.peak_us is not None]
     if not peaks:
         text = f"All requests take {wording.duration(ranges.ranges[0].mean_us)}."
@@ -74,12 +78,10 @@ def _verdict(ranges: BrowseRangesSection, places: BrowsePlacesSection) -> Verdic
         )
         which = "" if len(largest) == len(peaks) else ", the largest"
         text = f"Response times have {len(peaks)} peaks{which} at {listed}."
-    if places.sites:
-        top = places.sites[0]
-        text += f" Most time is spent at {top.label}, {wording.percent(top.share_of_time)}."
+    parts.append(text)
     if places.failed_inside > 0:
-        text += f" Something fails in {wording.percent(places.failed_inside)} of the requests."
-    return Verdict(outcome="shown", text=text)
+        parts.append(f"Something fails in {wording.percent(places.failed_inside)} of the requests.")
+    return Verdict(outcome="shown", text=" ".join(parts))
 
 
 METHOD: Final = Method(

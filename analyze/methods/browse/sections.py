@@ -274,6 +274,7 @@ def timeline_blocks(section: BrowseTimelineSection) -> b.Blocks:
             )
             inside.append(b.Only("page", (b.Text(text, "dim"),)))
         name = f"At {wording.clip(entry.component, 80)}"
+        inside.append(b.Details("Gaps between requests", (b.Text(gaps_sentence(entry)),)))
         blocks.append(b.Part(name, inside, note=entry_sentence(entry), open=place == 0))
     if len(section.entries) < section.entries_total:
         shown = f"{len(section.entries)} of {wording.count(section.entries_total)} components"
@@ -431,7 +432,7 @@ def range_sentence(one: ResponseRange) -> str:
 
 def density_sentence(section: BrowseRangesSection) -> str:
     """Caption of the density."""
-    return f"Density of {wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
+    return f"{wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
 
 
 def bandwidth_sentence(section: BrowseRangesSection) -> str:
@@ -443,12 +444,18 @@ def bandwidth_sentence(section: BrowseRangesSection) -> str:
 
 
 def entry_sentence(entry: EntryTimeline) -> str:
-    """Sentence on an entry's traffic: `12.3 a second, 0.8 at work on average and 14 at most, none in 43 % of
-    the time …`."""
-    text = (
+    """Sentence on an entry's traffic: `8,000 requests, 12.3 a second; at most 14 at once.`"""
+    return (
         f"{wording.counted(entry.requests, 'request')}, {wording.significant(entry.rate_per_s)} a second; "
-        f"{wording.significant(entry.in_flight)} at work on average, {wording.count(entry.most_in_flight)} "
-        f"at most; none in {wording.percent(1 - entry.busy)} of the time"
+        f"at most {wording.count(entry.most_in_flight)} at once."
+    )
+
+
+def gaps_sentence(entry: EntryTimeline) -> str:
+    """Sentence on an entry's concurrency and gaps: `0.8 at work on average, none in 43 % of the time …`."""
+    text = (
+        f"{wording.significant(entry.in_flight)} at work on average, none in "
+        f"{wording.percent(1 - entry.busy)} of the time"
     )
     if entry.gap_us is None:
         return f"{text}."

@@ -91,8 +91,8 @@ def cluster_overlays(
         return range(first, first + settings.blocks)
 
     def pairs(cluster: int) -> Iterator[tuple[OverlayKind, int, int]]:
-        """Yield the trees to compare a cluster with: kind, cluster A, sample A. B is the cluster's last
-        sample."""
+        """Yield what cluster B, in its last sample, is compared with: (kind of overlay, cluster A, sample of
+        A)."""
         if samples == 2:
             if enough[cluster].all():
                 yield "samples", cluster, 0

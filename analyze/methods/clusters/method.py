@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -105,18 +106,16 @@ def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
 def _verdict(section: ClustersSection, rows: Sequence[ClusterRow]) -> Verdict:
     groups = wording.counted(section.clusters_total, "cluster")
     if len(section.samples) == 1:
-        top = max(rows, key=lambda row: row.requests[0])
-        return Verdict(
-            outcome="clustered",
-            text=f"Requests fall into {groups}; "
-            f"the largest ({wording.percent(top.shares[0])}) is of {top.root}.",
-        )
+        per_root = Counter(row.root for row in rows)
+        root, most = max(per_root.items(), key=lambda item: (item[1], item[0]))
+        what = f"; {root} has {wording.count(most)} of them" if most > 1 else ", one a root type"
+        return Verdict(outcome="clustered", text=f"Requests fall into {groups}{what}.")
     changed = [row for row in rows if row.changed]
     first = look_first(section)
     if not changed and not first:
         return Verdict(
             outcome="as-clustered",
-            text=f"{groups}: none changed its share of its root type, or its trees, significantly.",
+            text=f"None of {groups} changed: neither its share of its root type nor its call trees.",
         )
     changes = ""
     if changed:

@@ -82,7 +82,6 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
     marked = [f"{row.number}: {marks(row)}" for row in s.clusters[:LISTED] if marks(row)]
     yield b.Only("terminal", (b.Items(marked),))
     yield b.Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
-    yield b.Only("terminal", (b.Part("How far to trust them", (_trust_facts(s),)),))
     yield b.Details("How many clusters, how far apart, how far to trust them", tuple(_trust(s)))
 
 
@@ -384,7 +383,7 @@ def overlay_says(row: TreeOverlayRow) -> str:
     if node.kind in ("only-a", "only-b"):
         here, there = ("A", "B") if node.kind == "only-a" else ("B", "A")
         part = wording.percent(node.passing_a if here == "A" else node.passing_b)
-        return f"Ways part at {place(node)}: {part} of {here} go there, none of {there} ({added})."
+        return f"Paths part at {place(node)}: {part} of {here} go there, none of {there} ({added})."
     if node.kind in ("more", "fewer"):
         often = f"{wording.significant(node.visits_a)} → {wording.significant(node.visits_b)}"
         return f"{node.kind.capitalize()} at {place(node)}: {often} a request ({added})."
@@ -396,7 +395,7 @@ def look_first(section: ClustersSection) -> str:
     """Sentence on the first coloured overlay; empty if none is."""
     for row in section.overlays:
         if row.first is not None and row.kind in ("samples", "origin"):
-            return f"Look first at cluster {row.cluster}. {overlay_says(row)}"
+            return f"{overlay_says(row)} Look first at cluster {row.cluster}."
     return ""
 
 

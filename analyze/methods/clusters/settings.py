@@ -13,8 +13,8 @@ class ClustersSettings(Config):
     """Features, K-means, tests and colours of clusters."""
 
     features: Literal["combined", "points", "latencies", "counts"] = "combined"
-    """What describes a request: trace points it reaches, mean latency or number of each step between two
-    points, or all three, each set weighing the same."""
+    """Features of a request: trace points it reaches, mean latency or number of each step between two points,
+    or all three, each set weighing the same."""
     style: Literal["robust", "paper"] = "robust"
     """robust: logarithms, columns of one spread, at most `dimensions` of them; paper: the values as they are,
     K random requests as first centres, the best K of all."""
@@ -63,4 +63,4 @@ class ClustersSettings(Config):
     blocks: int = Field(default=8, ge=2)
     """The reference is cut into this many blocks of time."""
     seed: int = 0
-    """Of first centres and draws."""
+    """Seed of first centres and draws."""

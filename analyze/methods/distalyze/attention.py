@@ -125,7 +125,8 @@ class FoundComponent:
     networks: tuple[Network, Network]
     """Network of C0, and the component's own."""
     scores: tuple[float, float, float]
-    """Scores of the components of C0, of C1, of both together."""
+    """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), from both
+    together."""
     tested: I8
     """[variables] row of `tests` with the variable's test."""
     divergence: F8

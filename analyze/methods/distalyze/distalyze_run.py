@@ -91,20 +91,34 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Rank components of events and of states alternately, each by score.
 
-    Algorithm 1's scores are comparable within one log (T̂ is relative to the log's largest |t|, and a shift
-    that events propagate to the end counts at each): the log whose best component has the larger |t| comes
-    first.
+    Algorithm 1's scores are comparable within one log only (T̂ is relative to the log's largest |t|, and a
+    shift that events propagate to the end counts at each). Durations come before times of events: an event's
+    time is the sum of the durations before it, so where one of those diverges, the event follows it.
+    Otherwise the log whose best component has the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
-    lists.sort(key=lambda listed: -_largest_t(listed[0]) if listed else 0.0)
+    lists.sort(key=lambda listed: (not _is_of_durations(listed), -_largest_t(listed[0]) if listed else 0.0))
     turns = zip_longest(*lists)
     return [row for turn in turns for row in turn if row is not None]
 
 
+def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
+    """True if the best component begins with a duration that moved in the direction of response time."""
+    if not rows or rows[0].log_type != "state" or not rows[0].chain:
+        return False
+    end, start = (rows[0].variables[rows[0].chain[place]] for place in (0, -1))
+    moves = [
+        variable.after - variable.before
+        for variable in (start, end)
+        if variable.quantity == "us" and variable.before is not None and variable.after is not None
+    ]
+    return len(moves) == 2 and moves[0] * moves[1] > 0
+
+
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Merge components with the same beginning into the best: they differ in the feature type only (mean,
-    final value, value at half, …)."""
+    """Keep one row (the first, so the best) for each root type and variable at which the chain begins. The
+    others differ in the feature type only (mean, final value, value at half) and are named in `also`."""
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
         key = row.root, row.variables[row.chain[-1]].text if row.chain else ""

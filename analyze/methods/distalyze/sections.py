@@ -68,13 +68,14 @@ def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
     found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
     yield b.Only("page", (b.Text((b.sides(s.class0, s.class1), f" · {found}"), "dim"),))
     yield b.Grid("Classes", _studies(s), s.studies)
-    if any(study.heavy and not study.weighted for study in s.studies):
-        heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
-        yield b.Text((heavy, b.code("--set tail_weights=on"), " counts them by what they cost."), "dim")
     if not s.components:
         yield b.Text("No variable that response time depends on differs between the two.")
+    ranked: list[b.Block] = [b.Text(_SCORE)]
+    if any(study.heavy and not study.weighted for study in s.studies):
+        heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
+        ranked.append(b.Text((heavy, b.code("--set tail_weights=on"), " counts them by what they cost.")))
     if s.components:
-        yield b.Details("How components are ranked", (b.Text(_SCORE),))
+        yield b.Details("How components are ranked", tuple(ranked))
     yield from (_component(component, s) for component in s.components)
     if len(s.components) < s.components_total:
         shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
@@ -93,7 +94,8 @@ def _blocks(s: DistalyzeSection) -> Iterator[b.Block]:
 
 _SCORE: Final = (
     "Score: how far a component's variables differ between the two, each times how much it says about the "
-    "next on the way to response time, added up. It orders components; its size means nothing by itself."
+    "next on the way to response time, added up. It orders components of events and of values, which take "
+    "turns; own times come before the times of events, which follow them. Its size means nothing by itself."
 )
 
 
@@ -118,13 +120,11 @@ def _tail(study: StudyRow) -> str:
 
 def _component(component: NetworkComponent, s: DistalyzeSection) -> b.Part:
     start = beginning(component)
-    root: b.Words = (b.strong(component.root), " · ") if component.root else ""
-    also = ", ".join(FeatureType(feature).words for feature in component.also)
     name = wording.clip(start.text if start is not None else component.root, 120)
     return b.Part(
         (f"{component.rank}. {name} ", "" if start is None else b.dim(moved(start))),
         tuple(_inside(component, s)),
-        note=(root, described(component), f"; also by {wording.clip(also, 160)}" if also else ""),
+        note=b.strong(component.root) if component.root else "",
         anchor=f"dc{component.rank}",
         look="card",
         open=component.rank <= OPEN,
@@ -150,7 +150,9 @@ def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[b.Bloc
     yield b.Drawing(draw_network(c, moved, title), caption, wide=f"Network of component {c.rank}")
     table = b.Grid(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
     yield b.Details("Variables and their two distributions", (table,))
-    yield b.Details("Score and feature types", (b.Text(score_sentence(c)),))
+    also = ", ".join(FeatureType(feature).words for feature in c.also)
+    types = f"{described(c)}{f'; also by {also}' if also else ''}. {score_sentence(c)}"
+    yield b.Details("Score and feature types", (b.Text(types),))
     if c.trivial:
         left = c.trivial_total - len(c.trivial)
         more = f" and {wording.count(left)} more" if left > 0 else ""
@@ -240,13 +242,11 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
     start = beginning(component)
     if start is None:
         return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."
+    kind = f"{section.instances}s"
     where = f" of {component.root}" if component.root else ""
-    kind = "Requests" if section.instances == "request" else f"{section.instances.capitalize()}s"
-    text = (
-        f"{kind}{where}, {section.class1} against {section.class0}: look first at {start.text} "
-        f"({FeatureType(component.feature_types[0]).words} {moved(start)})"
-    )
-    return text + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
+    sides = f"{section.class1} against {section.class0}"
+    text = f"Look first at {start.text}: {moved(start)} ({kind}{where}, {sides})"
+    return text + (f"; {component.after}, just before it, moved much less." if component.after else ".")
 
 
 def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:

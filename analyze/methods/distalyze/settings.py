@@ -13,7 +13,7 @@ class DistalyzeSettings(Config):
     """Classes to contrast, and bounds of tests and networks."""
 
     instances: Literal["request", "host", "window"] = "request"
-    """What one instance is: a request of a root type, a host in a window, a window."""
+    """Unit of one instance: a request of a root type, a host in a window, a window."""
     contrast: Literal["auto", "slow", "samples"] = "auto"
     """Classes: slow against fast requests, or the second sample against the first; auto: by the number of
     samples."""
@@ -52,4 +52,4 @@ class DistalyzeSettings(Config):
     weigh_divergence: float = Field(default=0.5, ge=0, le=1)
     """The paper's alpha between divergence (1) and dependency (0) in the score of a component."""
     seed: int = 0
-    """Of the choice of instances where there are too many."""
+    """Seed of the choice of instances where there are too many."""

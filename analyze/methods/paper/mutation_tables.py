@@ -13,6 +13,7 @@ from analyze.population import Population
 from schemas.report.columns import arrow_columns, arrow_table
 from schemas.report.mutations import CATEGORIES, EDGES, MUTATIONS, PAINTED, PRECURSORS, CategoryRow
 from schemas.report.report_tables import REQUESTS
+from schemas.windows import NS_PER_US
 
 
 def report_tables(
@@ -111,6 +112,7 @@ def _requests(result: PaperRun, population: Population) -> pa.Table:
         sample=samples.take(np.concatenate([category.sample for category in members])),
         request_id=pa.chunked_array([category.request_id for category in members], pa.string()),
         kind=pa.array([category.graph.kind for category in members]).take(of),
+        response_us=np.concatenate([category.response_ns for category in members]) / NS_PER_US,
     )
 
 

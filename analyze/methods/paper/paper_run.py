@@ -61,8 +61,12 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
-    """Mean that the mean after is compared with: the precursors', or the category's own before. Without a
-    candidate that of the root type (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
+    """Mean response time, µs, that the mean of the problem is compared with: that of the precursors, or of
+    the category itself in the reference.
+
+    For a structural mutation without candidates: by variant `text` the mean of the root type; by variant
+    `released` the mutation's own mean, so that it costs 0.
+    """
     candidates: MutationCandidates | None
     """Candidates of a structural mutation; if none was found, `category` is empty. None for a response-time
     mutation."""

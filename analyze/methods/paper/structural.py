@@ -72,7 +72,8 @@ def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
 
 
 def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
-    """Distances between some texts and others, of one character a name (`as_texts`). O(Σ n·m / 64)."""
+    """Edit distances between `texts[rows]` and `texts[columns]`, texts of one character for each name
+    (`as_texts`). O(Σ n·m / 64)."""
     left, back_left = _distinct([texts[i] for i in rows])
     right, back_right = _distinct([texts[i] for i in columns])
     edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]

@@ -12,10 +12,13 @@ Read in the order of a run (`robust_run`):
   what follows from it (`resolve`), and give each its part of the change of the mean (`contributions`).
 * `verdict` judges the periods as wholes: by sums over blocks of time (`period_blocks`), and by what may have
   changed unseen at the call sites (`site_times`).
+* `segments` tests requests by the value of an attribute, over many operations; `suspects` are the places to
+  look at where nothing is found.
 * `method` puts the report together; `sections` fill and show its parts, `titles` has the sentences, and
   `affected_requests` finds whom a change is about.
 
-Every number that decides is in `settings`.
+The registry of methods finds `method.METHOD`; nothing else imports this package. Raises ConfigError for an
+unknown rule, PeriodError for periods without a request. Every number that decides is in `settings`.
 
 Words of the code: a *site* is a call site, a *pattern* a call pattern, a *vote* the one value that a request
 has at a site. *Ordinary* times are the baseline (the reference, and the history where there is one), cut

@@ -25,6 +25,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.report.columns import arrow_columns, arrow_table
 from schemas.report.findings import ERROR_KINDS, PATH_KINDS, TIME_KINDS, When
 from schemas.report.report_tables import REQUESTS
+from schemas.windows import NS_PER_US
 
 MOST_LISTED: Final = 50_000
 """Requests of a finding that are listed, evenly spaced over all."""
@@ -243,7 +244,8 @@ class AffectedRequests:
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Find the requests with what the change is about, of both periods."""
+    """Find the requests of both periods in which the changed thing occurs (the slow call, the failure, the
+    new path); of more than `most`, that many, evenly spaced."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -285,4 +287,5 @@ def _rows(population: Population, rank: int, number: int, rows: I8) -> pa.Table:
         sample=names.take(pa.array(category.sample[rows])),
         request_id=category.request_id.take(pa.array(rows)),
         kind=pa.repeat(category.graph.kind, n),
+        response_us=category.response_ns[rows] / NS_PER_US,
     )

@@ -22,7 +22,7 @@ _LEAST: Final = 1e-3
 """µs: what is less is none."""
 
 ALIKE_KINDS = ERROR_KINDS | ORDER_KINDS
-"""What happens to all operations of a component from one cause."""
+"""Kinds of change that one cause makes at all operations of a component."""
 FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
 
 

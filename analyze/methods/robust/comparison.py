@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
+from typing import TypeVar
 
 from analyze.methods.robust.measures.instances import ByInstance
 from analyze.methods.robust.roles import Roles
@@ -25,14 +26,23 @@ from analyze.profile.shards import site_shards
 from analyze.stats.silences import ComparedTraffic
 
 
+class Noticed:
+    """State that a confounder keeps of what it took out of a comparison: a dataclass of its own."""
+
+    __slots__ = ()
+
+
+N = TypeVar("N", bound=Noticed)
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: everything that the steps of a run look at."""
+    """Samples to compare, with everything that the steps of a run look at."""
 
     population: Population
     """Without requests where samples are statistics."""
     profiled: Profiled
-    """Of reference, problem and history; the first slots are those of the population's samples."""
+    """Profile of reference, problem and history; the first slots are those of the population's samples."""
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
@@ -42,12 +52,20 @@ class Comparison:
     """Requests of the history; None: there is none, or it is statistics."""
     workers: int = 1
     """Processes that may share the work."""
-    noticed: Mapping[str, object] = field(default_factory=dict)
-    """What confounders saw when they adjusted the profile, by name."""
+    noticed: tuple[Noticed, ...] = ()
+    """State of the confounders that adjusted the profile, one of a class."""
+
+    def with_noticed(self, one: Noticed) -> Comparison:
+        """Return the comparison with the state of one more confounder."""
+        return replace(self, noticed=(*self.noticed, one))
+
+    def noticed_as(self, kind: type[N]) -> N | None:
+        """Look up a confounder's state by its class; None if it adjusted nothing."""
+        return next((one for one in self.noticed if isinstance(one, kind)), None)
 
     @property
     def profile(self) -> Profile:
-        """What of it is no request."""
+        """Sums of all requests."""
         return self.profiled.profile
 
     @cached_property

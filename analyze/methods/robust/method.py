@@ -11,6 +11,7 @@ from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.causes.resolve import by_size, has_effect
+from analyze.methods.robust.flow_picture import flow_picture
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.rule_names import refuse_unknown
 from analyze.methods.robust.sections.breakdown import (
@@ -23,7 +24,7 @@ from analyze.methods.robust.sections.breakdown import (
 )
 from analyze.methods.robust.sections.finding_rows import finding_tables, findings_of
 from analyze.methods.robust.sections.findings import FINDINGS, foremost
-from analyze.methods.robust.sections.first_screen import first_screen
+from analyze.methods.robust.sections.first_screen import first_screen, headline_finding
 from analyze.methods.robust.sections.kinds import KINDS_VIEW, kinds_section
 from analyze.methods.robust.sections.paths import PATHS, paths_section
 from analyze.methods.robust.sections.suspects import SUSPECTED, suspects_section, suspects_table
@@ -76,6 +77,7 @@ def analyse(
     if findings and not (changed or low is None or high is None):
         insignificant = Interval(low=low, high=high)
     breakdown = account_section(run, accounts, limits)
+    lead = headline_finding(verdict, breakdown, findings)
     paths: tuple[Section, ...] = ()
     if settings.paths and run.population.categories:
         past = None if history is None else history.population
@@ -83,7 +85,7 @@ def analyse(
         paths = (paths_section(run.population, past, PathSettings(), limits),)
     return Result(
         settings=settings,
-        verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
+        verdict=Verdict(outcome=verdict.outcome, text=" ".join(reason.text for reason in verdict.reasons)),
         sections=(
             verdict,
             *((suspects,) if suspects.suspects else ()),
@@ -102,6 +104,7 @@ def analyse(
         | {"suspects": suspects_table(suspects), "kinds": every_kind},
         headline=headline_of(verdict, accounts[0], judged.changed_shares(), findings),
         notes=cut_notes(affected),
+        picture=flow_picture(run, findings, 1 if lead is None else lead.rank, limits),
         weighed=weigh(
             [
                 finding

@@ -27,11 +27,11 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class RobustRun(Comparison):
-    """What was compared, and what was found."""
+    """Comparison with its tests, confounders and causes."""
 
     tested: Tested
     confounded: Confounded
-    """What of it findings are made of."""
+    """Significant changes, those that a confounder explains apart."""
     context: Context
     causes: tuple[Cause, ...]
     """The most important first."""

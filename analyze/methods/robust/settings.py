@@ -8,7 +8,7 @@ from schemas.config import Config
 
 
 class VerdictSettings(Config):
-    """What counts of a whole period, and what a report says of the data first."""
+    """Levels and bounds of the verdict on whole periods, and of the notes on data quality."""
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
     """Level of each test of the whole period: mean, slow and failing requests, clients that sent less."""
@@ -25,13 +25,15 @@ class VerdictSettings(Config):
     mean_floor: float = Field(default=0.05, ge=0)
     """Smallest relative change of the mean response time that counts."""
     slow_least: float = Field(default=0.01, gt=0, le=1)
-    """The same of the share of slow requests: a share that doubles counts from here on,"""
+    """Smallest change of the share of slow requests that counts; up to `slow_floor` it must double or
+    halve."""
     slow_floor: float = Field(default=0.05, gt=0, le=1)
-    """and from here on in any case."""
+    """Change of the share of slow requests from which on it counts in any case."""
     failed_least: float = Field(default=0.001, gt=0, le=1)
-    """The same of failed and of failing requests: a share that doubles counts from here on,"""
+    """Smallest change of the share of failed, and of failing, requests that counts; up to `failed_floor` it
+    must double or halve."""
     failed_floor: float = Field(default=0.01, gt=0, le=1)
-    """and from here on in any case."""
+    """Change of the share of failed, or of failing, requests from which on it counts in any case."""
     failed_both: float = Field(default=0.5, gt=0, le=1)
     """Share of requests that fail in both periods from which a reader must know it first."""
     most_band: float = Field(default=0.25, gt=0)
@@ -40,13 +42,13 @@ class VerdictSettings(Config):
     assumed_tau: float = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)
-    """And at least."""
+    """Smallest noise of a period's log mean that is assumed, whatever windows show."""
     nearly_all: float = Field(default=0.9, gt=0, le=1)
     """Share of the time, or of the requests, that must be known for the rest to be taken for it."""
     explained: float = Field(default=0.7, ge=0, le=1)
     """Share of the change of the mean from which findings explain it."""
     rest: float = Field(default=0.1, gt=0, le=1)
-    """Share of it that findings leave from which the largest other parts are named."""
+    """Share of the change of the mean, left by findings, from which the largest other parts are named."""
     sure: float = Field(default=0.001, gt=0, lt=1)
     """Level of what is said of the data: load, mix, flows left out."""
     load_floor: float = Field(default=1.2, gt=1)
@@ -81,7 +83,8 @@ class VerdictSettings(Config):
 
 
 class CausesSettings(Config):
-    """What counts as a consequence; measured on simulated and on real faults (docs/evaluation.md)."""
+    """Bounds by which one change is a consequence of another; measured on simulated and on real faults
+    (docs/evaluation.md)."""
 
     same_requests: float = Field(default=0.8, gt=0, le=1)
     """Two changes with this share of their requests in common are one."""
@@ -99,8 +102,8 @@ class CausesSettings(Config):
     failed_by_one: float = Field(default=0.5, ge=0, le=1)
     """Part of what a finding reports that must have failed by one callee for it to be named."""
     one_instance: float = Field(default=2.0, gt=1)
-    """What a component shows is one instance's where that changed by so many times what its siblings did, and
-    is at most so many times what the instance adds."""
+    """Factor over its siblings by which an instance must change to be the cause of what its component shows,
+    which is at most so many times what the instance adds."""
     callee_agreed: float = Field(default=0.9, gt=0.5, le=1)
     """Part of an operation's calls that must say one name for whom they call, where that records nothing;"""
     callee_requests: int = Field(default=100, ge=1)
@@ -118,7 +121,7 @@ class CausesSettings(Config):
 
 
 class ConfounderSettings(Config):
-    """What explains a change that the service did not make."""
+    """Bounds by which a confounder explains a change."""
 
     load_ratio: float = Field(default=1.15, gt=1, le=100)
     """Factor of the load that requests meet from which waiting is looked at."""
@@ -139,7 +142,7 @@ class ConfounderSettings(Config):
     rename_ways: float = Field(default=0.8, gt=0, le=1)
     """Part of the ways to and from the name that must lead to the same neighbours."""
     rename_times: float = Field(default=2.0, gt=1, le=100)
-    """What takes so many times less by itself under another name is another operation,"""
+    """Factor by which less own time under another name makes it another operation,"""
     rename_felt: float = Field(default=0.05, ge=0, le=1)
     """if that is this part of the response times of the requests that pass it."""
     nameless_time: float = Field(default=1.25, gt=1, le=100)
@@ -149,7 +152,7 @@ class ConfounderSettings(Config):
     nameless_share: float = Field(default=0.1, gt=0, le=1)
     """A call without a name was there before if it was so often, relative to what it is now."""
     lost_p: float = Field(default=0.001, gt=0, lt=1)
-    """Of the share of flows with something missing."""
+    """Level of the test of the share of flows with something missing."""
     lost_difference: float = Field(default=0.005, gt=0, lt=1)
     """Difference of that share from which loss is looked for."""
     lost_places: int = Field(default=5, ge=1)
@@ -223,7 +226,7 @@ class SegmentSettings(Config):
 
 
 class RobustSettings(Config):
-    """What counts as a change.
+    """Bounds and levels by which a change counts.
 
     Upper bounds are far beyond what is of use, and where exponentials and squares still are numbers: a τ of
     10 is a factor of 22,000.
@@ -319,13 +322,13 @@ class RobustSettings(Config):
     least_blocks: int = Field(default=4, ge=2)
     """Blocks of the problem from which one is left out, where a burst could be all there is."""
     far_times: float = Field(default=10.0, gt=1, le=1e6)
-    """A call is far slower than any ordinary one from so many times the longest of them on."""
+    """Factor of the longest ordinary call from which a call is far slower than any."""
     far_known: int = Field(default=100, ge=1)
     """Ordinary calls from which their tail is continued."""
     far_blocks: int = Field(default=3, ge=1)
     """Blocks of the problem that must have such a call: a burst is one event."""
     far_rank_p: float = Field(default=0.2, gt=0, le=1)
-    """What chance may make of it by rank alone: three of three in one of two periods, 1.4 times as long."""
+    """Highest probability of it by rank alone: three of three in one of two periods, 1.4 times as long."""
     far_time: float = Field(default=0.2, ge=0, le=1)
     """Part of the response time of all that touch the site that such calls must take."""
     outlying_z: float = Field(default=4.0, gt=0, le=30)
@@ -369,8 +372,8 @@ class RobustSettings(Config):
     """A reference without history is cut into this many blocks of time."""
     confounders: ConfounderSettings = ConfounderSettings()
     verdict: VerdictSettings = VerdictSettings()
-    """What counts of a whole period."""
+    """Verdict on whole periods."""
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
     causes: CausesSettings = CausesSettings()
-    """What counts as a consequence, and what comes first."""
+    """Consequences, and the order of causes."""

@@ -35,7 +35,7 @@ processes already."""
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """What was seen at call sites, in the numbers of the whole; arrays are [sites]."""
+    """Observations of all measures at call sites, by the site numbers of the whole; arrays are [sites]."""
 
     observed: Mapping[str, Observed]
     """By measure."""

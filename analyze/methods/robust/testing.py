@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import expm1, isfinite
 from typing import Final, NamedTuple
@@ -11,19 +11,20 @@ import numpy as np
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.measures.observed import Observed
-from analyze.methods.robust.measures.registry import MEASURES, Measure
+from analyze.methods.robust.measures.registry import MEASURES, Look, Measure
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION, noisier
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import SitesSeen
 from analyze.methods.robust.view import not_normal
 from analyze.profile.names import NO_CALLER, Names, reached
+from analyze.profile.profile import RATIO_SCALE
 from analyze.report.measures import UNKNOWN
 from analyze.stats.estimate import LEAST_IN_BLOCK, LEAST_IN_ENVELOPE, Estimate
 from analyze.stats.histograms import BIN_LOG
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import student_z
 from schemas.arrays import B1, F8
-from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
+from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class HiddenChange:
     z_usual: float
     """Standard errors, the noise of ordinary times included."""
     p_usual: float
-    """Of such a value in ordinary times: by their variance, and by how many blocks go as far."""
+    """Probability of such a value in ordinary times: by their variance, and by how many blocks go as far."""
     alike: tuple[tuple[int, float], ...]
     """Blocks of ordinary times that are more like the problem than like the reference, and their values in
     the unit of the change."""
@@ -58,17 +59,19 @@ class NearChange:
     """It is significant against the reference alone."""
 
 
+_SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
+"""Factor from what logarithms are taken of (ns, scaled ratios) to the unit that is shown; else 1."""
 WINDOW_SHARES: Final = "window-shares"
 """The rule that a share is as rare as windows of a history make it (`surprise`), to leave it out by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What was tested at the call sites of a profile."""
+    """Results of all tests at the call sites of a profile."""
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Those that count."""
+    """Changes that count."""
     sites: frozenset[int]
     """Sites that some test reached."""
     hidden: tuple[HiddenChange, ...]
@@ -88,7 +91,7 @@ class _Row(NamedTuple):
     hidden: B1
     """It is significant against the reference alone, and ordinary times keep it from counting."""
     plain_q: F8
-    """Of no change against the reference alone, by chance inside of both periods."""
+    """q of no change against the reference alone, by chance inside of both periods."""
     open: B1
     """It is over the floor and chance inside of the periods, and does not count."""
     abnormal: B1
@@ -104,19 +107,9 @@ class _Row(NamedTuple):
 
 
 def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noise_assumed: bool) -> Tested:
-    """Judge what was seen at all sites: Benjamini-Hochberg over all, then noise and floors.
-
-    Measures that stand apart, and those that speak only where the others are silent, are corrected by
-    themselves.
-    """
-    seen_by = _seen_by(seen, settings, noise_assumed=noise_assumed)
-    usual = _judged(settings, [(m, o) for m, o in seen_by if not (m.only_where_silent or m.apart)])
-    words = list(dict.fromkeys(measure.apart for measure, _ in seen_by if measure.apart))
-    more = [_judged(settings, [(m, o) for m, o in seen_by if m.apart == word], usual) for word in words]
-    rounds = (
-        usual + [row for judged in more for row in judged],
-        _judged(settings, [(m, o) for m, o in seen_by if m.only_where_silent]),
-    )
+    """Judge what was seen at all sites: Benjamini-Hochberg over first looks, then noise and floors; each
+    second look by itself."""
+    rounds = _rounds(seen, settings, noise_assumed=noise_assumed)
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
         for rows in rounds
@@ -154,17 +147,13 @@ def nearly(
     ]
     known = {(near.change.site, near.change.kind, near.change.pattern) for near in found}
     known |= {(change.site, change.kind, change.pattern) for change in tested.changes}
-    rows = [
-        row
-        for row in _judged(settings, _seen_by(seen, settings, noise_assumed=noise_assumed))
-        if not row.measure.by_p_alone
-    ]
-    for row in rows:
+    rounds = _rounds(seen, settings, noise_assumed=noise_assumed)
+    for row in (row for rows in rounds for row in rows if not row.seen.by_p_alone):
         e = row.seen.estimate
         with np.errstate(invalid="ignore"):
             near = row.seen.tested & row.seen.matters & e.clears(settings.suspect_z, row.seen.floor)
             near &= ~row.counts & ~row.hidden
-            near &= (e.change > 0) if row.measure.only_more else True
+            near &= (e.change > 0) if row.measure.kinds[1] is None else True
         for at in np.flatnonzero(near).tolist():
             change = _change(row, at)
             if (change.site, change.kind, change.pattern) not in known:
@@ -193,8 +182,27 @@ def _seen_by(
     return found
 
 
+def _rounds(
+    seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
+) -> tuple[list[_Row], list[_Row]]:
+    """Judge first looks together, second looks each by itself.
+
+    Returns the rows that have their say wherever they count, and those that have it where no other change of
+    structure counts.
+    """
+    seen_by = _seen_by(seen, settings, noise_assumed=noise_assumed)
+    rows = _judged(settings, [(measure, found) for measure, found in seen_by if measure.look is Look.FIRST])
+    first = tuple(rows)
+    silent: list[_Row] = []
+    for measure, found in seen_by:
+        if measure.look is not Look.FIRST:
+            mine = _judged(settings, [(measure, found)], first)
+            (silent if measure.look is Look.WITHOUT_STRUCTURE else rows).extend(mine)
+    return rows, silent
+
+
 def _judged(
-    settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], before: Sequence[_Row] = ()
+    settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], first: Sequence[_Row] = ()
 ) -> list[_Row]:
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
     estimates = [found.estimate for _, found in seen]
@@ -210,18 +218,19 @@ def _judged(
         e = found.estimate
         with np.errstate(invalid="ignore"):
             significant = level <= settings.q
-            for other in before:
-                if other.measure.name == measure.where_of:
+            of = [row for row in first if row.measure.name == measure.of]
+            if measure.look is Look.WHERE_FOUND:
+                for other in of:
                     significant |= _at_changed_sites(other, found, mine) <= settings.instance_q
             passes = mine & (significant | (chance <= settings.q)) & found.matters
             open_ = mine & found.matters & e.within().clears(settings.min_z, found.floor)
             alone = plain[at] & (plain_levels[at] <= settings.q)
-            if not measure.by_p_alone:
+            if not found.by_p_alone:
                 passes &= e.clears(settings.min_z, found.floor)
-            if measure.only_more:
+            if measure.kinds[1] is None:
                 passes &= e.change > 0
-            for other in (*before, *rows):
-                if other.measure.name == measure.unless:
+            if measure.look is Look.WHERE_SILENT:
+                for other in of:
                     passes &= ~np.isin(found.site, other.seen.site[other.began])
                     alone &= ~np.isin(found.site, other.seen.site[other.began | other.hidden])
         abnormal, shows = _against_reference(found, settings)
@@ -246,7 +255,7 @@ def _judged(
 def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
     """Tell which changes are over chance inside of both periods and over the floor, whatever ordinary times
     do. Of times, numbers and paths those that stand alone: from minute to minute services drift by less."""
-    if measure.by_p_alone:
+    if found.by_p_alone:
         return np.zeros(len(found.site), dtype=np.bool_)
     e = found.against_reference
     with np.errstate(invalid="ignore"):
@@ -257,7 +266,7 @@ def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
             least = float(np.log1p(settings.plain_time)) if e.unit == "log" else settings.matters_share
             plain &= e.stands_alone(least)
         plain &= found.matters if found.plain_matters is None else found.plain_matters
-        return np.asarray(plain & (e.change > 0) if measure.only_more else plain)
+        return np.asarray(plain & (e.change > 0) if measure.kinds[1] is None else plain)
 
 
 def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
@@ -280,12 +289,12 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 
 
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
-    """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
+    """Return ([rows] True if the reference is not normal, [rows] True if the change shows against the
+    reference alone).
 
-    A history is for noise and for what is usual, never for the value before. A reference that is one of many
-    ordinary windows is known best by all of them; but the change from its own value must go the same way, by
-    the floor and by more than the change is unsure. Against a reference that is not normal it must be
-    significant as well. Where the reference has next to no request the history stands in.
+    The value before is the reference's; the history only gives noise and what is usual. From the reference's
+    own value the change must go the same way, by more than the floor and half its interval; if the reference
+    is not normal, it must be significant. Where the reference has next to no request, the history stands in.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
@@ -320,7 +329,8 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
             shown = replace(shown, sampling=e.sampling, between=e.between, freedom=e.freedom)
     if alone:
         shown = e = seen.against_reference.within()
-    kind = measure.kinds[0 if e.change[at] > 0 else 1]
+    more, less = measure.kinds
+    kind = more if e.change[at] > 0 or less is None else less
     if kind in PATH_KINDS:
         if shown.before[at] * shown.n0[at] < 0.5:
             kind = ChangeKind.NEW_PATH
@@ -330,7 +340,7 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
     if e.unit == "log":
         # What the lowest bin holds is no time at all (a step between two records of one instant).
         none = [measure.unit == "us" and value <= BIN_LOG for value in (before, after)]
-        first, last = (float(np.exp(value)) * measure.scale for value in (before, after))
+        first, last = (float(np.exp(value)) * _SCALE.get(measure.unit, 1.0) for value in (before, after))
         low, high = (float(end[at]) for end in shown.bounded_interval())
         low, high = first * expm1(low), first * expm1(high) if isfinite(high) else UNKNOWN
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
@@ -344,7 +354,7 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
         site=int(seen.site[at]),
         p=float(e.p[at]),
         z=float(e.z[at]),
-        noise_p=float((seen.estimate.p if measure.by_p_alone else seen.estimate.p_with_noise)[at]),
+        noise_p=float((seen.estimate.p if seen.by_p_alone else seen.estimate.p_with_noise)[at]),
         unit=measure.unit,
         before=before,
         after=after,
@@ -377,7 +387,7 @@ def _hidden(row: _Row) -> Iterator[HiddenChange]:
             alike = np.flatnonzero(towards > 0)
         shown = values[alike]
         if e.unit == "log":
-            shown = np.exp(shown) * row.measure.scale
+            shown = np.exp(shown) * _SCALE.get(row.measure.unit, 1.0)
         yield HiddenChange(
             change,
             float(usual.z[at]),

@@ -14,11 +14,10 @@ from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
 from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.segments.segment import Segment
-from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
 from analyze.report.gate import ChangedMeasure
-from schemas.report.accounts import Account, VerdictSection
+from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
 _MOST_NAMED = 2
@@ -65,13 +64,16 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, now = wording.durations(change.before, change.after)
+        if _is_between(change.site, names):
+            return f"{what}: between the two {now} pass, {_compared(change, before)}"
         if names.callee(names.sites[change.site].operation):
             return f"{what}: the call takes {now}, {_compared(change, before)}"
         own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
         return f"{what}: {own} {now}, {_compared(change, before)}"
     if kind is ChangeKind.TAIL:
         over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
-        return f"{what}: slow{over} in {shares}"
+        between = " between the two" if _is_between(change.site, names) else ""
+        return f"{what}: slow{between}{over} in {shares}"
     if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
         return f"{what} no longer fails (was {before} of its {whole})"
     if kind is ChangeKind.ERRORS and not change.n0:
@@ -235,6 +237,12 @@ def _place(site: int, names: Names) -> str:
     return f"{where} calling {callee}" if callee else where
 
 
+def _is_between(site: int, names: Names) -> bool:
+    """True if the site is the caller's side of a call whose other side is recorded: its own time passes on
+    the network or before the callee begins, and in neither of the two."""
+    return bool(names.operation(site).callee)
+
+
 _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing call"}
 
 
@@ -270,10 +278,10 @@ def headline_of(
         return f"{shares[-1]}."
     if verdict.outcome == "not-explained" or not mean.before or not mean.after:
         return ""
-    if any(THERE_BEFORE in reason for reason in verdict.reasons):
+    if any(reason.kind is ReasonKind.THERE_BEFORE for reason in verdict.reasons):
         times = wording.moved_duration(mean.before, mean.after)
         return (
-            f"What is wrong was {THERE_BEFORE}: reference and problem differ from the history, and not "
+            f"What is wrong was there before: reference and problem differ from the history, and not "
             f"significantly from each other ({times} on average)."
         )
     nothing = (

@@ -67,7 +67,7 @@ class VisitSums:
 
 
 class View:
-    """What both periods and the blocks of ordinary times hold; arrays are [sites] but where they say."""
+    """Sums of both periods and of blocks of ordinary times; arrays are [sites] unless they say otherwise."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """What number each site has in the whole; likewise the call patterns."""
+        """Number of each site in the whole; likewise of the call patterns."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))

@@ -170,7 +170,7 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two correlated parts, by number."""
+    """Two correlated parts; `one` and `other` are indices into the parts."""
 
     one: int
     other: int

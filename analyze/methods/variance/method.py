@@ -27,6 +27,8 @@ from schemas.report.parts import Section
 from schemas.report.report import Verdict
 from schemas.report.variance import VarianceChangeSection, VarianceSection
 
+_NAMED: Final = 0.01
+"""Least share of the variance that the verdict names."""
 _RARE_NOTE = 0.1
 """Share of the requests in rare categories from which on there is a note."""
 
@@ -65,26 +67,34 @@ def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Ve
         less = len(change.sites) - len(more)
         if more:
             top = more[0]
+            others = f" and {wording.counted(len(more) - 1, 'more call site')}" if len(more) > 1 else ""
+            own, of_all = (wording.moved_duration(row.sd0_us, row.sd1_us) for row in (top, change))
             text = (
-                f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
-                f"({wording.rough(top.ratio, 2)} times its variance before)."
+                f"Times vary more at {top.label}{others}: its standard deviation {own}, "
+                f"that of all response times {of_all}."
             )
             return Verdict(outcome="more-variable", text=text)
         if less:
-            text = f"Less variable at {wording.counted(less, 'place')}, nowhere more."
+            text = f"Times vary less at {wording.counted(less, 'call site')}, nowhere more."
             return Verdict(outcome="less-variable", text=text)
-        return Verdict(outcome="as-variable", text="No place became significantly more or less variable.")
+        return Verdict(outcome="as-variable", text="Times vary as before at every call site.")
     if first.sd_us == 0:
         return Verdict(outcome="constant", text="All response times are equal.")
-    inside = first.parts[2].share
-    text = (
-        f"Requests take {wording.duration(first.mean_us)} on average, {wording.duration(first.sd_us)} more "
-        f"or less; {wording.percent(inside)} of that variance is on the same path"
-    )
+    whole = {part.kind: part.share for part in first.parts if part.root is None}
+    causes = [
+        (whole.get("roots", 0.0), "differences between root types"),
+        (whole.get("paths", 0.0), "different paths of the same root type"),
+    ]
     source = next((site for site in first.sites if site.marker is None or site.marker == "inadvertent"), None)
     if source is not None and source.within > 0:
-        much = "most" if source.within > inside / 2 else "the largest part"
-        text += f", {much} of it at {source.label} ({wording.percent(source.within)} of all)"
+        causes.append((source.within, source.label))
+    named = [cause for cause in sorted(causes, reverse=True) if cause[0] >= _NAMED][:2]
+    shares = [f"{wording.percent(share)} of the variance comes from {what}" for share, what in named[:1]]
+    shares += [f"{wording.percent(share)} from {what}" for share, what in named[1:]]
+    text = f"Requests take {wording.duration(first.mean_us)}, with a standard deviation of "
+    text += wording.duration(first.sd_us)
+    if shares:
+        text += f": {', '.join(shares)}"
     return Verdict(outcome="measured", text=f"{text}.")
 
 

@@ -39,9 +39,9 @@ TAIL_KEPT: Final = 0.5
 MOSTLY_BETWEEN: Final = 0.5
 """Share of a change between paths from which on the report says so."""
 MEANING: Final = {
-    "roots": "between root types: unlike work",
-    "paths": "between paths of a root type: unlike ways",
-    "within": "within paths: same way, unlike time",
+    "roots": "between root types: different work",
+    "paths": "between paths of a root type: different work for the same request",
+    "within": "within paths: same path, different times",
 }
 STYLE: Final = "\n".join(
     f".bar .{part}, .swatch.{part} "

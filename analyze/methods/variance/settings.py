@@ -18,7 +18,7 @@ class VarianceSettings(Config):
     category: tuple[str, ...] = ()
     """Categories to look into, by the beginning of their key; default: those of the largest impact."""
     details: int = Field(default=5, ge=0)
-    """How many categories are looked into where none is named."""
+    """Number of categories that are looked into where none is named."""
     by: Literal["edges", "sites"] = "edges"
     """Parts of a category that is looked into: edges of its graph, or sites."""
     markers: Path | None = None

@@ -16,7 +16,8 @@ from schemas.report.parts import StepAccount, StepRow
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
-    """Account of one category in both samples; a step's part is the sum of A_e over the edges into it.
+    """Account of one category in both samples: each step's time on the critical path, µs a request, summed
+    over the edges into it. The differences add up to the change of the mean.
 
     `changed` is [edges]. At most about `limit` rows.
     """

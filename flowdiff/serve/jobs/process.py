@@ -1,4 +1,5 @@
-"""Child of the server that answers one question: steps on standard output, the report's JSON in a file.
+"""Child of the server that answers one question: steps on standard output, the report's JSON and tables in a
+folder.
 
 Run as `python -m flowdiff.serve.jobs.process`, the task as a line of JSON on standard input. A refusal is the
 last line of standard output; a bug is a traceback on standard error.
@@ -31,7 +32,7 @@ class Task(Config):
     lake: str
     question: Question
     result: str
-    """Path of the file for the report."""
+    """Path of the folder for the report and its tables."""
     nice: int
     workers: int
 
@@ -66,6 +67,7 @@ def _answer(task: Task) -> None:
     from flowdiff.extras import installed, needed
     from flowdiff.lake import analysed
     from flowdiff.samples import find_samples
+    from flowdiff.serve.jobs.results import write_result
     from schemas.report.report import to_json
     from stitch.heap import keep_freed
 
@@ -85,9 +87,7 @@ def _answer(task: Task) -> None:
     outcome = analysed(found, chosen, RefineSettings(), "auto", _step, task.workers)
     there = [name for name in method_names() if installed(name)]
     outcome = with_views(outcome, compared_of(found.compared), there)
-    draft = Path(f"{task.result}.{os.getpid()}.draft")
-    draft.write_text(to_json(outcome.report), encoding="utf-8")
-    draft.replace(task.result)
+    write_result(Path(task.result), to_json(outcome.report), outcome.tables)
 
 
 @contextmanager

@@ -60,6 +60,11 @@ class Question(Config):
         return {**lists, **{name: str(getattr(self, name)) for name in _FILTERS}}
 
     @property
+    def address(self) -> dict[str, str | list[str]]:
+        """Parameters of its address, with the method where it is not the usual one."""
+        return ({} if self.method == "robust" else {"method": self.method}) | self.parameters
+
+    @property
     def title(self) -> str:
         """Compared periods: `A → B`."""
         sides = [", ".join(side) for side in (self.reference, self.problem, self.period) if side]
@@ -113,12 +118,14 @@ def _touches(known: Known, period: Period) -> bool:
 
 
 def identity(question: Question, known: Known, version: str) -> str:
-    """Identity of a question on the content of the windows that it reads; 32 hex digits."""
-    digest = hashlib.sha256(f"{version}\n{question.model_dump_json()}\n".encode())
+    """Identity of a question on the content of the windows that it reads, in this lake; 32 hex digits."""
+    digest = hashlib.sha256(f"{version}\n{known.lake}\n{question.model_dump_json()}\n".encode())
     names = [*_NAMES] if any(getattr(question, name) for name in _NAMES[:3]) else []
     texts = [text for name in names for text in getattr(question, name)]
     periods = parse_ranges(texts, now_ns=0) if texts else ()
     for entry in known.windows:
         if not periods or any(period.holds(entry.window) for period in periods):
-            digest.update(f"{entry.window.start_ns} {entry.flows} {entry.files} {entry.size};".encode())
+            digest.update(
+                f"{entry.window.start_ns} {entry.flows} {entry.files} {entry.size} {entry.commits};".encode()
+            )
     return digest.hexdigest()[:32]

@@ -1,47 +1,98 @@
-"""Reports of finished jobs: a file each, named by the question's identity; the oldest give way."""
+"""Reports of finished jobs: a folder each, named by the question's identity; the oldest give way."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+REPORT: Final = "report.json"
+_DRAFT: Final = ".draft"
 _KEY: Final = re.compile(r"[0-9a-f]{32}")
+_TABLE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class Results:
-    """Folder of results, which may outlive the server."""
+    """Folder of results, which may outlive the server: of each its report as JSON, and its tables."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        """most: files kept."""
+    def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
+        """most, most_bytes: bounds on what is kept. draft_seconds: longest time that one is written."""
         self._folder = folder
         self._most = most
+        self._most_bytes = most_bytes
+        self._draft_seconds = draft_seconds
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
         """Place of a result. Raises ValueError for a key that is none."""
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"'{key}' is no key of a result")
-        return self._folder / f"{key}.json"
+        return self._folder / key
 
     def read(self, key: str) -> bytes | None:
         """JSON of a report; None if it is not kept (any more)."""
         try:
             path = self.path(key)
-            found = path.read_bytes()
+            found = (path / REPORT).read_bytes()
         except (ValueError, OSError):
             return None
         with suppress(OSError):
-            path.touch()  # what is asked for stays
+            os.utime(path)  # what is asked for stays
         return found
 
+    def table(self, key: str, name: str) -> pa.Table | None:
+        """Table of a result; None if there is none, or it is not kept (any more)."""
+        try:
+            path = self.path(key) / f"{name}.parquet"
+            return pq.read_table(path) if _TABLE.fullmatch(name) else None
+        except (ValueError, OSError):  # pa.ArrowInvalid is a ValueError
+            return None
+
+    def tables(self, key: str) -> dict[str, pa.Table]:
+        """All tables of a result by name; empty if it is not kept (any more)."""
+        with suppress(ValueError, OSError):
+            names = sorted(one.stem for one in self.path(key).iterdir() if one.suffix == ".parquet")
+            found = {name: self.table(key, name) for name in names}
+            return {name: table for name, table in found.items() if table is not None}
+        return {}
+
     def forget_oldest(self) -> None:
-        """Remove what is beyond the bound, the longest unread first."""
+        """Remove what is beyond the bounds, the longest unread first, and drafts that nobody writes."""
         written = []
-        for path in self._folder.glob("*.json"):
+        for path in self._folder.iterdir():
             with suppress(OSError):
-                written.append((path.stat().st_mtime_ns, path))
-        for _, path in sorted(written)[: max(len(written) - self._most, 0)]:
-            with suppress(OSError):  # at the next one
-                path.unlink(missing_ok=True)
+                at = path.stat().st_mtime
+                if path.suffix != _DRAFT:
+                    written.append((at, path, sum(one.stat().st_size for one in path.iterdir())))
+                elif time.time() - at > self._draft_seconds:
+                    shutil.rmtree(path, ignore_errors=True)
+        left, size = len(written), sum(size for _, _, size in written)
+        for _, path, own in sorted(written):
+            if left <= self._most and (size <= self._most_bytes or left <= 1):
+                break
+            shutil.rmtree(path, ignore_errors=True)  # what is left goes at the next one
+            left, size = left - 1, size - own
+
+
+def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
+    """Put a result at its place, whole; one that is there already stays. Raises OSError."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
+    draft.mkdir()
+    try:
+        for name, table in tables.items():
+            pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
+        (draft / REPORT).write_text(report, encoding="utf-8")
+        with suppress(OSError):
+            draft.rename(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if not (path / REPORT).is_file():
+        raise OSError(None, f"'{path}' cannot be written")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from analyze.methods.registry import method_names
+from analyze.methods.robust.sections.paths import whole_paths
 from analyze.report import wording
 from analyze.report.blocks import Block, Column, Grid, Items, Part, Styled, Text, code, dim, tag
 from flowdiff.cli.version import version
@@ -17,9 +18,10 @@ from flowdiff.extras import installed
 from flowdiff.serve.answer import Answer, Asked, Moved, Reply, Whole
 from flowdiff.serve.jobs.question import Question, asked_question, identity
 from flowdiff.serve.jobs.queue import Job
-from flowdiff.serve.report_pages import report_page, result
+from flowdiff.serve.report_pages import Stored, report_page, requests_link, result
 from flowdiff.serve.site import Site
 from schemas.errors import ConfigError, NotFoundError
+from schemas.report.paths import PathsSection
 
 REFRESH_SECONDS: Final = 1
 _LISTED: Final = 10
@@ -27,28 +29,30 @@ _LISTED: Final = 10
 METHODS: Final = {
     "robust": "what changed, cause by cause",
     "paper": "what changed, as Spectroscope compares",
+    "paths": "which whole paths requests take now, and took before",
     "browse": "look around in one period",
     "variance": "where response times vary",
     "clusters": "groups of requests that do the same",
     "distalyze": "what diverges between two classes of requests",
 }
-"""Methods that pages offer, each with its purpose."""
+"""Analyses that pages offer, each with its purpose; `paths` is a part of what `robust` says."""
+_PATHS: Final = "paths"
 
 
 def compare(site: Site, asked: Asked) -> Reply:
     """Show the report of a question, its progress, or the form."""
     method = asked.chosen("method", offered())
-    question = asked_question(method, asked.query, site.known(), site.clock_ns())
+    question = asked_question(run_by(method), asked.query, site.known(), site.clock_ns())
     if question is None:
         return _form(site, asked, method, None)
     key = identity(question, site.known(), version())
-    if (found := result(site, key)) is not None:
-        return report_page(site, asked, found, "compare")
+    if (found := result(site, key, question)) is not None:
+        return _report(site, asked, found, method)
     job = site.jobs.get(key)
     if job is not None and job.state == "done":
         # It has ended since, or its result had to give way.
-        if (found := result(site, key)) is not None:
-            return report_page(site, asked, found, "compare")
+        if (found := result(site, key, question)) is not None:
+            return _report(site, asked, found, method)
         job = None
     if job is None:
         return _form(site, asked, method, question)
@@ -58,13 +62,13 @@ def compare(site: Site, asked: Asked) -> Reply:
 def start(site: Site, asked: Asked) -> Moved:
     """Start the work of a question, unless its report is there; the question's address follows."""
     method = asked.chosen("method", offered())
-    question = asked_question(method, asked.query, site.known(), site.clock_ns())
+    question = asked_question(run_by(method), asked.query, site.known(), site.clock_ns())
     if question is None:
         raise ConfigError("Name the periods.", remedy="Write 2026-11-19/1d, START/END or 'last 1h'.")
     key = identity(question, site.known(), version())
     if site.jobs.results.read(key) is None:
         site.jobs.ask(key, question)
-    return Moved(address(site, question))
+    return Moved(address(site, question, method))
 
 
 def finished(site: Site, asked: Asked) -> Whole:
@@ -87,13 +91,35 @@ def cancel(site: Site, asked: Asked) -> Moved:
 def offered() -> tuple[str, ...]:
     """Methods that are installed, in the order of METHODS."""
     there = method_names()
-    return tuple(name for name in METHODS if name in there and installed(name))
+    return tuple(name for name in METHODS if run_by(name) in there and installed(run_by(name)))
 
 
-def address(site: Site, question: Question) -> str:
-    """Address of a question."""
-    method = question.method if question.method != "robust" else ""
-    return site.links.to("compare", method=method, **question.parameters)
+def run_by(name: str) -> str:
+    """Method that an analysis of METHODS is a part of."""
+    return "robust" if name == _PATHS else name
+
+
+def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
+    """Page of a report, or of its whole paths alone."""
+    if method != _PATHS:
+        return report_page(site, asked, found, "compare")
+    sections = [one for one in found.report.sections if isinstance(one, PathsSection)]
+    if not sections:
+        return Answer("Whole paths", (Text("These periods were compared by statistics: no path is known."),))
+    before, after = (sample.text for sample in found.report.samples[:2])
+    link = Styled("What changed between these periods", href=site.links.to("compare", **found.question))
+    return Answer(
+        "Whole paths",
+        (Text(f"{before} → {after}", "strong"), Text(link), *whole_paths(sections[0])),
+        data=sections[0],
+        trace_url=requests_link(site, found),
+    )
+
+
+def address(site: Site, question: Question, analysis: str = "") -> str:
+    """Address of a question; analysis: of METHODS that shows a part of its method's report."""
+    part = {"method": analysis} if analysis == _PATHS else {}
+    return site.links.to("compare", **(question.address | part))
 
 
 def _form(site: Site, asked: Asked, method: str, question: Question | None, job: Job | None = None) -> Answer:
@@ -137,7 +163,7 @@ def _form(site: Site, asked: Asked, method: str, question: Question | None, job:
         again=job is not None,
     )
     return Answer(
-        "Compare two periods" if method in ("robust", "paper") else f"Explore: {METHODS[method]}",
+        "Compare two periods" if method in ("robust", "paper", _PATHS) else f"Explore: {METHODS[method]}",
         blocks,
         above=form,
         data={

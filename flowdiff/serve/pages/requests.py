@@ -37,7 +37,7 @@ from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.connection import statement
 from analyze.sql.session_process import SessionProcess
 from flowdiff.serve.answer import Answer, Asked
-from flowdiff.serve.report_pages import Stored, named_report
+from flowdiff.serve.report_pages import Stored, finding_address, named_report
 from flowdiff.serve.site import Site
 from schemas.errors import NotFoundError
 from schemas.quality import Quality
@@ -270,19 +270,14 @@ def _facts(site: Site, pair: RequestPair) -> Iterator[Fact]:
         yield Fact("quality", ", ".join(flags))
     if finding is not None and stored is not None:
         yield Fact(
-            "example of", Styled(finding.title, href=f"{_report_address(site, stored)}#f{finding.rank}")
+            "example of",
+            Styled(finding.title, href=finding_address(site, stored, finding.rank)),
         )
     info = site.known().info
     if info is not None and info.trace_url:
         raw = info.trace_url.replace(TRACE_ID, quote(str(flow["request_id"]), safe=""))
         yield Fact("raw trace", Styled("open in the tracing tool", href=raw))
     yield Fact("in a terminal", code(f"flowdiff flow {flow['request_id']} --lake {site.lake}"))
-
-
-def _report_address(site: Site, stored: Stored) -> str:
-    if "report" in stored.link:
-        return site.links.to("reports", stored.link["report"])
-    return site.links.to("results", stored.link["job"])
 
 
 def _params(found: StoredFlow, other: StoredFlow | None) -> list[tuple[str, str, str, str]]:

@@ -6,26 +6,30 @@ within a limit of time and memory. A link from another site fills the form, and 
 
 from __future__ import annotations
 
-import io
+import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, BinaryIO, Final, cast
 
 from analyze.report import wording
 from analyze.report.blocks import Block, Blocks, Column, Details, Grid, Items, Part, Styled, Text, code, dim
 from analyze.sql.catalog import VIEWS, relation
 from flowdiff.cli.options import TableFormat
 from flowdiff.cli.table_output import write_result
-from flowdiff.serve.answer import Answer, Asked, Reply, Whole
+from flowdiff.serve.answer import Answer, Asked, Reply, SentFile, Whole
+from flowdiff.serve.busy import BusyError
 from flowdiff.serve.recipes import RECIPES
 from flowdiff.serve.site import Site
 from schemas.errors import FlowdiffError, QueryError
+from stitch.heap import give_back
 
 MOST_QUERY: Final = 20_000
 """Characters of a statement."""
 MOST_CELL: Final = 400
 """Characters of a value on the page; a file has all."""
+_IN_MEMORY: Final = 256 * 1024
+"""Bytes of a file that stay in memory."""
 _KINDS: Final = {
     TableFormat.CSV: "text/csv; charset=utf-8",
     TableFormat.JSON: "application/json",
@@ -84,23 +88,41 @@ def _cell(at: int, row: Sequence[str]) -> str:
 
 
 def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
-    """Whole result as a file. Raises QueryError if it is larger than `most_result_bytes`."""
+    """Whole result as a file, on disk until it is sent.
+
+    Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are sent.
+    """
+    if not site.sending.acquire(blocking=False):
+        raise BusyError("Too many results are being sent.", remedy="Try again in a moment.")
     out = _Bounded(site.settings.most_result_bytes)
-    with site.queries.borrowed(site.known().token, period) as session:
-        write_result(session.stream(query), form, out)
-    return Whole(out.getvalue(), _KINDS[form], name="" if form is TableFormat.JSON else f"flowdiff.{form}")
+    try:
+        with site.queries.borrowed(site.known().token, period) as session:
+            write_result(session.stream(query), form, cast(BinaryIO, out))
+        size = out.tell()
+        out.seek(0)
+    except BaseException:
+        out.close()
+        site.sending.release()
+        raise
+    finally:
+        give_back()  # rows of a large result took several times its size
+    name = "" if form is TableFormat.JSON else f"flowdiff.{form}"
+    return Whole(b"", _KINDS[form], name=name, file=SentFile(cast(BinaryIO, out), size, site.sending.release))
 
 
-class _Bounded(io.BytesIO):
-    """Buffer of bounded size."""
+class _Bounded(tempfile.SpooledTemporaryFile[bytes]):
+    """File of bounded size; a small one stays in memory."""
 
     def __init__(self, most: int) -> None:
-        super().__init__()
+        super().__init__(_IN_MEMORY)
         self._most = most
 
-    def write(self, data: object) -> int:
-        """Add bytes. Raises QueryError beyond the bound."""
-        written = super().write(data)  # type: ignore[arg-type]
+    def write(self, data: Any) -> int:
+        """Add bytes. Raises QueryError beyond the bound, and where the disk takes no more."""
+        try:
+            written = super().write(data)
+        except OSError as error:
+            raise QueryError(f"The result cannot be written: {error.strerror or error}.") from error
         if self.tell() > self._most:
             raise QueryError(
                 f"The result is larger than {self._most} bytes.", remedy="Add a LIMIT, or use `flowdiff sql`."

@@ -1,17 +1,20 @@
-"""Page *Timeline*: response times, errors and load of a root, or of a call site, by window.
+"""Page *Timeline*: times, errors and load of a root, a call site, a host or a version, by window.
 
-Of a root the numbers are the rows that *Now* has; of a call site they are rows of the view `call_sites`,
-which are read when the page is asked for.
+Of a root the numbers are the rows that *Now* has, of a call site rows of the view `call_sites`, which are in
+memory, too. Of a host or a version they are sums over spans, read when the page is asked for.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.blocks import Block, Column, Drawing, Grid, Items, Part, Styled, Text, Words, dim
@@ -36,49 +39,98 @@ MOST_SITES: Final = 200
 
 
 def timeline(site: Site, asked: Asked) -> Answer:
-    """Show the course of a root or a call site, or what there is to choose from."""
+    """Show the course of a root, a call site, a host or a version, or what there is to choose from."""
     known = site.known()
     if known.is_empty:
         return empty(site)
     usual = default_span(known)
     span = asked.chosen("span", (usual, *(name for name in SPANS if name != usual)))
     start_ns, end_ns = shown_time(known, span)
-    root, key = asked.one("root"), asked.one("site")
-    if key and not key.removeprefix("-").isdigit():
-        raise ConfigError("site is the key of a call site.")
+    named = {name: asked.one(name) for name in ("root", "site", "host", "component", "version", "by")}
     above = span_choice(
-        site.shell,
-        span,
-        start_ns,
-        end_ns,
-        lambda name: site.links.to("timeline", root=root, site=key, span=name),
+        site.shell, span, start_ns, end_ns, lambda name: site.links.to("timeline", **named, span=name)
     )
     period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
-    if key:
-        with site.queries.borrowed(known.token, period) as session:
-            rows = session.query(statement("site_by_window"), {"site": int(key)})
-        if not rows.num_rows:
-            raise NotFoundError(f"There is no call site {key} in this time.")
-        first = rows.slice(0, 1).to_pylist()[0]
-        title = f"{first['component']}/{first['operation']}"
-        query = shown("site_by_window", {"site": int(key)})
-    elif root:
-        summed = site.responses.between(start_ns, end_ns)
-        rows = summed.rows.filter(pc.field("root") == root)
-        if not rows.num_rows and summed.missing:
-            note = f"{wording.counted(summed.missing, 'window')} of this time are still being read."
-            return Answer(root, (Text(note),), {"windows": []}, above, refresh_seconds=REFRESH_SECONDS)
-        if not rows.num_rows:
-            raise NotFoundError(f"There is no root '{root}' in this time.", remedy="See Now for the roots.")
-        title = root
-        query = shown("root_by_window", {"root": root})
+    if named["site"]:
+        course = _of_site(site, named["site"], start_ns, end_ns)
+    elif named["root"]:
+        course = _of_root(site, named["root"], start_ns, end_ns)
+    elif named["host"] or named["version"]:
+        course = _of_instance(site, named["host"], named["component"], named["version"], period)
+    elif by := asked.chosen("by", ("", "host", "version")):
+        return _choose_instance(site, by, period, span, above)
     else:
-        return _choose(site, period, span, above)
-    blocks = [*_drawn(site, rows, start_ns, end_ns)]
-    blocks.append(site.shell.same_in_sql(query, period))
+        return _choose(site, start_ns, end_ns, span, above)
+    blocks: list[Block] = []
+    refresh = None
+    if course.missing:
+        note = f"{wording.counted(course.missing, 'window')} of this time are still being read."
+        blocks.append(Text(note, "dim"))
+        refresh = REFRESH_SECONDS
+    if course.rows.num_rows:
+        blocks += _drawn(site, course.rows, start_ns, end_ns)
+    blocks.append(site.shell.same_in_sql(course.query, period))
     return Answer(
-        wording.clip(title, 160), blocks, above=above, data={"title": title, "windows": rows.to_pylist()}
+        wording.clip(course.title, 160),
+        blocks,
+        above=above,
+        data={"title": course.title, "windows_not_read": course.missing, "windows": course.rows.to_pylist()},
+        refresh_seconds=refresh,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """Numbers by window: start_ns, requests, mean_us, p95_us, failing."""
+
+    title: str
+    rows: pa.Table
+    query: str
+    """The same in SQL."""
+    missing: int = 0
+    """Windows that are not read yet."""
+
+
+def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
+    """Course of a call site, from the rows in memory. Raises ConfigError, NotFoundError."""
+    if not text.removeprefix("-").isdigit() or not text.isascii():
+        raise ConfigError("site is the key of a call site.")
+    key = int(text)
+    if not -(2**63) <= key < 2**63:
+        raise ConfigError("site is the key of a call site.")
+    summed = site.sites.between(start_ns, end_ns, pc.field("site") == key)
+    name = site.sites.names.get(key)
+    if name is None and not summed.missing:
+        raise NotFoundError(f"There is no call site {key} in this time.")
+    title = f"Call site {key}" if name is None else f"{name.component}/{name.operation}"
+    return _Course(title, summed.rows, shown("site_by_window", {"site": key}), summed.missing)
+
+
+def _of_root(site: Site, root: str, start_ns: int, end_ns: int) -> _Course:
+    """Course of a root type, from the rows that *Now* has. Raises NotFoundError."""
+    summed = site.responses.between(start_ns, end_ns, pc.field("root") == root)
+    if not summed.rows.num_rows and not summed.missing:
+        raise NotFoundError(f"There is no root '{root}' in this time.", remedy="See Now for the roots.")
+    return _Course(root, summed.rows, shown("root_by_window", {"root": root}), summed.missing)
+
+
+def _of_instance(site: Site, host: str, component: str, version: str, period: str) -> _Course:
+    """Course of the spans of a host, or of a version of a component. Raises NotFoundError."""
+    values: dict[str, str | int] = {
+        "length": site.known().windows[-1].window.length_ns,
+        "host": host,
+        "component": component,
+        "version": version,
+    }
+    with site.queries.borrowed(site.known().token, period) as session:
+        rows = session.query(statement("instance_by_window"), values)
+    title = f"Host {host}" if host else f"{component} {version}"
+    if not rows.num_rows:
+        raise NotFoundError(
+            f"There is no span of '{title}' in this time.",
+            remedy="Activity records have no timelines of hosts.",
+        )
+    return _Course(title, rows, shown("instance_by_window", values))
 
 
 def _drawn(site: Site, rows: pa.Table, start_ns: int, end_ns: int) -> list[Block]:
@@ -149,13 +201,16 @@ def _top(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _choose(site: Site, period: str, span: str, above: Any) -> Answer:
-    with site.queries.borrowed(site.known().token, period) as session:
-        rows = session.query(statement("call_sites"), {"most": MOST_SITES}).to_pylist()
+def _choose(site: Site, start_ns: int, end_ns: int, span: str, above: Markup) -> Answer:
+    """Call sites of a time, and links to hosts and versions."""
+    summed = site.sites.between(start_ns, end_ns)
+    names = site.sites.names
+    rows = _by_site(summed.rows)[:MOST_SITES]
 
     def name(row: dict[str, Any]) -> Words:
-        label = wording.clip(f"{row['component']}/{row['operation']}", 120)
-        caller = dim(f" from {wording.clip(row['caller'], 80)}") if row["caller"] else ""
+        words = names[row["site"]]
+        label = wording.clip(f"{words.component}/{words.operation}", 120)
+        caller = dim(f" from {wording.clip(words.caller, 80)}") if words.caller else ""
         return (Styled(label, href=site.links.to("timeline", site=str(row["site"]), span=span)), caller)
 
     columns = (
@@ -164,10 +219,74 @@ def _choose(site: Site, period: str, span: str, above: Any) -> Answer:
         Column("", "Waited for, a request", "figure", lambda row: wording.duration(row["critical_us"])),
         Column("", "Failing", "figure", lambda row: wording.percent(row["failing"])),
     )
+    others = Items(
+        [
+            (Styled("Hosts", href=site.links.to("timeline", by="host", span=span)), dim(" that ran spans")),
+            (
+                Styled("Versions", href=site.links.to("timeline", by="version", span=span)),
+                dim(" of each component"),
+            ),
+        ]
+    )
+    blocks: list[Block] = [others]
+    if summed.missing:
+        note = f"{wording.counted(summed.missing, 'window')} of this time are still being read."
+        blocks.append(Text(note, "dim"))
     grid = Grid("Call sites", columns, rows, first=50)
+    blocks.append(Part("Call sites", (grid,), note="most time first; roots are on Now"))
     return Answer(
         "Timeline of a call site",
-        (Part("Call sites", (grid,), note="most time first; roots are on Now"),),
+        blocks,
         above=above,
-        data={"sites": rows},
+        data={
+            "windows_not_read": summed.missing,
+            "sites": [row | dataclasses.asdict(names[row["site"]]) for row in rows],
+        },
+        refresh_seconds=REFRESH_SECONDS if summed.missing else None,
     )
+
+
+def _by_site(rows: pa.Table) -> list[dict[str, Any]]:
+    """Numbers of each call site over all windows, those with the largest part of response times first."""
+    found, code = np.unique(rows["site"].to_numpy(), return_inverse=True)
+    requests = rows["requests"].to_numpy().astype(np.float64)
+    totals = np.bincount(code, requests, len(found))
+    waited, failing = (
+        np.bincount(code, requests * np.nan_to_num(rows[name].to_numpy(zero_copy_only=False)), len(found))
+        for name in ("critical_us", "failing")
+    )
+    order = np.lexsort((found, -waited)).tolist()
+    return [
+        {
+            "site": int(found[at]),
+            "requests": int(totals[at]),
+            "critical_us": float(waited[at] / totals[at]),
+            "failing": float(failing[at] / totals[at]),
+        }
+        for at in order
+        if totals[at]
+    ]
+
+
+def _choose_instance(site: Site, by: str, period: str, span: str, above: Markup) -> Answer:
+    """Hosts or versions of a time."""
+    with site.queries.borrowed(site.known().token, period) as session:
+        rows = session.query(statement("instances"), {"what": by, "most": MOST_SITES}).to_pylist()
+
+    def name(row: dict[str, Any]) -> Words:
+        given = (
+            {"host": row["value"]}
+            if by == "host"
+            else {"component": row["component"], "version": row["value"]}
+        )
+        return Styled(wording.clip(row["value"], 80), href=site.links.to("timeline", **given, span=span))
+
+    columns = (
+        Column("", by.capitalize(), "text", name),
+        Column("", "Component", "name", lambda row: row["component"]),
+        Column("", "Spans", "figure", lambda row: wording.count(row["spans"])),
+        Column("", "Mean", "figure", lambda row: wording.duration(row["mean_us"])),
+        Column("", "Failing", "figure", lambda row: wording.percent(row["failing"])),
+    )
+    grid: Block = Grid(f"{by.capitalize()}s", columns, rows, first=50) if rows else Text("No span has one.")
+    return Answer(f"Timeline of a {by}", (grid,), above=above, data={f"{by}s": rows})

@@ -19,7 +19,7 @@ from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE, with_text_ids
 
 SPANS_PER_MESSAGE = 100
-"""As the Collector's batch processor would, about."""
+"""Spans a message, about as the Collector's batch processor would send them."""
 _STATUS_ERROR = 2
 _THRESHOLD_SPACE = 1 << 56
 

@@ -28,7 +28,8 @@ MAX_KIND = 5
 
 
 class OtlpArrowReader:
-    """Reads one spelling of the nesting: `spell` maps `trace_id` to the field name used."""
+    """Reader of nested OTLP columns. `spell` gives the field name used for `trace_id`: itself (protobuf) or
+    `traceId` (JSON)."""
 
     def __init__(self, spell: Callable[[str], str], nested_text: NestedText) -> None:
         self._spell = spell

@@ -127,7 +127,7 @@ def _is_complete(resource_spans: pa.Array) -> bool:
 
 
 def _has_null_elements(column: pa.Array) -> bool:
-    """Whether a list, on whatever level, has a null in it: of an array value that says something."""
+    """Tell whether a list, on whatever level, has a null in it, which in an array value has a meaning."""
     if pa.types.is_list(column.type):
         elements = column.flatten()
         return elements.null_count > 0 or _has_null_elements(elements)

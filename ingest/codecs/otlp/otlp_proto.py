@@ -306,10 +306,8 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
-    """Bytes of a span of the message by item (that of its first is `first`).
-
-    Bytes of the whole message if protobuf itself refuses it.
-    """
+    """Return a function from an item's number to the bytes of its span; the message's first span has number
+    `first`. It gives the whole message where protobuf cannot parse it."""
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:

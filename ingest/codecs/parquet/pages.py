@@ -23,7 +23,7 @@ _DEEPEST: Final = 8
 
 
 class PageError(Exception):
-    """What should be the header of a page is none."""
+    """Refusal of bytes that are no header of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Page:
 
     unpacked_bytes: int
     values: int
-    """Of a data page, nulls and empty lists among them."""
+    """Values of a data page, nulls and empty lists among them."""
     is_dictionary: bool
     has_words: bool
     """A data page whose values are numbers of words of the dictionary."""

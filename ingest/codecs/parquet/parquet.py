@@ -31,7 +31,7 @@ from schemas.events import SPAN_KIND_BASE, SPAN_KINDS, EventKind
 from schemas.rejects import Reason, Reject
 
 TIME_UNIT: Final = b"time_unit"
-"""Of numbers that are times, in the metadata of a payload's schema."""
+"""Key of the unit of numeric times in the metadata of a payload's schema."""
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
@@ -39,9 +39,9 @@ _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
 """Bytes that are the digits of an id; eight of them are an id themselves."""
 INDEX_BYTES: Final = 4
-"""Of the number of a word, in Arrow."""
+"""Bytes of the index of a dictionary, in Arrow."""
 _DIGITS: Final = 100
-"""Of a decimal of 76 digits in ns."""
+"""Precision in which a decimal of 76 digits is exact in ns."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
@@ -275,7 +275,7 @@ def _kind_of(word: str) -> int:
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
-    """Of a map, or of a list of keys with their values."""
+    """Read the attributes of a map, or of a list of keys with their values."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]

@@ -171,7 +171,7 @@ def _listed(column: pa.MapArray) -> pa.ListArray:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether values are texts, or bytes, of any length."""
+    """Tell whether values are texts, or bytes, of any length."""
     return _is_bytes(_with_bytes(type_))
 
 
@@ -185,7 +185,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def is_pairs(type_: pa.DataType) -> bool:
-    """Whether it is a map, or a list of structs of two members."""
+    """Tell whether a type is a map, or a list of structs of two members."""
     if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
         return bool(pa.types.is_map(type_))
     return bool(pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR))

@@ -200,7 +200,8 @@ def decode_json_spans(
 ) -> Decoded:
     """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`).
 
-    batch_of: makes the columns; a format may derive more from all spans than from each.
+    batch_of: makes columns of the rows; a format gives its own if a column is better computed for all spans
+    at once.
     """
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)

@@ -1,1 +1,1 @@
-"""Zipkin v2 JSON lists."""
+"""Zipkin v2: lists of spans, JSON and protobuf."""

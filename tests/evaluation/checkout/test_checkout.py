@@ -41,7 +41,7 @@ def named(report: dict[str, Any]) -> list[str]:
         *sections["verdict"]["hidden"],
         *sections.get("suspects", {}).get("suspects", ()),
     ]
-    return [*sections["verdict"]["reasons"], *(row["title"] for row in rows)]
+    return [*(reason["text"] for reason in sections["verdict"]["reasons"]), *(row["title"] for row in rows)]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)

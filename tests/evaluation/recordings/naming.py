@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 from analyze.population import Graph, GraphNode, Population
 from analyze.report.gate import FailOn, Floor, Outcome, gate
-from schemas.report.accounts import AccountSection, VerdictSection
+from schemas.report.accounts import AccountSection, ReasonKind, VerdictSection
 from schemas.report.findings import Finding, FindingsSection, Site
 from schemas.report.parts import Section
 from schemas.report.report import Report
@@ -96,9 +95,7 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     word = outcome.report.verdict.outcome if verdict is None else verdict.outcome
     external = verdict is not None and verdict.external
     tested = () if account is None else tuple(a.measure for a in account.accounts if a.changed)
-    before = THERE_BEFORE in outcome.report.headline.sentence or (
-        verdict is not None and any(THERE_BEFORE in text for text in verdict.reasons)
-    )
+    before = verdict is not None and any(r.kind is ReasonKind.THERE_BEFORE for r in verdict.reasons)
     return Told(
         results, findings.findings_total, word, _exit_code(outcome), tested, external, suspects, before
     )

@@ -54,7 +54,7 @@ def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """What sites, operations and changes are without their host, which records put into the component."""
+    """Names of sites, operations and changes without the host that activity records put in front."""
 
     names: Names
     host_of: HostOf
@@ -136,7 +136,7 @@ def failures_begun(profile: Profile, roles: Roles) -> Failures:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What relations ask of symptoms."""
+    """Facts that relations ask for: symptoms, names, order, settings."""
 
     names: Names
     order: Order

@@ -24,13 +24,13 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What causes account for of a change of the mean, and what is left; ns, together the whole change."""
+    """Parts of a change of the mean by cause, and the rest; ns, together the whole change."""
 
     of_causes: tuple[float, ...]
     rest: F8
-    """[rows] what no cause accounts for of a row of the breakdown."""
+    """[rows] part of a row of the breakdown that no cause accounts for."""
     mix: F8
-    """[roots] what is of no row."""
+    """[roots] part of the workload mix, which no row has."""
     cause: I8
     """[rows] number of the cause that accounts for most of a row; -1 for none."""
 

@@ -22,7 +22,7 @@ Fit = tuple[float, ...] | None
 
 
 class Link(Enum):
-    """What u is to v."""
+    """Relation of a symptom u to a symptom v."""
 
     FOLLOWS = "a consequence of it"
     ELSEWHERE = "the same on another host, at another caller or operation"
@@ -39,7 +39,7 @@ class Relation:
     case: str
     """The case that fails without it."""
     of_load: bool = False
-    """Whether it is asked of what the load of the whole service would explain as well."""
+    """True if it is also asked of symptoms that the load of the whole service would explain."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors

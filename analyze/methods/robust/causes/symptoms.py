@@ -173,9 +173,9 @@ class Edge:
     """Why a symptom is no cause of its own."""
 
     changes: tuple[Change, ...]
-    """Those of the symptom that follows."""
+    """Changes of the symptom that follows."""
     of: Change
-    """What leads the symptom that it follows from."""
+    """Leading change of the symptom that it follows from."""
     relation: str
     """Name of a row of RELATIONS."""
     follows: bool
@@ -184,7 +184,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a finding is made of: one symptom and those that follow from it."""
+    """Group of changes that becomes a finding: one symptom and those that follow from it."""
 
     lead: Change
     operation: int
@@ -201,7 +201,7 @@ class Cause:
     spared: tuple[str, ...] = ()
     """Hosts on which the same site was tested and is as before."""
     edges: tuple[Edge, ...] = ()
-    """What follows from what, and why: all changes but those of the leading symptom."""
+    """Relations by which all changes but those of the leading symptom follow."""
 
     @property
     def alike(self) -> tuple[Change, ...]:

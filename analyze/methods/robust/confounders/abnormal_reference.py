@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
-from analyze.methods.robust.verdict.data_quality import THERE_BEFORE
 
 
 class AbnormalReference(Confounder):
@@ -30,7 +29,7 @@ class AbnormalReference(Confounder):
             "quality",
             f"The reference is not normal: {counted_changes(found)} ({where if one else f'first {where}'}) "
             f"{'differs' if one else 'differ'} from the history and not from the reference, so "
-            f"{'it was' if one else 'they were'} {THERE_BEFORE} the problem period.",
+            f"{'it was' if one else 'they were'} there before the problem period.",
             found,
             severe=True,
         )

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.comparison import Comparison, Noticed
 from analyze.methods.robust.confounders.port import Confounder, Explained, counted_changes
 from analyze.methods.robust.confounders.renamed_operations import (
     Rename,
@@ -41,26 +40,35 @@ class Silent:
     """Its callers' sides of calls: named with it before, and without."""
 
 
+@dataclass(frozen=True, slots=True)
+class SilentComponents(Noticed):
+    """Components that record nothing in the problem."""
+
+    silent: tuple[Silent, ...]
+    """One or more, by name."""
+
+
 class LostInstrumentation(Confounder):
     """Compares calls of a component that records nothing any more under their old names."""
 
     name = "lost-instrumentation"
     doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
     case = "tests/unit/test_confounders.py: a component that records nothing any more"
+    state = SilentComponents
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the profile with the calls' old names."""
         settings = comparison.settings.confounders
         found = silent_components(comparison.profile, comparison.roles, settings)
-        return with_old_names(
-            comparison, tuple(call for one in found for call in one.calls), self.name, found
-        )
+        calls = tuple(call for one in found for call in one.calls)
+        return with_old_names(comparison, calls, SilentComponents(found))
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Explain changes at the calls of silent components, and at what they did."""
-        silent = cast(tuple[Silent, ...], comparison.noticed.get(self.name, ()))
-        if not silent:
+        noticed = comparison.noticed_as(SilentComponents)
+        if noticed is None:
             return None
+        silent = noticed.silent
         components = {one.component for one in silent}
         names = comparison.profile.names
         found = [

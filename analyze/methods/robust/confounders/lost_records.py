@@ -33,7 +33,7 @@ from stitch.graph.placed import is_made_up
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much of one period's events never arrived, beyond what the other's lack."""
+    """Share of one period's events that never arrived, beyond what the other period lacks."""
 
     in_problem: bool
     """Else the reference is the one that lacks."""

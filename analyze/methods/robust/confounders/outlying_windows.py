@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.comparison import Comparison, Noticed
 from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.period_blocks import PeriodBlocks, profile_blocks
 from analyze.profile.profile import Slot
@@ -28,7 +28,7 @@ _MOST_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOut:
+class LeftOut(Noticed):
     """Outlying windows of one comparison."""
 
     texts: tuple[str, ...]
@@ -43,6 +43,7 @@ class OutlyingWindows(Confounder):
     name = "outlying-windows"
     doc = "One window of the history with an incident must not hide the same as ordinary."
     case = "tests/unit/test_abnormal_reference.py: an incident in the history"
+    state = LeftOut
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Take outlying blocks out of ordinary times; the reference itself stays the value before."""
@@ -64,20 +65,17 @@ class OutlyingWindows(Confounder):
             f"({_why(blocks, block, candidate & ~found)})"
             for block in np.flatnonzero(found).tolist()
         )
-        left_out = _LeftOut(texts, int(candidate.sum()), "history" if has_history else "reference")
+        left_out = LeftOut(texts, int(candidate.sum()), "history" if has_history else "reference")
         gone = (roles.noise >= 0) & found[roles.noise]
         number = np.cumsum(~found) - 1
         noise = np.where(gone | (roles.noise < 0), -1, number[roles.noise])
-        return replace(
-            comparison,
-            roles=replace(roles, ordinary=roles.ordinary & ~gone, noise=noise),
-            noticed={**comparison.noticed, self.name: left_out},
-        )
+        adjusted = replace(comparison, roles=replace(roles, ordinary=roles.ordinary & ~gone, noise=noise))
+        return adjusted.with_noticed(left_out)
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
         """List the windows; they explain no change."""
-        found = comparison.noticed.get(self.name)
-        if not isinstance(found, _LeftOut):
+        found = comparison.noticed_as(LeftOut)
+        if found is None:
             return None
         shown = ", ".join(found.texts[:_MOST_SHOWN])
         rest = len(found.texts) - _MOST_SHOWN

@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.comparison import Comparison, Noticed
 
 Kind = Literal["quality", "skew", "load", "labels", "history"]
 
@@ -22,12 +22,12 @@ class Explained:
     """Significant changes that something explains, and that are therefore not findings."""
 
     kind: Kind
-    """Of the row under data quality."""
+    """Kind of the row under data quality."""
     text: str
     """One sentence or two, with the size."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
-    """What is left cannot be believed to be all there is."""
+    """True if the findings that are left may be incomplete."""
     hidden_paths: float = 0.0
     """Share of a path that could be its doing."""
 
@@ -37,9 +37,11 @@ class Confounder(ABC):
 
     name: str
     doc: str
-    """What it is for."""
+    """Purpose in one sentence."""
     case: str
     """The case that fails without it."""
+    state: ClassVar[type[Noticed] | None] = None
+    """Class of what it notices where it adjusts a comparison; None: it adjusts none."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the comparison as it is without the confounder, where that can be done; else as it is."""

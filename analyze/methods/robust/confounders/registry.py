@@ -39,7 +39,7 @@ class Confounded:
     """Significant changes, with those that a confounder explains apart."""
 
     kept: tuple[Change, ...]
-    """What findings are made of."""
+    """Changes that findings are made of."""
     explained: Mapping[str, Explained]
     """By confounder."""
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.comparison import Comparison
+from analyze.methods.robust.comparison import Comparison, Noticed
 from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
@@ -42,8 +41,16 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
+class Renames(Noticed):
+    """Operations that the problem knows under another name."""
+
+    renamed: tuple[Rename, ...]
+    """One or more, by old name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Uses:
-    """How operations are used in one period; arrays are [operations]."""
+    """Use of operations in one period; arrays are [operations]."""
 
     n: F8
     """Recorded requests that pass, each site's counted: how much is known."""
@@ -67,29 +74,26 @@ class RenamedOperations(Confounder):
     name = "renamed-operations"
     doc = "A deployment that renames an operation makes every path through it new."
     case = "N6"
+    state = Renames
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Give the profile with the old names for the new ones."""
         found = renames(comparison.profile, comparison.roles, comparison.settings.confounders)
-        return with_old_names(comparison, found, self.name, found)
+        return with_old_names(comparison, found, Renames(found))
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
         """Say what was renamed; nothing of it is left among the changes."""
-        found = cast(tuple[Rename, ...], comparison.noticed.get(self.name, ()))
-        return Explained("labels", rename_text(found)) if found else None
+        found = comparison.noticed_as(Renames)
+        return None if found is None else Explained("labels", rename_text(found.renamed))
 
 
-def with_old_names(
-    comparison: Comparison, renamed: tuple[Rename, ...], name: str, noticed: object
-) -> Comparison:
-    """Give a comparison with the old names, and with what a confounder noticed."""
+def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed: Noticed) -> Comparison:
+    """Return the comparison under the old names, with the state of the confounder that found them; the
+    comparison itself without any."""
     if not renamed:
         return comparison
-    return replace(
-        comparison,
-        profiled=under_old_names(comparison.profiled, renamed),
-        noticed={**comparison.noticed, name: noticed},
-    )
+    adjusted = replace(comparison, profiled=under_old_names(comparison.profiled, renamed))
+    return adjusted.with_noticed(noticed)
 
 
 def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:

@@ -33,7 +33,7 @@ class FarCalls:
     n: F8
     """Requests over it, problem."""
     p: F8
-    """Of as many at the site and its like by the continued tails; 1 where there is none."""
+    """Probability of so many at the site and its like, by continued tails; 1 where there is none."""
     passes: B1
     excess_ns: F8
     """Time beyond the end of that bin, a call of the problem."""

@@ -67,15 +67,15 @@ class Calls:
     late: I8
     """1 in the problem, 0 in the reference."""
     bin: I8
-    """Of the own time of a call."""
+    """Bin of the own time of a call."""
     n: F8
     """A request counts once at a site, once at a component."""
     of_component: F8
     failing: F8
-    """As `n`, of calls that fail."""
+    """Requests with a failing call, counted as in `n`."""
     count: F8
     own_ns: F8
-    """Of all that were recorded or not: by the weight of the requests."""
+    """Own time of all calls, recorded or not: by the weight of the requests."""
 
     def where(self, keep: B1) -> Calls:
         """Keep some of the rows."""
@@ -84,7 +84,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class ByInstance:
-    """What the calls at hand say of single instances."""
+    """Calls of components with several instances, and the levels at which these are told apart."""
 
     calls: Calls
     levels: Mapping[int, tuple[_Level, ...]]

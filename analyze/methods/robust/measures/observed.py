@@ -1,4 +1,4 @@
-"""Hold what a measure saw at the places where it looked."""
+"""Hold the observations of a measure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a measure saw; arrays are [rows]."""
+    """Observations of one measure; arrays are [rows]."""
 
     site: I8
     estimate: Estimate
@@ -21,7 +21,7 @@ class Observed:
     floor: F8 | float
     """Least size that counts, in the estimate's unit."""
     matters: B1
-    """What the measure asks besides: that requests felt it, that several show it."""
+    """True where the further conditions of the measure hold: requests felt it, several show it."""
     gain_ns: F8
     """Part of the change of the mean response time, ns a request of the period."""
     weight: F8
@@ -36,14 +36,17 @@ class Observed:
     """Against the reference alone by limits that are its own; None: `reference`, or without a history the
     estimate."""
     plain_matters: B1 | None = None
-    """What `matters` is of `plain`; None: the same."""
+    """Conditions as in `matters` for `plain`; None: the same."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
     """Where alone it was seen."""
     of_calls: B1 | None = None
-    """Whether a share is of the calls that a request makes here, because some make several; None: of
-    requests."""
+    """True where a share is of the calls that a request makes here, because some make several; None: all
+    shares are of requests."""
+
+    by_p_alone: bool = False
+    """True if the estimate has no standard error: p, and what the measure asks besides, decide."""
 
     @property
     def against_reference(self) -> Estimate:

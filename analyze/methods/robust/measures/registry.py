@@ -2,9 +2,10 @@
 
 To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
 else a place must show to count) and add its row to MEASURES with the case that fails without it. A kind of
-change that is new needs a sentence in `titles` and a word in `sections.findings.KIND`. All p are corrected
-together, and the same is asked of every row: significant by q, `min_z` standard errors with the noise of
-ordinary times in them, over the floor, outside of the envelope (`testing`).
+change that is new needs a sentence in `titles` and a word in `sections.findings.KIND`. All p of first looks
+are corrected together, those of a second look by themselves, and the same is asked of every row: significant
+by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside of the
+envelope (`testing`).
 
 One request has one say: several calls of a site in one request are not independent, so what is compared is
 a value a request (a mean of its calls, a number of calls, a share of them).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -37,35 +39,37 @@ _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 """Bin of one call."""
 
 
+class Look(StrEnum):
+    """When a measure has its say. All first looks are corrected together, each second look by itself."""
+
+    FIRST = "first"
+    SECOND = "second"
+    """At every call site, for what first looks cannot see."""
+    WHERE_SILENT = "where-silent"
+    """Second look at call sites where the measure `of` says nothing."""
+    WHERE_FOUND = "where-found"
+    """Second look at call sites where the measure `of` counts: it says at which instance, by `instance_q`."""
+    WITHOUT_STRUCTURE = "without-structure"
+    """Second look at operations where no other change of structure counts, there or at their callers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A row of MEASURES."""
 
     name: str
     doc: str
-    """What it is for."""
+    """Purpose in one sentence."""
     case: str
     """The case that fails without it (docs/evaluation.md)."""
     observe: Callable[[View], Observed | None]
-    kinds: tuple[ChangeKind, ChangeKind]
-    """Of more, of less; of patterns that are new or gone `NEW_PATH` and `LOST_PATH`."""
+    kinds: tuple[ChangeKind, ChangeKind | None]
+    """Kinds of a change to more and to less; None: less is no change. Patterns that are new or gone become
+    `NEW_PATH` and `LOST_PATH`."""
     unit: Unit
-    scale: float = 1.0
-    """What exp of a logarithm is multiplied by for display."""
-    only_more: bool = False
-    """Less of it is no change."""
-    apart: str = ""
-    """Family of tests whose p are corrected among themselves, because they test again what other measures
-    test; empty: the family of all others."""
-    by_p_alone: bool = False
-    """No standard error: p, and what the measure asks besides, decide."""
-    unless: str = ""
-    """A measure of the same sites: where that one counts this one is silent."""
-    where_of: str = ""
-    """A measure of whole call sites that this one refines: where that one counts this one says at which
-    instance, by `instance_q` and corrected among those sites."""
-    only_where_silent: bool = False
-    """It says something only where no other measure of structure found anything; corrected by itself."""
+    look: Look = Look.FIRST
+    of: str = ""
+    """Measure of the same call sites that a second look depends on."""
 
 
 # ---------------------------------------------------------------- times
@@ -219,7 +223,7 @@ def far_slower_calls(view: View) -> Observed:
         view.slower_a_visit_ns(view.before) > far.excess_ns * view.after.calls_a_visit / 2
     )
     seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
-    return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)
+    return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3, by_p_alone=True)
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
@@ -430,6 +434,7 @@ def new_failing(view: View) -> Observed | None:
         np.zeros(len(at)),
         view.after.w[at] / max(view.after.requests, 1e-300),
         np.full(len(at), np.inf),
+        by_p_alone=True,
     )
 
 
@@ -478,28 +483,24 @@ MEASURES: Final = (
         own_time,
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
-        1e-3,
     ),
     Measure(
         "slow-calls",
         "Few calls take very long: medians do not see them.",
         "F9, F14",
         slow_calls,
-        (ChangeKind.TAIL, ChangeKind.TAIL),
+        (ChangeKind.TAIL, None),
         "share",
-        only_more=True,
     ),
     Measure(
         "far-slower-calls",
         "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
         "F10 of 10,000 requests; tests/unit/test_measures.py: one read in 75",
         far_slower_calls,
-        (ChangeKind.TAIL, ChangeKind.TAIL),
+        (ChangeKind.TAIL, None),
         "share",
-        only_more=True,
-        apart="times",
-        by_p_alone=True,
-        unless="slow-calls",
+        Look.WHERE_SILENT,
+        "slow-calls",
     ),
     Measure(
         "overlap",
@@ -508,7 +509,6 @@ MEASURES: Final = (
         overlap,
         (ChangeKind.PARALLEL, ChangeKind.SERIAL),
         "ratio",
-        1 / RATIO_SCALE,
     ),
     Measure(
         "steps",
@@ -541,40 +541,37 @@ MEASURES: Final = (
         failing_requests,
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
-        unless="failing-calls",
+        Look.WHERE_SILENT,
+        "failing-calls",
     ),
     Measure(
         "new-failing",
         "Requests of a kind that was never there fail.",
         "tests/unit/test_new_kinds.py: a new kind that always fails",
         new_failing,
-        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        (ChangeKind.ERRORS, None),
         "share",
-        by_p_alone=True,
-        apart="new kinds",
+        Look.SECOND,
     ),
     Measure(
         "slower-instance",
         "One instance, or those of one version or zone, takes longer than its siblings do.",
         "recordings: one pod of five",
         slower_instance,
-        (ChangeKind.SLOWER, ChangeKind.FASTER),
+        (ChangeKind.SLOWER, None),
         "us",
-        1e-3,
-        only_more=True,
-        apart="times of instances",
-        where_of="own-time",
+        Look.WHERE_FOUND,
+        "own-time",
     ),
     Measure(
         "failing-instance",
         "Calls fail on one instance, or on those of one version or zone.",
         "tests/unit/test_instances.py: a pod that fails in a tenth of its calls",
         failing_instance,
-        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        (ChangeKind.ERRORS, None),
         "share",
-        only_more=True,
-        apart="failures of instances",
-        where_of="failing-calls",
+        Look.WHERE_FOUND,
+        "failing-calls",
     ),
     Measure(
         "calls",
@@ -583,6 +580,6 @@ MEASURES: Final = (
         calls,
         (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
         "calls",
-        only_where_silent=True,
+        Look.WITHOUT_STRUCTURE,
     ),
 )

@@ -218,7 +218,7 @@ class WaterfallRow:
     row: AccountRow | None
     """None: the mix, or the rest."""
     text: str
-    """What it is called where it is no call site."""
+    """Label of a row that is no call site."""
     calls: float
     structure: float
     slower: float

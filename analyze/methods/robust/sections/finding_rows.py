@@ -363,7 +363,7 @@ def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
 
 
 _STEPS = 200
-"""Of a request: what is longer is cut by the drawing, with a word."""
+"""Most steps of a request that are drawn; the drawing says what it cuts."""
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:

@@ -63,7 +63,7 @@ KIND: Final = {
     ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
     ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
 }
-"""What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
+"""Word for a kind of change; colour where it is good or bad by itself; meaning of the numbers."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
@@ -144,13 +144,18 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
     )
 
 
+def alone(finding: Finding, section: FindingsSection) -> b.Blocks:
+    """Show one finding of a section, without a frame and a title."""
+    return _card(finding, part_unknown(finding, section.insignificant_mean)).blocks
+
+
 def _card(finding: Finding, unknown: str) -> b.Part:
     """Show a finding; unknown: why its part of the change of the mean cannot be told, or empty."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
     return b.Part(
-        (f"{finding.rank}. ", finding.title),
+        (f"{finding.rank}. ", b.Styled(finding.title, href=finding.page) if finding.page else finding.title),
         (
             b.Only("page", (b.Text(_where(finding.kind, finding.site)), b.Beside(glance))),
             b.Only("terminal", tuple(_printed(finding, unknown))),
@@ -298,7 +303,7 @@ def _explained(found: Explanation) -> Iterator[b.Block]:
         yield b.Part("Rules", (b.Items([_rule(rule) for rule in found.rules]),), note=about)
     if found.attributes:
         table = b.Grid("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
-        yield b.Part("Parameters", (table,), note="most unlike first")
+        yield b.Part("Parameters", (table,), note="most different first")
     if found.competing:
         yield b.Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")
     if found.excluded:

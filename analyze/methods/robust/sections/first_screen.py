@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from analyze.methods.robust.sections.findings import differs
+from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.methods.robust.sections.verdict import meaning
 from analyze.report import blocks as b
 from analyze.report import wording
@@ -60,7 +61,7 @@ def first_screen(report: Report) -> FirstScreen:
     accounts = {one.measure: one for one in account.accounts}
     word = direction(verdict, accounts, shown)
     said = tuple(note for note in report.notes if note == wording.REVERSED)
-    lead = next((one for one in shown if _agrees(one, word[0])), None)
+    lead = headline_finding(verdict, account, shown)
     return FirstScreen(
         headline=_headline(report, verdict, word, lead),
         blocks=(
@@ -68,10 +69,11 @@ def first_screen(report: Report) -> FirstScreen:
             b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
             b.Facts([*_facts(report, shown, lead, total, accounts, word[0])], look="table"),
-            b.Only("terminal", (b.Text(_periods(report.samples), "dim"),)),
+            b.Only("terminal", (b.Text(_periods(report.samples, (account.rate0, account.rate1)), "dim"),)),
         ),
         said=said,
         over_time=() if report.strip is None else (time_strip(report.strip, _onset_ns(lead)),),
+        picture=() if report.picture is None or lead is None else picture_blocks(report.picture),
     )
 
 
@@ -98,6 +100,14 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
     if "errors" in ups:
         return "FAILING LESS", "better"
     return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
+
+
+def headline_finding(
+    verdict: VerdictSection, account: AccountSection, findings: Sequence[Finding]
+) -> Finding | None:
+    """First finding that can be the cause of what the verdict word says; None without one."""
+    word, _ = direction(verdict, {one.measure: one for one in account.accounts}, findings)
+    return next((one for one in findings if _agrees(one, word)), None)
 
 
 def _agrees(finding: Finding, word: str) -> bool:
@@ -137,7 +147,7 @@ def _without_finding(report: Report, verdict: VerdictSection) -> str:
     if section.findings:
         return "no finding is the cause of it; what was found stands below"
     if verdict.outcome == "cannot-tell" and verdict.reasons:
-        return verdict.reasons[0]
+        return verdict.reasons[0].text
     text = meaning(verdict)
     return text[:1].lower() + text[1:]
 
@@ -185,7 +195,8 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     )
     parts = [f"mean {told}"]
     if before.p99_us is not None and after.p99_us is not None:
-        parts.append(f"p99 {wording.moved_duration(before.p99_us, after.p99_us)}")
+        tails = wording.durations(before.p99_us, after.p99_us)
+        parts.append(f"p99 {tails[0]} (same)" if tails[0] == tails[1] else f"p99 {' → '.join(tails)}")
     shares = percent(errors.before), percent(errors.after)
     same = "" if errors.changed else _CHANCE
     parts.append(
@@ -197,6 +208,8 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     return "   ".join(part.replace(" ", NBSP) for part in parts)
 
 
+RECORDED_WHOLLY: Final = 0.98
+"""Share of a period from which on it counts as recorded wholly."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
 """Slash between two instants."""
 _CHANCE: Final = " (may be chance)"
@@ -238,7 +251,7 @@ def _facts(
         if lead is not None:
             yield from _of_finding(lead, accounts, word)
         for finding in others:
-            yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"  {_explains(finding, mean)}")))
+            yield b.Fact(f"{finding.rank}.", (finding.title, b.dim(f"; explains {_explains(finding, mean)}")))
         if (rest := total - len(others) - (lead is not None)) > 0:
             yield b.Fact("more", counted(rest, "finding"), "dim")
         if len(found) < report.section(FindingsSection).findings_total:
@@ -250,13 +263,13 @@ def _facts(
     suspects = [one for part in report.sections if isinstance(part, SuspectsSection) for one in part.suspects]
     reasons = verdict.reasons[verdict.outcome == "cannot-tell" :]
     for reason in reasons[-1:] if suspects else reasons[:_MOST_REASONS]:
-        yield b.Fact("why", reason)
+        yield b.Fact("why", reason.text)
     missing = verdict.missing_requests
-    if missing is not None and not any(count(missing) in reason for reason in verdict.reasons):
+    if missing is not None and all(reason.requests is None for reason in verdict.reasons):
         yield b.Fact("settles it", f"about {counted(missing, 'more request')}")
     for one in suspects:
-        far = f"  {significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
-        yield b.Fact("suspect", (one.title, b.dim(far)))
+        far = f"{significant(one.z, 2)} of the {significant(one.z_needed, 2)} standard errors needed"
+        yield b.Fact("suspect", (one.title, b.dim(f"; {far}")))
 
 
 def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.Fact]:
@@ -342,7 +355,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Show the command that draws an affected request, and one to hold beside it."""
+    """Fact with the command that draws an affected request of the problem, and the id of one of the reference
+    to compare it with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return
@@ -358,10 +372,19 @@ def _request(example: Example) -> b.Words:
     return b.request_link(example.request_id)
 
 
-def _periods(samples: Sequence[SampleSummary]) -> b.Words:
+def _periods(samples: Sequence[SampleSummary], rates: Sequence[float]) -> b.Words:
+    """Word both periods with their requests and rates, of which the load is the ratio.
+
+    A rate is of the time that was recorded; the words say so if that is not the whole period.
+    """
     parts = []
-    for name, sample in zip(("before", "after"), samples, strict=True):
+    for name, sample, rate in zip(("before", "after"), samples, rates, strict=True):
         where = f" where {sample.where}" if sample.where else ""
         when = _RANGE.sub(" to ", sample.text)
-        parts.append(f"{name} {when}{where}, {counted(sample.requests, 'request')}")
+        text = f"{name} {when}{where}, {counted(sample.requests, 'request')}"
+        if rate > 0:
+            share = sample.weighted_requests / rate * NS_PER_SECOND / max(sample.end_ns - sample.start_ns, 1)
+            part = " while recorded" if share < RECORDED_WHOLLY else ""
+            text += f", {significant(rate)} a second{part}"
+        parts.append(text)
     return "; ".join(parts)

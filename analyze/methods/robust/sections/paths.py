@@ -245,6 +245,11 @@ def paths_blocks(section: PathsSection) -> b.Blocks:
     return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
 
 
+def whole_paths(section: PathsSection) -> b.Blocks:
+    """Show all of the section, for a page of its own."""
+    return tuple(_page(section, one_line(section)))
+
+
 def _page(s: PathsSection, line: str) -> Iterator[b.Block]:
     yield b.Text(
         "Findings say where something changed; this says which whole paths requests take. "

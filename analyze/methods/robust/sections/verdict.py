@@ -3,8 +3,7 @@ seen."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,14 +16,18 @@ from analyze.methods.robust.testing import HiddenChange as Hidden
 from analyze.methods.robust.titles import title
 from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
-from analyze.methods.robust.verdict.outcome import ExplainedShare, VerdictReached
 from analyze.methods.robust.verdict.outcome import outcome as reached
+from analyze.methods.robust.verdict.reasons import (
+    ExplainedShare,
+    hidden_places,
+    largest_rest,
+    likely_place,
+)
 from analyze.report import blocks as b
-from analyze.report import measures, wording
+from analyze.report import measures
 from analyze.report.section_view import SectionView
-from analyze.report.wording import count, counted, percent
-from schemas.periods import Period
-from schemas.report.accounts import Account, HiddenChange, LikeWindow, VerdictSection
+from analyze.report.wording import counted, percent
+from schemas.report.accounts import Account, HiddenChange, LikeWindow, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 
@@ -50,16 +53,17 @@ def verdict_section(
         explained=explained,
         by_load=run.confounded.text("load"),
         incomplete=" ".join(filter(None, lost)),
-        hidden=hidden_sentence(hidden, len(run.tested.hidden)),
+        hidden=hidden_places(hidden, len(run.tested.hidden)),
     )
     found = reached(basis, run.settings)
+    unexplained = found.outcome == "not-explained" and not found.by_load
     section = VerdictSection(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
         reasons=(
             *found.reasons,
-            *likely_place(found, mean, settings.explained),
+            *(likely_place(mean, settings.explained) if unexplained else ()),
             *(largest_rest(explained, mean, settings.rest) if explained is not None and findings else ()),
         ),
         quality=judged.quality,
@@ -71,40 +75,6 @@ def verdict_section(
         calibration="",
     )
     return checked(section, accounts, findings)
-
-
-def likely_place(reached: VerdictReached, mean: Account, least: float) -> Iterator[str]:
-    """Name the component at which most of a significant change of the mean lies that no finding explains: its
-    own time, and what others wait for it. A short reference shows no place by itself."""
-    change = mean.after - mean.before
-    if reached.outcome != "not-explained" or reached.by_load or not mean.changed or not change:
-        return
-    parts: dict[str, float] = defaultdict(float)
-    for row in mean.rows:
-        parts[row.site.operation.partition(" -> ")[2] or row.site.component] += row.total
-    name, part = max(parts.items(), key=lambda item: item[1] / change, default=("", 0.0))
-    if part / change >= least:
-        amounts = f"{wording.change(part)} of {wording.change(change)}"
-        yield (
-            f"Likely at {name}: {percent(min(part / change, 1.0))} of the change of the mean lies there "
-            f"({amounts}), though no finding is there."
-        )
-
-
-def largest_rest(explained: ExplainedShare, mean: Account, least: float) -> Iterator[str]:
-    """Name the operations with most of what no finding explains of a significant change of the mean: what
-    waits for a slow place is slower, too, and by itself not always significantly."""
-    change = mean.after - mean.before
-    if not explained.significant or (change - explained.found_us) / change < least:
-        return
-    parts: dict[str, float] = defaultdict(float, {"the mix of requests": mean.mix})
-    for row in mean.rows:
-        if row.finding is None:
-            parts[f"{row.site.component}/{row.site.operation}"] += row.total
-    largest = sorted(parts.items(), key=lambda item: -item[1] / change)[:_MOST_NAMED]
-    named = [f"{name} ({wording.change(part)})" for name, part in largest if part / change > 0]
-    if named:
-        yield f"Largest other parts, without a finding: {', '.join(named)}."
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
@@ -171,15 +141,10 @@ _MEANS: Final = {
     "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
-_MOST_NAMED: Final = 2
 MOST_HIDDEN: Final = 5
 """Changes that ordinary times hide, in a report."""
-_MOST_WINDOWS: Final = 4
-_UNSHOWN: Final = "There are no earlier windows to compare with (--history)"
 WORTH: Final = 0.05
 """Share of the time in root types that is worth a sentence."""
-UNSEEN: Final = "changed unseen"
-"""Words of the reason that bounds what may have changed."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
 """Outcomes that raise the question what would have been seen."""
 
@@ -212,7 +177,7 @@ _VISIBLE: Final = (
 def verdict_blocks(section: VerdictSection) -> b.Blocks:
     """Show the outcome and its reasons in sight, the rest on demand."""
     is_open = section.outcome in _OPEN
-    reasons: list[b.Words] = [*section.reasons, *map(b.dim, gaps(section))]
+    reasons: list[b.Words] = [*(reason.text for reason in section.reasons), *map(b.dim, gaps(section))]
     same = equivalent(section)
     sentences = (equivalent(section), visible_sentence(section)) if is_open else ()
     title = b.Styled(outcome(section), "strong", f"outcome {section.outcome}")
@@ -264,7 +229,8 @@ def meaning(section: VerdictSection) -> str:
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
     """Say what a reader must know before the headline."""
-    return tuple(row.text for row in section.quality if row.severe and row.text not in section.reasons)
+    told = {reason.text for reason in section.reasons}
+    return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
@@ -272,7 +238,7 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
     tested."""
     sentences = [row.text for row in section.quality if row.kind == "labels" and not row.severe]
     missing = section.missing_requests
-    if missing is not None and not any(count(missing) in reason for reason in section.reasons):
+    if missing is not None and all(reason.requests is None for reason in section.reasons):
         sentences.append(f"About {counted(missing, 'more request')} would have been needed.")
     if section.untested_requests:
         verb, whose = ("was", "its") if section.untested_requests == 1 else ("were", "their")
@@ -283,40 +249,8 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def hidden_sentence(hidden: Sequence[HiddenChange], total: int) -> str:
-    """Say what is significant against the reference alone, why it is no finding, and which windows held such
-    values; empty for nothing."""
-    if not hidden:
-        return ""
-    first = hidden[0]
-    said = f"Against the reference alone significant ({_p(first.p)}), and no finding: {first.title}"
-    if first.assumed:
-        said += f". {_UNSHOWN} ({_p(first.p_usual)} by what is assumed of them)"
-    elif not first.windows:
-        said += f". Ordinary windows differ by nearly as much ({_p(first.p_usual)})"
-    else:
-        when = [Period(None, w.start_ns, w.end_ns).text for w in first.windows[:_MOST_WINDOWS]]
-        rest = len(first.windows) - len(when)
-        said += (
-            f". {len(first.windows)} of {counted(first.windows_of, 'ordinary window')} "
-            f"{'is' if len(first.windows) == 1 else 'are'} like it ({_p(first.p_usual)}): "
-            f"{', '.join(when)}{f' and {rest} more' if rest else ''}"
-        )
-        where = "history" if any(w.in_history for w in first.windows) else "reference"
-        if 2 * len(first.windows) > first.windows_of:
-            said += ". Most are: so it may be the reference that is odd"
-        else:
-            said += f". Were these incidents, leave them out of the {where}"
-    others = f"; the same of {counted(total - 1, 'other place')}" if total > 1 else ""
-    return f"{said}{others}."
-
-
 def _moved(row: HiddenChange) -> str:
     return f"{measures.value(row.unit, row.before)} → {measures.value(row.unit, row.after)}"
-
-
-def _p(p: float) -> str:
-    return f"p {wording.p_value(p)}"
 
 
 def equivalent(section: VerdictSection) -> str:
@@ -329,7 +263,7 @@ def equivalent(section: VerdictSection) -> str:
 
 def visible_sentence(section: VerdictSection) -> str:
     """Say what would have been seen at the best tested root type; empty where none was tested."""
-    if any(UNSEEN in reason for reason in section.reasons):
+    if any(reason.kind is ReasonKind.BOUND for reason in section.reasons):
         return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]
     shares = [row.share for row in section.visible if row.share is not None]

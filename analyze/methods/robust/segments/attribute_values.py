@@ -52,7 +52,7 @@ class AttributeValue:
     distinct: int
     """Number of values of the attribute."""
     rows: I8
-    """Places among the requests, ascending."""
+    """Indices of the requests that have the value, ascending."""
 
 
 def attribute_values(

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.roles import PROBLEM
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.segments.segment_search import Found, SegmentSearch, excess
 from analyze.methods.robust.segments.segment_tests import SLOW
@@ -88,18 +88,24 @@ class _Places:
         )
 
     def failing(self) -> Change | None:
-        """Give the change of a segment that fails, at the call site at which most failures begin."""
+        """Give the change of a segment that fails, at the call sites at which more failures begin than its
+        reference foretells; at the one with most more, if there is no other."""
         flat, found, c = self.search.flat, self.found, self.found.counts
-        rows = self._rows(self.inside & found.outcome.hit & (flat.sample == PROBLEM))
-        times: dict[int, int] = {}
-        for group in self.groups:
-            mine: I8 = np.intersect1d(rows.get(group.category, _NO_ROWS), group.rows)
-            position = flat.origin_position[self.first[group.category] + mine]
-            for site in group.sites.site_at(position.astype(np.int32)).tolist():
-                times[site] = times.get(site, 0) + 1
-        if not times:
+        # [sites, reference or problem]
+        failures = np.zeros((len(self.names.sites), 2))
+        for side, sample in enumerate((REFERENCE, PROBLEM)):
+            rows = self._rows(self.inside & found.outcome.hit & (flat.sample == sample))
+            for group in self.groups:
+                mine: I8 = np.intersect1d(rows.get(group.category, _NO_ROWS), group.rows)
+                position = flat.origin_position[self.first[group.category] + mine]
+                np.add.at(failures[:, side], group.sites.site_at(position.astype(np.int32)), 1.0)
+        if not failures[:, 1].any():
             return None
-        sites = tuple(sorted(times, key=lambda site: (-times[site], site)))
+        expected = failures[:, 0] * c.n[0, 1] / max(c.n[0, 0], 1.0)
+        more = failures[:, 1] - expected
+        beyond_chance = more > _Z_95 * np.sqrt(found.phi * (expected + 1.0))
+        order = sorted(np.flatnonzero(failures[:, 1]).tolist(), key=lambda site: (-more[site], site))
+        sites = (order[0], *(site for site in order[1:] if beyond_chance[site]))
         (x0, x1), (n0, n1), (before, after) = c.x[0], c.n[0], c.share[0]
         error = np.sqrt(found.phi * ((x0 + 0.5) / max(n0, n1 / 10) ** 2 + x1 / n1**2))
         beyond = excess(c)

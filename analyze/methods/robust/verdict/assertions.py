@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from analyze.methods.robust.verdict.outcome import INSIGNIFICANT, MORE_REQUESTS, NAMES
-from schemas.report.accounts import Account, VerdictSection
+from analyze.methods.robust.verdict.reasons import NAMES, said
+from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 _SAME: Final = 1e-6
-"""Of all that moved: residues of sums in another order."""
+"""Tolerance as a share of all that moved: residues of sums in another order."""
 
 
 class ContradictionWarning(UserWarning):
@@ -31,7 +31,8 @@ def checked(
     significant = _significant(accounts)
     if section.outcome != "unchanged" or not significant:
         return section
-    return section.model_copy(update={"outcome": "not-explained", "reasons": (*found, *section.reasons)})
+    reasons = (*(one for text in found for one in said(ReasonKind.CONTRADICTION, text)), *section.reasons)
+    return section.model_copy(update={"outcome": "not-explained", "reasons": reasons})
 
 
 def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iterator[str]:
@@ -42,15 +43,13 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
         outside = (
             account.low is not None and account.high is not None and not account.low <= 0 <= account.high
         )
-        name = NAMES[_measure(account)]
-        if (
-            outside
-            and not account.changed
-            and not any(name in reason and INSIGNIFICANT in reason for reason in section.reasons)
-        ):
+        measure = _measure(account)
+        told = {reason.measure for reason in section.reasons if reason.kind is ReasonKind.INSIGNIFICANT}
+        if outside and not account.changed and measure not in told:
+            name = NAMES[measure]
             yield f"The interval of the {name} excludes 0, and nothing says why it is not significant."
-    wanted = [reason for reason in section.reasons if MORE_REQUESTS in reason]
-    if len(wanted) > 1 or bool(wanted) != (section.missing_requests is not None):
+    wanted = {reason.requests for reason in section.reasons} - {None}
+    if wanted != {section.missing_requests} - {None}:
         yield "How many requests are missing is not one number."
 
 

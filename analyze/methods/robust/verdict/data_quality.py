@@ -23,8 +23,6 @@ from schemas.quality import MEANINGS, Quality
 from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
-THERE_BEFORE: Final = "there before"
-"""Words of every sentence that says so."""
 _MOST_ROOTS: Final = 3
 """Root types that a sentence names."""
 
@@ -258,13 +256,14 @@ def history_rows(
 
 
 def _not_normal(why: str, alike: bool) -> QualityRow:
-    more = f" The problem period is like it: what is wrong was {THERE_BEFORE}." if alike else ""
-    return QualityRow(kind="history", severe=True, text=f"The reference is not normal: {why}.{more}")
+    more = " The problem period is like it: what is wrong was there before." if alike else ""
+    text = f"The reference is not normal: {why}.{more}"
+    return QualityRow(kind="history", severe=True, text=text, there_before=alike)
 
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Of longer stretches whole seconds are shown."""
+"""Length from which whole seconds are shown."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 

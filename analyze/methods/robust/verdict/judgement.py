@@ -1,4 +1,4 @@
-"""Judge two periods as wholes, and look at the data: what the verdict is made of."""
+"""Judge two periods as wholes, and the quality of their data: the grounds of the verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_times import SiteTimes
 from analyze.methods.robust.verdict.data_quality import (
-    THERE_BEFORE,
     quality_rows,
     silence_reason,
     silence_rows,
@@ -43,7 +42,7 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the verdict stands on."""
+    """Grounds of the verdict."""
 
     settings: RobustSettings
     whole: Whole
@@ -51,7 +50,7 @@ class Judgement:
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
     basis: VerdictBasis
-    """What the outcome is decided by, but for what was found."""
+    """Everything that decides the outcome, but the findings."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
@@ -107,7 +106,7 @@ def judge(run: RobustRun) -> Judgement:
     ]
     rates = rate_changes(timed[0], timed[1], profile.names.roots, verdict, tau=rate_tau(ordinary))
     rows = quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history)
-    abnormal = [row.text for row in rows if row.kind == "history"]
+    abnormal = [row for row in rows if row.kind == "history"]
     silences = run.traffic.silences
     # Where the reference is one of many windows all of them say what a change would have shown against.
     if history is not None and not abnormal:
@@ -126,7 +125,7 @@ def judge(run: RobustRun) -> Judgement:
             silences[PROBLEM], run.population.samples[PROBLEM], run.traffic.seconds(PROBLEM) * NS_PER_SECOND
         ),
         there_before=run.confounded.text("abnormal-reference")
-        or next((text for text in abnormal if THERE_BEFORE in text), ""),
+        or next((row.text for row in abnormal if row.there_before), ""),
     )
     return Judgement(
         settings=settings,

@@ -91,7 +91,7 @@ class LargestChange:
     """Share of failed requests, or of those with a failing call."""
     path: float
     usual: bool
-    """What was measured is no more than two ordinary periods differ by."""
+    """True if the measured change is no more than two ordinary periods differ by."""
     windows: int = 0
     """Ordinary windows that the problem was compared with; 0: the reference alone."""
 
@@ -134,7 +134,7 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the largest possible change is made of."""
+    """Estimates that bound the largest possible change."""
 
     whole: Whole
     site_times: SiteTimes

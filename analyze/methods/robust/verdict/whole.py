@@ -29,7 +29,7 @@ Name = Literal["mean", "tail", "errors", "failing"]
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What two ordinary periods differ by, beyond chance inside of them."""
+    """Difference of two ordinary periods, beyond chance inside of them."""
 
     tau: float
     """Standard deviation of the log of an ordinary window's mean."""
@@ -37,7 +37,7 @@ class Noise:
     phi: float = 1.0
     """Over-dispersion of shares that is assumed at least."""
     windows: tuple[int, int] = (1, 1)
-    """How many such windows the periods are long."""
+    """Length of the periods in such windows."""
     assumed: bool = False
     """No ordinary window shows it."""
 
@@ -85,7 +85,7 @@ class PeriodMeasure:
 
     name: Name
     estimate: Estimate
-    """Of one place: a logarithm of µs, or a share."""
+    """Estimate of one place: a logarithm of µs, or a share."""
     alpha: float
     floor: float
     """Smallest change that counts, in the estimate's unit."""
@@ -116,12 +116,12 @@ class PeriodMeasure:
 
     @property
     def p(self) -> float:
-        """Of no change, by chance alone."""
+        """Probability of no change, by chance alone."""
         return float(self.estimate.p[0])
 
     @property
     def p_usual(self) -> float:
-        """Of no change beyond what ordinary periods do."""
+        """Probability of no change beyond the difference of ordinary periods."""
         return float(self.estimate.p_with_noise[0])
 
     @property

@@ -38,7 +38,7 @@ _MESSAGE, _NAME = "status.message", "span.name"
 """Parameters that a span has beside its attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
-"""Of words; a hash table of the library has room for twice as many before it grows."""
+"""Most keys with a role; a hash table of the library has room for twice as many words before it grows."""
 _NO_HOST: Final = 1 << 30
 _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"]
 

@@ -60,7 +60,7 @@ class Kind:
 
 
 class Role:
-    """What known keys are for: bits, as one key may have several roles."""
+    """Roles of known keys: bits, as one key may have several."""
 
     SERVICE, HOST, LABEL, PEER, ADDRESS, PEER_NAME, ERROR_TYPE, SAMPLER, MARK = (1 << bit for bit in range(9))
 
@@ -72,7 +72,7 @@ NONE: Final = -1
 NO_TIME: Final = np.iinfo(np.int64).min
 BYTES_A_WORD: Final = 8
 BYTES_A_SPAN: Final = 16
-"""Of a message at least: one that is denser is left to the other reader."""
+"""Fewest bytes of a message a span: a denser one is left to the other reader."""
 
 
 class Tables(NamedTuple):
@@ -97,7 +97,7 @@ class WalkSettings:
     roles: I8
     """[known] bits of Role."""
     seed: int
-    """Of the hash: nobody may know it who writes messages."""
+    """Seed of the hash, secret from those who write messages."""
     long_bytes: int
     """A longer text has the flag LONG."""
     max_key_bytes: int
@@ -218,7 +218,7 @@ class EventKeys(NamedTuple):
 
 
 class ParameterRules(NamedTuple):
-    """What makes parameters beside attributes, and how many there may be."""
+    """Sources of parameters beside attributes, and the most of a span."""
 
     message_rank: int
     """Rank of `status.message`; -1: not kept."""

@@ -1,0 +1,212 @@
+"""Candidates of the watch: alarms of series, confirmed or refuted before anybody hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from analyze.report.gate import Outcome
+from analyze.watch.confirm import Confirmation
+from analyze.watch.decide import CHANGED, NOT_SURE, UNCHANGED, UNSURE, Decision
+from analyze.watch.detect import Detector
+from analyze.watch.evidence import TickEvidence
+from analyze.watch.incidents import Book, places_of, split_by_onset, worse_of
+from analyze.watch.ordinary import Ordinary
+from analyze.watch.series import Name
+from analyze.watch.settings import WatchSettings
+from schemas.arrays import I8
+from schemas.incidents import IncidentEvent
+from schemas.watch_tables import ChangePoint, WatchRun
+
+
+@dataclass(slots=True)
+class Decided:
+    """Decisions over one window."""
+
+    run: WatchRun | None
+    """Row of the run; None for the start of a watch or a person's order."""
+    events: list[IncidentEvent] = field(default_factory=list)
+    change_points: list[ChangePoint] = field(default_factory=list)
+
+    @classmethod
+    def nothing(cls) -> Decided:
+        """Empty decision: no window was decided."""
+        return cls(None)
+
+
+KeepReport = Callable[[Outcome], str]
+"""Stores a report and returns its id; empty if none is stored."""
+
+
+class Candidates:
+    """Series that alarm, tick by tick; a confirmed one opens an incident or joins one."""
+
+    def __init__(
+        self,
+        detector: Detector,
+        book: Book,
+        ordinary: Ordinary,
+        confirmation: Confirmation,
+        settings: WatchSettings,
+        keep: KeepReport,
+    ) -> None:
+        self._detector = detector
+        self._book = book
+        self._ordinary = ordinary
+        self._confirmation = confirmation
+        self._settings = settings
+        self._keep = keep
+        self.withheld = set[Name]()
+        """Series whose alarms were too small for a comparison, in the last window."""
+
+    def tick(
+        self,
+        column: int,
+        said: Mapping[int, Sequence[TickEvidence]],
+        decided: Decided,
+        suspended: bool,
+        *,
+        again: bool = False,
+    ) -> int:
+        """Process a tick, or (`again`) evidence that arrived for a tick later; returns the number of
+        comparisons made.
+        """
+        ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
+        at = int(ring.at[column])
+        stretch = self._detector.stretch(column)
+        if stretch == at and not again:
+            evidence.reset(at - 1)
+        evidence.step(len(ring.names), said.get(at, ()))
+        for ended in self._book.recover(evidence, ring.codes, at):
+            evidence.reset(at, self._detector.rows(ended.series))
+            evidence.reset(at, np.flatnonzero(evidence.since < self._settled(ended.resolved, stretch)))
+            if ended.incident.state == "accepted":
+                self._detector.begin_anew(ended)
+        alarms = evidence.reached(threshold)
+        alarms[self._reported()] = False
+        for one in self._book.open:  # what begins with its end may be of its end
+            alarms &= evidence.since >= self._settled(one.calm_from, stretch)
+        hit = np.flatnonzero(alarms)
+        self._drop_transient(at, decided)
+        if not len(hit):
+            return 0
+        if suspended:
+            evidence.drop(at, hit)
+            return 0
+        is_worth = evidence.size[hit] >= self._ordinary.worth(at)
+        for row in hit[~is_worth].tolist():
+            self._ordinary.add(int(evidence.since[row]), float(evidence.size[row]))
+            self.withheld.add(ring.names[row])
+        evidence.drop(at, hit[~is_worth & ~evidence.has_grown(self._settings.size_values)[hit]])
+        # A candidate that could not be decided waits alone: new alarms have onsets of their own.
+        due = hit[is_worth & (evidence.again[hit] <= at)].tolist()
+        if not due:
+            return 0
+        ordered = sorted(due, key=lambda row: (-evidence.most[row], ring.names[row]))
+        return self._candidate(np.array(ordered), at, decided)
+
+    def _settled(self, calm_from: int | None, stretch: int) -> int:
+        """Tick from which an onset is no effect of an incident's end; 0 if the incident ended unseen, in a
+        gap.
+        """
+        return 0 if calm_from is None or calm_from <= stretch else calm_from + self._settings.recovery_ticks
+
+    def _candidate(self, hit: I8, at: int, decided: Decided) -> int:
+        """Second stage: confirm or refute a candidate by a comparison."""
+        ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
+        names = [ring.names[row] for row in hit.tolist()]
+        onset = int(evidence.since[hit[0]])
+        evidence.tried[hit] += 1
+        found = self._confirmation.compared(onset, at)
+        point = ChangePoint(
+            at_ns=(at + 1) * self._detector.tick_ns,
+            onset_ns=onset * self._detector.tick_ns,
+            series=names[0].text,
+            log_evidence=float(evidence.most[hit[0]]),
+            threshold=threshold,
+            outcome=found.outcome,
+            comparisons=int(evidence.tried[hit[0]]),
+        )
+        if worse := worse_of(found):
+            point = point.model_copy(update={"headline": worse[0].title, "places": places_of(worse[0])})
+        points = [point]
+        if found.code == CHANGED:
+            report = "" if found.report is None else self._keep(found.report)
+            self._ordinary.drop_since(onset - self._settings.guard_ticks)
+            first, later = split_by_onset(worse_of(found), (onset + 1) * self._detector.tick_ns)
+            points = [self._taken(replace(found, findings=tuple(first)), point, onset, at, names, report)]
+            for began in [one.when.began for one in later if one.when and one.when.began][:1]:
+                # Found by the comparison a series asked for, not by a series itself.
+                after = point.model_copy(update={"onset_ns": began.at_ns, "log_evidence": 0.0})
+                between = began.low_ns, began.high_ns
+                rest = replace(found, findings=tuple(later))
+                points.append(self._taken(rest, after, onset, at, names, report, began_ns=between))
+        decided.change_points += points
+        if found.code == UNSURE:
+            wait = int(np.ceil((at + 1 - onset) * self._settings.again_share))
+            with_it = evidence.rising(
+                onset - self._settings.guard_ticks, threshold * self._settings.rising_share
+            )
+            evidence.again[np.union1d(hit, with_it)] = at + max(wait, 1)
+            evidence.hold(hit, found.outcome == NOT_SURE)
+        else:
+            if found.code == UNCHANGED:
+                self._ordinary.add(onset, float(evidence.size[hit].max()))
+            evidence.drop(at, hit)
+        return 1
+
+    def _taken(
+        self,
+        found: Decision,
+        point: ChangePoint,
+        asked: int,
+        at: int,
+        names: Sequence[Name],
+        report: str,
+        *,
+        began_ns: tuple[int, int] | None = None,
+    ) -> ChangePoint:
+        """Open or join an incident for a comparison's findings; returns the change point with its id.
+
+        asked: onset of the series that asked for the comparison.
+        """
+        worse = worse_of(found)
+        onset = point.onset_ns // self._detector.tick_ns
+        since = onset - self._settings.guard_ticks
+        rising = self._detector.evidence.rising(since, point.threshold * self._settings.rising_share)
+        with_it = [self._detector.ring.names[row] for row in rising.tolist()]
+        incident = self._book.take(
+            found, onset, at, names, with_it, report=report, began_ns=began_ns, asked=asked
+        )
+        return point.model_copy(
+            update={
+                "outcome": point.outcome if incident is not None else "better",
+                "headline": worse[0].title if worse else "",
+                "places": places_of(worse[0]) if worse else (),
+                "incident": "" if incident is None else incident.id,
+            }
+        )
+
+    def _drop_transient(self, at: int, decided: Decided) -> None:
+        """Drop candidates that ended before a comparison could decide, and record a change point of each."""
+        evidence = self._detector.evidence
+        over = np.flatnonzero((evidence.tried > 0) & (evidence.most <= 0))
+        decided.change_points += [
+            ChangePoint(
+                at_ns=(at + 1) * self._detector.tick_ns,
+                onset_ns=int(evidence.since[row]) * self._detector.tick_ns,
+                series=self._detector.ring.names[row].text,
+                log_evidence=0.0,
+                threshold=self._detector.threshold,
+                outcome="transient",
+                comparisons=int(evidence.tried[row]),
+            )
+            for row in np.setdiff1d(over, self._reported()).tolist()
+        ]
+        evidence.tried[over] = evidence.again[over] = 0
+
+    def _reported(self) -> I8:
+        """Rows of the series of open incidents."""
+        return self._detector.rows(name for one in self._book.open for name in one.series)

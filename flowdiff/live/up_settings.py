@@ -1,0 +1,20 @@
+"""Settings of `flowdiff up`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from schemas.config import Config
+
+
+class UpSettings(Config):
+    """Patience with the parts."""
+
+    ready_seconds: float = Field(default=60.0, gt=0)
+    """Time that a part has to begin; then all end."""
+    end_seconds: float = Field(default=30.0, gt=0)
+    """Time that a part has to end in order; then it is killed."""
+    deaths: int = Field(default=3, ge=0)
+    """Deaths of a part within `deaths_seconds` after which it is started again; one more ends all."""
+    deaths_seconds: float = Field(default=300.0, gt=0)
+    """Time in which deaths count."""

@@ -1,0 +1,85 @@
+"""Answers that readers of the same address share for as long as what they are made of counts as fresh.
+
+Two hundred readers of *Now* ask for more pages a second than one interpreter draws; those of one second get
+the same page. Used by the event loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+_MOST_KEY: Final = 2_000
+"""Characters of an address that is shared; longer ones are one reader's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    body: bytes
+    status: int
+    media_type: str | None
+    until: float
+
+    def response(self) -> Response:
+        return Response(self.body, self.status, media_type=self.media_type)
+
+
+class SharedAnswers:
+    """Latest answers by address, bounded by bytes."""
+
+    def __init__(self, fresh_seconds: float, most_bytes: int) -> None:
+        self._fresh = fresh_seconds
+        self._most = most_bytes
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._coming: dict[str, asyncio.Future[_Kept | None]] = {}
+        self._generation = 0
+
+    def forget(self) -> None:
+        """Make every answer anew: something was changed."""
+        self._kept.clear()
+        self._coming.clear()
+        self._bytes = 0
+        self._generation += 1
+
+    async def get(self, key: str, make: Callable[[], Awaitable[Response]]) -> Response:
+        """Answer of an address, made once for all who ask meanwhile. Only 200 is kept; each makes its own of
+        what fails."""
+        if self._fresh <= 0 or len(key) > _MOST_KEY:
+            return await make()
+        kept = self._kept.get(key)
+        if kept is not None and time.monotonic() < kept.until:
+            return kept.response()
+        if (coming := self._coming.get(key)) is not None:
+            shared = await asyncio.shield(coming)
+            return await make() if shared is None else shared.response()
+        generation = self._generation
+        mine: asyncio.Future[_Kept | None] = asyncio.get_running_loop().create_future()
+        self._coming[key] = mine
+        made: _Kept | None = None
+        try:
+            response = await make()
+            if response.status_code == 200:
+                until = time.monotonic() + self._fresh
+                made = _Kept(bytes(response.body), response.status_code, response.media_type, until)
+                if generation == self._generation:
+                    self._keep(key, made)
+            return response
+        finally:
+            mine.set_result(made)
+            if self._coming.get(key) is mine:
+                del self._coming[key]
+
+    def _keep(self, key: str, made: _Kept) -> None:
+        before = self._kept.pop(key, None)
+        self._bytes += len(made.body) - (len(before.body) if before is not None else 0)
+        self._kept[key] = made
+        while self._bytes > self._most and self._kept:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest.body)

@@ -1,0 +1,246 @@
+"""Rows of views by window, kept in memory: response times by root, and call sites.
+
+Each window is read once, by a query in a process of its own, the latest first; pages show what is there. A
+window that a repair changed is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flowdiff.serve.lake_state import Known
+from flowdiff.serve.queries import Queries
+from flowdiff.serve.settings import ServeSettings
+from flowdiff.serve.statements import statement
+from schemas.errors import FlowdiffError
+from schemas.periods import format_instant
+from stitch.lake.manifest import WindowEntry
+
+RESPONSES: Final = pa.schema(
+    [
+        ("start_ns", pa.int64()),
+        ("root", pa.string()),
+        ("requests", pa.int64()),
+        *((name, pa.float64()) for name in ("weighted", "mean_us", "p50_us", "p95_us", "p99_us", "failing")),
+    ]
+)
+SITES: Final = pa.schema(
+    [
+        ("start_ns", pa.int64()),
+        ("site", pa.int64()),
+        ("requests", pa.int64()),
+        *((name, pa.float64()) for name in ("calls", "mean_us", "p50_us", "p95_us", "failing")),
+        *((name, pa.float64()) for name in ("critical_us", "share")),
+    ]
+)
+_LOG: Final = logging.getLogger("flowdiff.serve")
+_Content = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Rows of a stretch of time."""
+
+    rows: pa.Table
+    """Schema of the kept rows, in order of time."""
+    missing: int
+    """Windows of the stretch that are not read yet."""
+
+
+class WindowRows(ABC):
+    """Rows of the latest windows of a lake, for many threads. To be closed."""
+
+    def __init__(
+        self,
+        known: Callable[[], Known],
+        queries: Queries,
+        settings: ServeSettings,
+        schema: pa.Schema,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """then: called in the reading thread whenever every window has been read."""
+        self._known = known
+        self._queries = queries
+        self._settings = settings
+        self._then = then
+        self._lock = threading.Lock()
+        self._rows = schema.empty_table()
+        self._content: dict[int, _Content] = {}
+        """Content of each window that is read, by its start."""
+        self._reading: threading.Thread | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _statement(self) -> str:
+        """Name of the statement that reads the rows of a period."""
+
+    @abstractmethod
+    def _kept(self, found: pa.Table) -> pa.Table:
+        """Rows as they are kept; called under the lock."""
+
+    def _room(self) -> int:
+        """Number of the latest windows that may be kept."""
+        return self._settings.most_windows
+
+    def between(self, start_ns: int, end_ns: int, only: pc.Expression | None = None) -> Summed:
+        """Rows of the windows that begin in [start, end), or those of them for which `only` holds.
+
+        Windows that are not read yet are read in the background.
+        """
+        known = self._known()
+        self.begin(known)
+        with self._lock:
+            rows, content, room = self._rows, dict(self._content), self._room()
+        here = [entry for entry in known.windows[-room:] if start_ns <= entry.window.start_ns < end_ns]
+        missing = sum(content.get(entry.window.start_ns) != _content(entry) for entry in here)
+        start = pc.field("start_ns")
+        wanted = (start >= start_ns) & (start < end_ns)
+        rows = rows.filter(wanted if only is None else wanted & only)
+        return Summed(rows.sort_by("start_ns"), missing)
+
+    def wait(self) -> None:
+        """Wait until every window is read."""
+        while True:
+            self.begin(self._known())
+            with self._lock:
+                reading = self._reading
+            if reading is None:
+                return
+            reading.join()
+
+    def close(self) -> None:
+        """Stop after the current query."""
+        with self._lock:
+            self._closed, reading = True, self._reading
+        if reading is not None:
+            reading.join()
+
+    def begin(self, known: Known) -> None:
+        """Read what is missing, in the background."""
+        with self._lock:
+            if self._closed or self._reading is not None or not self._missing(known):
+                return
+            self._reading = threading.Thread(target=self._read_all, daemon=True)
+            self._reading.start()
+
+    def _missing(self, known: Known) -> Sequence[WindowEntry]:
+        latest = known.windows[-self._room() :]
+        return [entry for entry in latest if self._content.get(entry.window.start_ns) != _content(entry)]
+
+    def _read_all(self) -> None:
+        try:
+            while not self._closed:
+                known = self._known()
+                with self._lock:
+                    missing = self._missing(known)
+                if not missing:
+                    self._then()
+                    break
+                self._read(known, self._next(missing))
+        except (FlowdiffError, OSError) as error:
+            _LOG.warning("%s cannot be read: %s", self._statement(), error)
+        finally:
+            with self._lock:
+                self._reading = None
+
+    def _next(self, missing: Sequence[WindowEntry]) -> Sequence[WindowEntry]:
+        """Latest windows that one query reads."""
+        first, requests = len(missing), 0
+        while first > max(len(missing) - self._settings.summed_windows, 0):
+            requests += missing[first - 1].flows
+            if first < len(missing) and requests > self._settings.summed_requests:
+                break
+            first -= 1
+        return missing[first:]
+
+    def _read(self, known: Known, windows: Sequence[WindowEntry]) -> None:
+        start_ns, end_ns = windows[0].window.start_ns, windows[-1].window.end_ns
+        period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
+        with self._queries.borrowed(known.token, period, self._settings.job_seconds) as session:
+            found = session.query(statement(self._statement()))
+        read = {
+            entry.window.start_ns: _content(entry)
+            for entry in known.windows
+            if start_ns <= entry.window.start_ns < end_ns
+        }
+        with self._lock:
+            found = self._kept(found)
+            before = self._rows["start_ns"].to_numpy()
+            rows = self._rows.filter(pa.array(~np.isin(before, [*read])))
+            self._rows = pa.concat_tables([rows, found]).combine_chunks()
+            self._content |= read
+            latest = {entry.window.start_ns for entry in known.windows[-self._room() :]}
+            if len(self._content.keys() - latest):
+                self._content = {at: one for at, one in self._content.items() if at in latest}
+                keep = np.isin(self._rows["start_ns"].to_numpy(), [*latest])
+                self._rows = self._rows.filter(pa.array(keep)).combine_chunks()
+
+
+class ResponseRows(WindowRows):
+    """Rows of the view `responses`, RESPONSES."""
+
+    def __init__(
+        self,
+        known: Callable[[], Known],
+        queries: Queries,
+        settings: ServeSettings,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(known, queries, settings, RESPONSES, then)
+
+    def _statement(self) -> str:
+        return "response_rows"
+
+    def _kept(self, found: pa.Table) -> pa.Table:
+        return found.cast(RESPONSES)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteName:
+    """Words of a call site."""
+
+    component: str
+    operation: str
+    caller: str
+    """Empty: none."""
+
+
+class SiteRows(WindowRows):
+    """Rows of the view `call_sites`, SITES; its words are kept once a site."""
+
+    def __init__(self, known: Callable[[], Known], queries: Queries, settings: ServeSettings) -> None:
+        super().__init__(known, queries, settings, SITES)
+        self._names: dict[int, SiteName] = {}
+
+    @property
+    def names(self) -> Mapping[int, SiteName]:
+        """Words of every site that was read, by its key."""
+        with self._lock:
+            return dict(self._names)
+
+    def _statement(self) -> str:
+        return "site_rows"
+
+    def _kept(self, found: pa.Table) -> pa.Table:
+        words = found.select(["site", "component", "operation", "caller"])
+        for row in words.group_by(words.column_names).aggregate([]).to_pylist():
+            self._names[row["site"]] = SiteName(row["component"], row["operation"], row["caller"] or "")
+        return found.select(SITES.names).cast(SITES)
+
+    def _room(self) -> int:
+        """As many of the latest windows as `most_site_rows` allows, by the rows of those that were read."""
+        a_window = max(self._rows.num_rows / max(len(self._content), 1), 1.0)
+        return max(min(int(self._settings.most_site_rows / a_window), self._settings.most_windows), 1)
+
+
+def _content(entry: WindowEntry) -> _Content:
+    return entry.flows, entry.files, entry.size, entry.commits
