@@ -12,6 +12,7 @@ from oracles.memory_disk import MemoryDisk
 from oracles.span_events import T0, batch, span
 
 from flowdiff.__main__ import main
+from schemas.errors import LakeError
 from schemas.events import with_text_ids
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
@@ -247,6 +248,24 @@ def run(arguments: list[str]) -> int:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return int(ended.value.code or 0)
+
+
+def test_what_a_backlog_did_not_log_is_missing_and_said(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    both = pa.concat_tables([trace("one", 1), trace("two", 200)]).unify_dictionaries()
+    lakes.log(
+        both, 3600
+    )  # an hour behind, and five minutes are kept: what is published at once is not logged
+    assert read_tail(lakes.source, 1).records[-1].record.counters.events_unlogged == 1
+    lakes.built.finish()
+    assert lakes.ids() == ["two"]
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (1, 1)
+
+
+def test_a_lake_with_more_than_what_is_built_is_refused(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    with pytest.raises(LakeError, match="has commits of lane 1"):
+        BuiltLake(lakes.source, tmp_path, AT_ONCE, lakes.source)
 
 
 def test_versions_count_in_the_order_of_commits_whatever_clocks_say(tmp_path: Path) -> None:

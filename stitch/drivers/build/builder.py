@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8, U8
 from schemas.commits import Build, BuiltWindow, Counters
 from schemas.config import StitchConfig
+from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests
@@ -33,7 +34,7 @@ from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.partition import shared_params
 from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
-from stitch.lake.chain import read_record, read_tail, taken
+from stitch.lake.chain import lanes, read_record, read_tail, taken
 from stitch.lake.manifest import LakeFile, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
@@ -76,6 +77,15 @@ class Step:
         return bool(self.built or self.again or self.late)
 
 
+def _refuse_other_lanes(run: UpkeepRun) -> None:
+    """Raises LakeError where a lake has more than what is built: a version replaces all that its window has."""
+    if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
+        raise LakeError(
+            f"'{run.lake}' has commits of lane {others[0]}: imported files, or live ingestion.",
+            remedy="Build into a lake of its own.",
+        )
+
+
 class Builder:
     """Builds the windows of one lake into another. Used by one thread.
 
@@ -89,6 +99,7 @@ class Builder:
         self._run = run
         self._settings = settings
         self._scratch = scratch
+        _refuse_other_lanes(run)
         manifest = open_manifest(run.store, run.lake)
         self._length_ns = manifest.info.window_length_ns
         self._retired_to_ns = manifest.retired_to_ns
