@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
+
+import numpy as np
+
+from schemas.arrays import I8
 
 CACHE_CELLS: Final = 1 << 16
 """Cells of a block: 64 K of 8 bytes stay in a core's second-level cache."""
@@ -18,3 +23,11 @@ def blocks(n: int, width: int, cells: int = CACHE_CELLS) -> Iterator[slice]:
     step = max(1, cells // max(width, 1))
     for at in range(0, n, step):
         yield slice(at, min(at + step, n))
+
+
+def uneven_blocks(width: I8, cells: int) -> Iterator[slice]:
+    """Yield slices that make up rows of some cells each, `width` [rows], in order, of about `cells` cells."""
+    filled = np.cumsum(width) // cells
+    for first, past in pairwise([0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), len(filled)]):
+        if first < past:
+            yield slice(first, past)

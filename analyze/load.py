@@ -28,7 +28,7 @@ from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
 from analyze.verify import verify
 from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError
-from schemas.lake import PARAMS_SCHEMA, STORED_STRUCTURES_SCHEMA
+from schemas.lake import STORED_STRUCTURES_SCHEMA
 from schemas.periods import FLOW_KEYS
 from schemas.ranges import ranges_text
 from stitch.columnar.runs import whole
@@ -50,6 +50,7 @@ _FLOW_COLUMNS: Final = [
 ]
 
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class.list.element"]
+_PARAM_TEXTS: Final = ("request_id", "kind", "key", "text")
 MOST_SAMPLES: Final = 256
 """Limit of a sample's code, which is one byte. To search many windows for a change, load them as one sample
 and tell windows apart by `start_ns`."""
@@ -246,16 +247,14 @@ def read_params(
     files = {path: part for part in parts_of(found) for path in part.params}
     for period in parts_of(found):
         period.fetch(period.params)
-    if as_codes:
-        columns, texts = PARAMS_AS_CODES.names, ("request_id", "kind", "key", "text")
-        coded = [
-            read_stored(part, path, columns, as_codes=texts, where=wanted).cast(PARAMS_AS_CODES)
-            for path, part in files.items()
-        ]
-        return pa.concat_tables(coded) if coded else PARAMS_AS_CODES.empty_table()
-    parts = [read_stored(part, path, PARAMS_SCHEMA.names, where=wanted) for path, part in files.items()]
-    plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
-    return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()
+    schema = PARAMS_AS_CODES if as_codes else PARAMS_AS_TEXT
+    # A filter looks at the words of a dictionary once, and hardly any row is left to be made a text.
+    texts = _PARAM_TEXTS if as_codes or wanted is not None else ()
+    parts = [
+        read_stored(part, path, schema.names, as_codes=texts, where=wanted).cast(schema)
+        for path, part in files.items()
+    ]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def read_stored(

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.errors import LakeError, PeriodError, lake_error
-from schemas.periods import Condition, Period, fitted, windows_of
+from schemas.periods import (
+    Condition,
+    Period,
+    dated,
+    fitted,
+    has_time_of_day,
+    parse_period,
+    windows_of,
+)
 from schemas.quality import Quality
 from schemas.ranges import united
 from schemas.recorded import Recorded, recordings
@@ -194,6 +202,20 @@ class Lakes:
         files = pa.concat_tables([lake.manifest.flow_counts(windows), more])
         found = _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
         return PeriodCounts(found, by_window(files), by_flag(files), earlier)
+
+    def dated(self, text: str) -> str:
+        """List of ranges, with times of day as instants of the latest day of their lake that has them.
+
+        Raises PeriodError for a lake without sealed windows, or none; LakeError where there is none.
+        """
+        parts, lake = [], None
+        for part in text.split(","):
+            lake = part.strip().rpartition("@")[0] or lake
+            if has_time_of_day(part):
+                whole = replace(parse_period("all", now_ns=0), lake=lake)
+                part = dated(part, self.sealed(whole)[-1].end_ns)
+            parts.append(part)
+        return ",".join(parts)
 
     def ranges(self, periods: Sequence[Period]) -> tuple[LakePeriod, ...]:
         """Find the extent of a sample of several periods: periods that touch or overlap are merged, so that

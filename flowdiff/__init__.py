@@ -9,7 +9,7 @@
     print(found.verdict.text, *(finding.title for finding in found.findings), sep="\\n")
 
 Public names are in `__all__`; everything else may change with any version. Nothing is printed, stored in
-globals, or imported before it is used. See docs/python.md.
+globals, or imported before it is used. See docs/internals/python.md.
 """
 
 from __future__ import annotations

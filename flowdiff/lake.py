@@ -49,8 +49,9 @@ class Lake:
         """
         from analyze.scope import Lakes
 
-        asked = parse_period(_one(period), now_ns=time.time_ns())
-        return Table(Lakes(self.name).counts(asked, may_be_empty=True).windows)
+        lakes = Lakes(self.name)
+        asked = parse_period(lakes.dated(_one(period)), now_ns=time.time_ns())
+        return Table(lakes.counts(asked, may_be_empty=True).windows)
 
     def requests(self, period: Period = "all", where: str | None = None) -> Table:
         """Table with a row a request, as the view `requests` of docs/sql.md; `where`: the filter of the
@@ -266,9 +267,9 @@ class Lake:
             return Analysis(with_trace_url(outcome, self.name, None), self.name)
 
     def _period(self, period: Period, where: str | None = None) -> LakePeriod:
-        from analyze.scope import resolve
+        from analyze.scope import Lakes, resolve
 
-        asked = parse_period(_one(period), now_ns=time.time_ns(), where=where)
+        asked = parse_period(Lakes(self.name).dated(_one(period)), now_ns=time.time_ns(), where=where)
         return resolve(asked, default_lake=self.name, may_be_empty=True)
 
 

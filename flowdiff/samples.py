@@ -139,6 +139,8 @@ def find_samples(
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
     lakes = Lakes(lake, provisional=provisional)
+    asked = {name: [lakes.dated(text) for text in texts] for name, texts in asked.items()}
+    history = [lakes.dated(text) for text in history]
     # The sample that `same-weekday` refers to.
     anchor = parse_ranges(asked[PROBLEM], now_ns=now_ns) if PROBLEM in asked else ()
     compared = tuple(

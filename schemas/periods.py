@@ -3,7 +3,8 @@
     [LAKE@]RANGE     RANGE = all | today | yesterday | N days ago | last WEEKDAY | last DURATION
                            | DATE | START/END | START/DURATION
 
-START and END are ISO dates or instants (UTC unless they say otherwise); ranges are half open. Days are UTC
+START and END are ISO dates or instants (UTC unless they say otherwise), or times of day, of a lake's latest
+day that has them (`dated`); ranges are half open. Days are UTC
 days, and `last monday` is the latest one that is over. The clock is an argument. `same-weekday`, a week
 before another sample, is a word of lists of ranges (`schemas.ranges`).
 
@@ -39,7 +40,8 @@ DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
 _RANGE_REMEDY = (
-    "Write START/END, START/DURATION, a date, yesterday, '2 days ago', 'last monday', 'last 1h' or all."
+    "Write START/END or START/DURATION (START an instant, or a time of day as 20:38), a date, yesterday, "
+    "'2 days ago', 'last monday', 'last 1h' or all."
 )
 _MOMENT_REMEDY = (
     "Write an instant (2026-11-19T20:38Z), a time of day (20:38) or a duration before the end (30m)."
@@ -201,6 +203,23 @@ def _days_ago(word: str, today: int) -> int | None:
     if word.startswith("last ") and word[5:] in _WEEKDAYS:
         return (today + _EPOCH_WEEKDAY - _WEEKDAYS.index(word[5:]) - 1) % 7 + 1
     return None
+
+
+def has_time_of_day(text: str) -> bool:
+    """True if `[LAKE@]START/…` begins with a time of day, which only a lake's end gives a day."""
+    start, slash, _ = text.strip().rpartition("@")[2].partition("/")
+    return bool(slash) and _TIME_OF_DAY.fullmatch(start.strip()) is not None
+
+
+def dated(text: str, end_ns: int) -> str:
+    """`[LAKE@]START/END` with times of day as instants: START the last such before `end_ns`, END the first
+    after START. Raises PeriodError for a time of day that no clock shows."""
+    lake, at, range_text = text.strip().rpartition("@")
+    start_text, _, end_text = (part.strip() for part in range_text.partition("/"))
+    start_ns = moment_before(start_text, end_ns)
+    if _TIME_OF_DAY.fullmatch(end_text):
+        end_text = format_instant(moment_before(end_text, start_ns + NS_PER_DAY))
+    return f"{lake}{at}{format_instant(start_ns)}/{end_text}"
 
 
 def moment_before(text: str, end_ns: int) -> int:

@@ -144,7 +144,7 @@ def _shape(
 
 @lru_cache(maxsize=4096)
 def _words(point: Point, status: str, state: str, root: bool) -> str:
-    """What all spans of a point say behind their ids, and the places of what each says by itself."""
+    """Format string of a point's spans behind their ids, with places for the values of each."""
     fields: dict[str, object] = {"traceState": state} if state else {}
     fields |= {"name": point.span_name or point.name, "kind": point.span.value}
     attributes = [_attribute(k, v) for k, v in point.params]

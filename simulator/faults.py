@@ -12,7 +12,7 @@ from schemas.errors import ConfigError
 
 
 class FaultMechanism(Enum):
-    """What a fault changes in the service, the workload or the trace. One of each kind a run at most."""
+    """Change that a fault makes to the service, the workload or the trace; one of each kind a run at most."""
 
     MDS_CONFIG = "metadata writes go to the data node"
     SMALL_IO = "the client uses smaller I/O"
@@ -77,7 +77,7 @@ class Fault:
     severity: float
     """Default severity."""
     unit: str
-    """What a severity of 1 means."""
+    """Meaning of a severity of 1."""
     workload: str
     """Workload that shows it, as in the papers where they have it."""
     negative: bool = False

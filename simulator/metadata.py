@@ -30,7 +30,7 @@ LINEAR_NS = 400e3
 
 
 class BTree:
-    """How many pages an insert splits. Pages are counted, not kept: a page is a fill level.
+    """Count of the pages that an insert splits. Pages are counted, not kept: a page is a fill level.
 
     Splitting a page puts an entry into the page above, which may split in turn (NSDI 8.5).
     """

@@ -60,7 +60,7 @@ def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
 
 @lru_cache(maxsize=4096)
 def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
-    """What all records of a point say: before their number in the strand, before their links, behind them."""
+    """Texts of a point's records: before their number in the strand, before their links, behind them."""
     point = recorded_point(code, renamed)
     named = {"request_id": ID, "component": point.component, "point": point.name, "host": point.host}
     placed = {"label": point.label, "kind": "" if point.kind == "event" else point.kind}
@@ -74,7 +74,7 @@ def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
 
 
 def _members(fields: Mapping[str, object]) -> str:
-    """Those that have a value as JSON, each behind a comma, in a format string."""
+    """Fields that have a value as JSON, each behind a comma, in a format string."""
     given = {name: value for name, value in fields.items() if value}
     text = json.dumps(given, separators=(",", ":")).replace("\\u0001", ID).replace("%", "%%")
     return f",{text[1:-1]}" if given else ""
@@ -84,7 +84,7 @@ GZIP_LEVEL = 3
 
 
 class RunFormat(StrEnum):
-    """How a run is recorded."""
+    """Format of a recorded run."""
 
     NATIVE = "native"
     OTLP_JSON = "otlp-json"

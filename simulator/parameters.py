@@ -1,6 +1,6 @@
 """Set sizes and service times of the simulated service, per workload.
 
-Tuned once against NSDI Table 1 and Figure 6 (see docs/simulator.md for the fit), then frozen: they are never
+Tuned once against NSDI Table 1 and Figure 6 (docs/internals/simulator.md has the fit), then frozen: never
 touched for the sake of a detection result. Means and C² are those of the papers unless noted there.
 """
 
@@ -13,7 +13,7 @@ from simulator.streams import Law, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What distinguishes one installation and load from another."""
+    """Parameters in which installations and loads differ."""
 
     attr_entries: int
     """NFS server: attribute cache, entries."""

@@ -32,7 +32,7 @@ METADATA_CALLS = ("LOOKUP", "CREATE", "REMOVE", "SETATTR")
 
 
 class Span(Enum):
-    """What a step does to the stack of open spans."""
+    """Effect of a step on the stack of open spans."""
 
     SERVER = 2
     CLIENT = 3

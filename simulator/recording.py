@@ -65,7 +65,7 @@ class Recording:
         self._rename = injected(injections, FaultMechanism.RENAME)
 
     def recorded(self, trace: Trace) -> RecordedRequests:
-        """Which requests are recorded, and under which names."""
+        """Choose the requests that are recorded, and their names."""
         begin = trace.time_ns[trace.first_step[:-1]]
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)

@@ -347,12 +347,12 @@ class ShardPlan:
     first_index: int
     """Number of requests in the shards before."""
     offset_ns: float
-    """When the shard begins, since the start of the run."""
+    """Begin of the shard, ns since the start of the run."""
     injections: tuple[Injection, ...]
 
     @property
     def parameters(self) -> Parameters:
-        """Of the installation."""
+        """Parameters of the installation."""
         return self.run.parameters or WORKLOADS[self.run.workload].parameters
 
 

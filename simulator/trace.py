@@ -21,7 +21,7 @@ RawStructure = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """What faults did, one row a touch: [touches] columns."""
+    """Effects of faults, one row a touch: [touches] columns."""
 
     request: I8
     """Row in the trace."""

@@ -1,18 +1,19 @@
-"""Profiles of the requests at hand: one pass over the categories, no loop over requests."""
+"""Profiles of the requests at hand: flat columns of many graphs, no loop over requests."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
-from analyze.profile.call_sites import GraphSites, graph_sites
+from analyze.profile.batches import Batch, SlottedRequests, batches, requests_of
+from analyze.profile.call_sites import RequestGroup, graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.profile import (
     CALLS,
@@ -21,29 +22,21 @@ from analyze.profile.profile import (
     RATIO_SCALE,
     SCHEMAS,
     STRETCH,
+    TABLES,
     TOTAL_TIME,
     Profile,
     Slot,
     Watched,
 )
-from analyze.profile.sums import MOST_SLOTS, Grouped, RowSums, SlotRuns
-from analyze.profile.times import CallTimes, call_times
+from analyze.profile.sums import MOST_SLOTS, RowSums
+from analyze.profile.times import CriticalSteps, call_times, critical_steps
+from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
-from analyze.stats.sums import totals
+from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
 
-
-class RequestGroup(NamedTuple):
-    """Requests of one category with equal sites and patterns, and where they are."""
-
-    category: int
-    """Index into the population's categories."""
-    rows: I8
-    """Requests that lie in a slot, in the order of their slots."""
-    slot: I8
-    """[rows] their slots, ascending."""
-    sites: GraphSites
+_NO_SLOT: Final = -1
 
 
 class Profiled(NamedTuple):
@@ -59,13 +52,14 @@ def profile_of(
     threshold_ns: float | None = None,
     *,
     with_totals: bool = False,
+    cells: int = FEW_CELLS,
 ) -> Profiled:
     """The profile of a population's requests that lie in a slot of their sample.
 
     Slots of one sample must not overlap; those of the profile say what they hold. threshold_ns: requests of
     a longer response time are counted in the column `over` of the account table; none without. with_totals:
-    votes of TOTAL_TIME, too, which statistics keep. Raises ConfigError for more than MOST_SLOTS slots.
-    O(requests · nodes).
+    votes of TOTAL_TIME, too, which statistics keep. cells: nodes of requests that are worked on at a time.
+    Raises ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
     """
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
@@ -73,277 +67,324 @@ def profile_of(
             remedy="Take fewer blocks, or a shorter history.",
         )
     book = NameBook()
-    limit_ns = np.inf if threshold_ns is None else threshold_ns
-    maker = _Maker(population, tuple(slots), book, limit_ns, with_totals=with_totals)
-    for number, category in enumerate(population.categories):
-        for origin, rows in _by_origin(category):
-            maker.add(number, rows, origin)
-    profile = Profile(book.names(), maker.watched(slots), **maker.tables(), folded=population.folded)
-    return Profiled(profile, tuple(maker.groups))
+    groups = slotted(population, slots, book)
+    requests = requests_of(population, groups)
+    roots = np.array([book.roots[population.categories[one.category].graph.root] for one in groups], np.int64)
+    rows = {name: RowSums(name) for name in SCHEMAS}
+    _add_responses(rows["responses"], requests, roots)
+    _add_failures(rows, population, groups, requests, roots, book)
+    limit_ns = np.inf if threshold_ns is None else max(threshold_ns, 0)
+    for batch in batches(population, groups, requests, cells):
+        runs, sites, steps = _Runs.of(batch), _SitePlaces.of(batch), critical_steps(batch)
+        _add_votes(rows["votes"], batch, sites, runs, book, with_totals=with_totals)
+        _add_visits(rows["visits"], batch, sites, runs, steps)
+        _add_patterns(rows["patterns"], batch, runs, steps)
+        _add_account(rows["account"], batch, runs, steps, roots[batch.numbers], limit_ns)
+    tables = {name: sums.table() for name, sums in rows.items()}
+    profile = Profile(book.names(), _watched(slots, requests), **tables, folded=population.folded)
+    return Profiled(profile, groups)
 
 
-def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
-    """(stored structure, its rows) where what was left out differs; (0, None) for all rows alike."""
+def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tuple[RequestGroup, ...]:
+    """Group requests that lie in a slot by category and by what was left out of their graphs. O(n log n)."""
+    categories = population.categories
+    none = np.zeros(0, dtype=np.int64)
+    sample, start_ns = (
+        np.concatenate([none, *(getattr(one, name) for one in categories)]) for name in ("sample", "start_ns")
+    )
+    slot = np.full(len(sample), _NO_SLOT)
+    for at in {one.sample for one in slots}:
+        mine = sorted((one.start_ns, one.end_ns, n) for n, one in enumerate(slots) if one.sample == at)
+        starts, ends, numbers = np.array(mine, dtype=np.int64).T
+        rows = np.flatnonzero(sample == at)
+        place = starts.searchsorted(start_ns[rows], side="right") - 1
+        inside = (place >= 0) & (start_ns[rows] < ends[place])
+        slot[rows[inside]] = numbers[place[inside]]
+    sizes = [one.n_requests for one in categories]
+    of, before = np.repeat(np.arange(len(sizes)), sizes), np.cumsum([0, *sizes])
+    variant = np.concatenate([none, *map(_variants, categories)])
+    order = np.flatnonzero(slot >= 0)
+    order = order[np.lexsort((slot[order], variant[order], of[order]))]
+    _, first = numbered((of[order], variant[order]))
+    groups = []
+    for a, b in pairwise([*first.tolist(), len(order)]):
+        at = int(of[order[a]])
+        left = (*categories[at].left_behind, ())[variant[order[a]]]
+        sites = graph_sites(categories[at].graph, left, book)
+        groups.append(RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], sites))
+    return tuple(groups)
+
+
+def _variants(category: Category) -> I8:
+    """[requests] the first of the things left out of the graph that equal what was left out there."""
     if category.origin is None or len(set(category.left_behind)) <= 1:
-        return [(0, None)]
-    variants: dict[object, list[int]] = {}
-    for number, left in enumerate(category.left_behind):
-        variants.setdefault(left, []).append(number)
-    return [
-        (members[0], np.flatnonzero(np.isin(category.origin, members)).astype(np.int64))
-        for members in variants.values()
+        return np.zeros(category.n_requests, dtype=np.int64)
+    first: dict[object, int] = {}
+    return np.array([first.setdefault(left, at) for at, left in enumerate(category.left_behind)])[
+        category.origin
     ]
 
 
-class _Slots(NamedTuple):
-    """Slots of a sample in the order of time; arrays are [slots]."""
-
-    starts: I8
-    ends: I8
-    numbers: I8
-
-
-def _ordered(slots: Sequence[Slot]) -> dict[int, _Slots]:
-    """By sample."""
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    for number, slot in enumerate(slots):
-        found.setdefault(slot.sample, []).append((slot.start_ns, slot.end_ns, number))
-    return {
-        sample: _Slots(*np.array(sorted(mine), dtype=np.int64).T.copy()) for sample, mine in found.items()
-    }
+def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:
+    """The slots with what each held."""
+    n, w = (totals(requests.slot, of, len(slots)) for of in (np.ones(len(requests.slot)), requests.weight))
+    first = np.full(len(slots), np.iinfo(np.int64).max)
+    last = np.zeros(len(slots), dtype=np.int64)
+    np.minimum.at(first, requests.slot, requests.start_ns)
+    np.maximum.at(last, requests.slot, requests.start_ns)
+    first[n == 0] = 0
+    held = zip(slots, n.tolist(), w.tolist(), first.tolist(), last.tolist(), strict=True)
+    return tuple(replace(s, watched=(Watched(s.start_ns, s.end_ns, *of),)) for s, *of in held)
 
 
-def _slot_of(category: Category, slots: Mapping[int, _Slots]) -> I8:
-    """[requests] slot of each request, -1 for none. O(requests log slots)."""
-    found = np.full(category.n_requests, -1, dtype=np.int64)
-    # Most graphs have requests in few samples.
-    first = np.flatnonzero(np.diff(category.sample, prepend=-1))
-    for start, end in pairwise([*first.tolist(), len(found)]):
-        mine = slots.get(int(category.sample[start]))
-        if mine is None:
-            continue
-        rows = slice(start, end)
-        start_ns = category.start_ns[rows]
-        place = mine.starts.searchsorted(start_ns, side="right") - 1
-        inside = (place >= 0) & (start_ns < mine.ends[place])
-        found[rows] = np.where(inside, mine.numbers[place], -1)
-    return found
+def _add_responses(rows: RowSums, requests: SlottedRequests, roots: I8) -> None:
+    response, w = requests.response_ns.astype(np.float64), requests.weight
+    columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * requests.failed)
+    found = rows.places(roots)[requests.group]
+    rows.add(found, requests.slot, bin_of(response), np.stack([*columns, requests.failed]))
 
 
-class _Maker:
-    """Collects rows of the tables, category by category."""
-
-    def __init__(
-        self,
-        population: Population,
-        slots: tuple[Slot, ...],
-        book: NameBook,
-        threshold_ns: float,
-        *,
-        with_totals: bool,
-    ) -> None:
-        self.population = population
-        self.slots = _ordered(slots)
-        self.book = book
-        self.threshold_ns = threshold_ns
-        self.with_totals = with_totals
-        self.rows = {name: RowSums(name) for name in SCHEMAS}
-        self.groups: list[RequestGroup] = []
-        self.held = np.zeros((2, len(slots)))
-        """[(requests, weight), slots]"""
-        self.began = np.zeros((2, len(slots)), dtype=np.int64)
-        """[(first, last), slots]"""
-
-    def add(self, number: int, rows: I8 | None, origin: int) -> None:
-        """Count the requests of a category (of the given rows)."""
-        category = self.population.categories[number]
-        left = category.left_behind[origin] if category.left_behind else ()
-        sites = graph_sites(category.graph, left, self.book)
-        slot = _slot_of(category, self.slots)
-        if rows is not None:
-            chosen = np.full(len(slot), -1, dtype=np.int64)
-            chosen[rows] = slot[rows]
-            slot = chosen
-        runs = SlotRuns.of(slot, category.weight)
-        if runs is None:
-            return
-        times = call_times(category, sites)
-        self.groups.append(RequestGroup(number, runs.order, runs.slot, sites))
-        self._watch(category, runs)
-        root = self.book.roots[category.graph.root]
-        at = Grouped(sites.site)
-        self._responses(category, runs, root)
-        self._votes(sites, at, times, runs)
-        response = runs.weighted_sums(category.response_ns)
-        critical = sites.of_units(runs.weighted_sums(times.waited))
-        failing = self._failing(category, sites, runs, root)
-        self._visits(at, at.sums(critical), runs, response, failing)
-        points = at if sites.are_calls else Grouped(sites.pattern_site)
-        if not sites.are_calls:
-            self._visits(points, np.zeros((len(points.codes), len(runs.slots))), runs, response, failing)
-        self._patterns(sites, points, critical, runs, response)
-        self._account(category, sites, times, critical, runs, root)
-
-    def tables(self) -> dict[str, pa.Table]:
-        """What was collected, equal keys added up."""
-        return {name: rows.table() for name, rows in self.rows.items()}
-
-    def watched(self, slots: Sequence[Slot]) -> tuple[Slot, ...]:
-        """Give the slots with what each held."""
-        columns = zip(slots, *self.held.tolist(), *self.began.tolist(), strict=True)
-        return tuple(replace(s, watched=(Watched(s.start_ns, s.end_ns, *held),)) for s, *held in columns)
-
-    def _watch(self, category: Category, runs: SlotRuns) -> None:
-        start_ns = runs.ordered(category.start_ns)
-        first, last = self.began[:, runs.slots]
-        none = self.held[0, runs.slots] == 0
-        earliest = np.minimum.reduceat(start_ns, runs.starts)
-        self.began[0, runs.slots] = np.where(none, earliest, np.minimum(first, earliest))
-        self.began[1, runs.slots] = np.maximum(last, np.maximum.reduceat(start_ns, runs.starts))
-        self.held[:, runs.slots] += runs.n, runs.w
-
-    def _responses(self, category: Category, runs: SlotRuns, root: int) -> None:
-        response = runs.ordered(category.response_ns).astype(np.float64)
-        failed = runs.ordered(self.population.failed(category, slice(None))).astype(np.float64)
-        found, inverse = np.unique(runs.slot << 16 | bin_of(response), return_inverse=True)
-        w = runs.weight
-        columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
-        sums = np.empty((len(columns), len(found)))
-        for place, column in enumerate(columns):
-            sums[place] = totals(inverse, column, len(found))
-        rows = self.rows["responses"]
-        rows.add(rows.places(np.array([root])), found >> 16, found & 0xFFFF, sums)
-
-    def _votes(self, sites: GraphSites, at: Grouped, times: CallTimes, runs: SlotRuns) -> None:
-        patterns = sites.pattern.tolist()
-        pattern = [self.book.most_common([patterns[unit] for unit in units]) for units in at.members]
-        self._vote(OWN_TIME, at.codes, pattern, runs.ordered(at.means(times.own)), runs)
-        if self.with_totals:
-            self._vote(TOTAL_TIME, at.codes, pattern, runs.ordered(at.means(times.duration)), runs)
-        for measure, ratios in ((OVERLAP, times.overlap), (STRETCH, times.stretch)):
-            wide = [
-                (place, [ratios[unit] for unit in units if unit in ratios])
-                for place, units in enumerate(at.members)
-            ]
-            wide = [(place, mine) for place, mine in wide if mine]
-            if wide:
-                mean = np.stack([mine[0] if len(mine) == 1 else np.mean(mine, axis=0) for _, mine in wide])
-                self._vote(
-                    measure,
-                    at.codes[[place for place, _ in wide]],
-                    [pattern[place] for place, _ in wide],
-                    runs.ordered(mean) * RATIO_SCALE,
-                    runs,
-                )
-        rows = self.rows["votes"]
-        places = rows.places(CALLS, at.codes, np.array(pattern, dtype=np.int64))[:, None]
-        counts = np.stack([runs.n, runs.w, runs.w2])[:, None, :]
-        values = np.broadcast_to(counts, (3, len(places), len(runs.slots)))
-        rows.add(places, runs.slots, bin_of(at.sizes * RATIO_SCALE)[:, None], values)
-
-    def _vote(self, measure: int, site: I8, pattern: list[int], value: F8, runs: SlotRuns) -> None:
-        """Count values [sites, requests] by (site, slot, bin)."""
-        rows = self.rows["votes"]
-        places = rows.places(measure, site, np.array(pattern, dtype=np.int64))[:, None]
-        rows.count(places, runs.slot, bin_of(value), runs.by_weight)
-
-    def _visits(
-        self, at: Grouped, critical: F8, runs: SlotRuns, response: F8, failing: dict[int, tuple[F8, F8]]
-    ) -> None:
-        values = np.empty((8, len(at.codes), len(runs.slots)))
-        values[0], values[1], values[2] = runs.n, runs.w, runs.w2
-        np.multiply(at.sizes[:, None], runs.w, out=values[3])
-        values[4] = critical
-        values[5] = response
-        values[6:] = 0
-        for place, site in enumerate(at.codes.tolist() if failing else ()):
-            if site in failing:
-                values[6, place], values[7, place] = failing[site]
-        rows = self.rows["visits"]
-        rows.add(rows.places(at.codes)[:, None], runs.slots, 0, values)
-
-    def _patterns(
-        self, sites: GraphSites, places: Grouped, critical: F8, runs: SlotRuns, response: F8
-    ) -> None:
-        by_pattern = Grouped(sites.pattern_site << 32 | sites.pattern_of)
-        part = (by_pattern.sizes / places.sizes[np.searchsorted(places.codes, by_pattern.codes >> 32)])[
-            :, None
-        ]
-        values = np.empty((5, len(by_pattern.codes), len(runs.slots)))
-        values[0] = runs.n
-        values[1] = part * runs.w
-        values[2] = by_pattern.sizes[:, None] * runs.w
-        # Records do not nest: what a path takes is what its requests take.
-        values[3] = by_pattern.sums(_inclusive(critical, sites)) if sites.are_calls else part * response
-        values[4] = np.outer([sites.enters[members].any() for members in by_pattern.members], runs.n)
-        rows = self.rows["patterns"]
-        found = rows.places(by_pattern.codes >> 32, by_pattern.codes & 0xFFFFFFFF)
-        rows.add(found[:, None], runs.slots, 0, values)
-
-    def _account(
-        self,
-        category: Category,
-        sites: GraphSites,
-        times: CallTimes,
-        critical: F8,
-        runs: SlotRuns,
-        root: int,
-    ) -> None:
-        pair = Grouped(sites.path << 32 | sites.pattern)
-        late = np.flatnonzero(runs.ordered(category.response_ns) > max(self.threshold_ns, 0))
-        values = np.stack(
-            [
-                pair.sums(runs.weighted_sums(times.on_path)),
-                pair.sums(critical),
-                pair.sums(sites.of_units(runs.parts_of(times.waited, category.response_ns, late))),
-            ]
-        )
-        rows = self.rows["account"]
-        found = rows.places(root, pair.codes >> 32, pair.codes & 0xFFFFFFFF)
-        rows.add(found[:, None], runs.slots, 0, values)
-
-    def _failing(
-        self, category: Category, sites: GraphSites, runs: SlotRuns, root: int
-    ) -> dict[int, tuple[F8, F8]]:
-        """Site -> ([slots] weighted share of failing calls, [slots] requests with one); writes origins."""
-        failures = category.failures
-        if not len(failures.row):
-            return {}
-        place = np.full(category.n_requests, -1, dtype=np.int64)
-        place[runs.order] = np.arange(len(runs.order))
-        at_site = sites.site_at(failures.position)
-        row = place[failures.row]
-        seen = row >= 0
-        at_site, row, error = at_site[seen], row[seen], failures.error[seen]
-        found: dict[int, tuple[F8, F8]] = {}
-        calls = Counter(sites.pattern_site.tolist())
-        for site in np.unique(at_site).tolist():
-            per_request = np.bincount(row[at_site == site], minlength=len(runs.order))
-            share = per_request / calls[site]
-            found[site] = (runs.sums(share * runs.weight), runs.sums(per_request > 0))
-        # The innermost failing span is where the failure began, and those around it pass it on; of records
-        # it is the first.
-        position = failures.position[seen]
-        order = np.lexsort((-position if sites.are_calls else position, row))
-        first = order[np.unique(row[order], return_index=True)[1]]
-        key = (at_site[first] * (1 << 20) + error[first]) * (1 << 20) + runs.slot[row[first]]
-        for value in np.unique(key).tolist():
-            members = runs.weight[row[first]][key == value]
-            place = self.rows["origins"].places(
-                root, np.array([value >> 40]), self._error(value >> 20 & 0xFFFFF)
+def _add_failures(
+    rows: dict[str, RowSums],
+    population: Population,
+    groups: Sequence[RequestGroup],
+    requests: SlottedRequests,
+    roots: I8,
+    book: NameBook,
+) -> None:
+    """Add failing calls of visits, and where the failures of each request began."""
+    none = np.zeros(0, dtype=np.int64)
+    parts: list[tuple[npt.NDArray[np.integer[Any]], ...]] = [(none,) * 5]
+    before = 0
+    for group in groups:
+        failures = population.categories[group.category].failures
+        if len(failures.row):
+            place = np.full(population.categories[group.category].n_requests, -1, dtype=np.int64)
+            place[group.rows] = before + np.arange(len(group.rows))
+            seen = place[failures.row] >= 0
+            position = failures.position[seen]
+            site = group.sites.site_at(position)
+            sites, calls = np.unique(group.sites.pattern_site, return_counts=True)
+            # The innermost failing span is where the failure began, and those around it pass it on; of
+            # records it is the first.
+            rank = -position if group.sites.are_calls else position
+            parts.append(
+                (place[failures.row[seen]], site, rank, failures.error[seen], calls[sites.searchsorted(site)])
             )
-            sums = np.array([[len(members)], [members.sum()]])
-            self.rows["origins"].add(place, np.array([value & 0xFFFFF]), 0, sums)
-        return found
+        before += len(group.rows)
+    request, site, rank, error, calls = (np.concatenate(column) for column in zip(*parts, strict=True))
+    number, one = numbered((request, site))
+    share = np.bincount(number, minlength=len(one)) / calls[one]
+    values = np.zeros((len(TABLES["visits"][1]), len(one)))
+    values[-2], values[-1] = share * requests.weight[request[one]], 1
+    rows["visits"].add(rows["visits"].places(site[one]), requests.slot[request[one]], 0, values)
+    order = np.lexsort((rank, request))
+    begin = order[np.flatnonzero(np.diff(request[order], prepend=-1))]
+    known = np.array([book.errors[word] for word in population.errors], dtype=np.int64)
+    found = rows["origins"].places(
+        roots[requests.group[request[begin]]], site[begin], known[error[begin]] if len(begin) else none
+    )
+    weight = requests.weight[request[begin]]
+    rows["origins"].add(found, requests.slot[request[begin]], 0, np.stack([np.ones(len(begin)), weight]))
 
-    def _error(self, error: int) -> int:
-        return self.book.errors[self.population.errors[error]]
+
+class _Runs(NamedTuple):
+    """Requests of one group in one slot; arrays are [runs] unless said otherwise."""
+
+    of_group: Ragged
+    """[groups] where their runs lie."""
+    slot: I8
+    n: F8
+    w: F8
+    w2: F8
+    response: F8
+    """Sums of requests, weight, squared weight, weight times response time."""
+    place: I8
+    """[requests] place of each request's run among those of its group."""
+
+    @staticmethod
+    def of(batch: Batch) -> _Runs:
+        """From requests that are sorted by group and slot."""
+        requests = batch.requests
+        number, first = numbered((requests.group, requests.slot))
+        of_group = Ragged.of(np.bincount(requests.group[first], minlength=batch.n_groups))
+        w = requests.weight
+        columns = (np.ones(len(w)), w, w * w, w * requests.response_ns)
+        sums = [np.add.reduceat(column, first) for column in columns]
+        return _Runs._make((of_group, requests.slot[first], *sums, number - of_group.first[requests.group]))
 
 
-def _inclusive(critical: F8, sites: GraphSites) -> F8:
-    """[units, slots] with everything below."""
-    inclusive = critical.copy()
-    for unit in range(sites.n_units - 1, 0, -1):  # callers come before those they call
-        if sites.above[unit] >= 0:
-            inclusive[sites.above[unit]] += inclusive[unit]
+class _Rows:
+    """Rows of a table to be made of a batch: one a place and run of its group, then added up."""
+
+    def __init__(self, group: I8, runs: _Runs) -> None:
+        """group: [places] groups of the batch."""
+        self.runs = runs
+        self.layout = Ragged.of(runs.of_group.size[group])
+        self.run = self.layout.at(runs.of_group.first[group])
+        """[rows]"""
+
+    def totals(self, place: I8, request: I8, values: F8) -> F8:
+        """[rows] sums of values, each of a place and a request."""
+        return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
+
+    def add(self, to: RowSums, places: I8, bins: I8, *values: F8) -> None:
+        """Add values [rows] at places and bins, both [places]."""
+        spread = self.layout.spread
+        to.add(spread(places), self.runs.slot[self.run], spread(bins), np.stack(values))
+
+
+class _SitePlaces(NamedTuple):
+    """Sites that a group of a batch has; arrays are [places] unless said otherwise."""
+
+    group: I8
+    site: I8
+    n: I8
+    """Units of the site."""
+    first: I8
+    """The first of them."""
+    of_unit: I8
+    """[units]"""
+
+    @staticmethod
+    def of(batch: Batch) -> _SitePlaces:
+        """Find them."""
+        of_unit, first = numbered((batch.unit_group, batch.site))
+        n = np.bincount(of_unit, minlength=len(first))
+        return _SitePlaces(batch.unit_group[first], batch.site[first], n, first, of_unit)
+
+    def patterns(self, batch: Batch, book: NameBook) -> I8:
+        """The pattern that most of the site's units have."""
+        pattern = batch.pattern[self.first]
+        by_place = batch.pattern[np.argsort(self.of_unit, kind="stable")]
+        begin = np.cumsum(self.n) - self.n
+        for place in np.unique(self.of_unit[batch.pattern != pattern[self.of_unit]]).tolist():
+            pattern[place] = book.most_common(by_place[begin[place] :][: self.n[place]].tolist())
+        return pattern
+
+
+def _add_votes(
+    rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, book: NameBook, *, with_totals: bool
+) -> None:
+    times, requests = call_times(batch), batch.requests
+    pattern = sites.patterns(batch, book)
+    weights = np.unique(requests.weight)
+
+    def vote(
+        measure: int, layout: Ragged, place: I8, values: npt.NDArray[np.number], scale: float = 1
+    ) -> None:
+        """Count the mean of rows [cells of `layout`] of each site's place [rows] in every request."""
+        here, first = numbered([place])
+        place = place[first]
+        voting = Ragged.of(batch.n_of[sites.group[place]])
+        if len(first) == len(here):
+            mean = values[voting.at(layout.first[first])]
+        else:
+            mean = layout.sums(values, voting, here) / voting.spread(np.bincount(here))
+        request = voting.at(batch.first_request[sites.group[place]])
+        found = voting.spread(rows.places(measure, sites.site[place], pattern[place]))
+        rows.count(found, requests.slot[request], bin_of(mean * scale), requests.weight[request], weights)
+
+    vote(OWN_TIME, batch.unit, sites.of_unit, times.own)
+    if with_totals:
+        vote(TOTAL_TIME, batch.unit, sites.of_unit, times.duration)
+    wide = Ragged.of(batch.unit.size[times.wide])
+    vote(OVERLAP, wide, sites.of_unit[times.wide], times.overlap, RATIO_SCALE)
+    vote(STRETCH, wide, sites.of_unit[times.wide], times.stretch, RATIO_SCALE)
+    calls = _Rows(sites.group, runs)
+    counted = rows.places(CALLS, sites.site, pattern)
+    calls.add(
+        rows, counted, bin_of(sites.n * RATIO_SCALE), *(of[calls.run] for of in (runs.n, runs.w, runs.w2))
+    )
+
+
+def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
+    """Add visits of units and, of records, of trace points."""
+    points, first = numbered((batch.patterned.group, batch.patterned.site))
+    is_point = ~batch.are_calls[batch.patterned.group[first]]
+    at_points = _Rows(batch.patterned.group[first][is_point], runs)
+    at_sites = _Rows(sites.group, runs)
+    ns = at_sites.totals(sites.of_unit[steps.unit], steps.request, steps.weighted_ns)
+    for here, site, n, critical_ns in (
+        (at_sites, sites.site, sites.n, ns),
+        (at_points, batch.patterned.site[first][is_point], np.bincount(points)[is_point], 0.0),
+    ):
+        run = here.run
+        none = np.zeros(len(run))
+        here.add(
+            rows,
+            rows.places(site),
+            np.zeros(len(site), np.int64),
+            *(runs.n[run], runs.w[run], runs.w2[run]),
+            here.layout.spread(n) * runs.w[run],
+            none + critical_ns,
+            runs.response[run],
+            *(none, none),
+        )
+
+
+def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps) -> None:
+    """Add call patterns of units, and of records what follows trace points."""
+    places = batch.patterned
+    number, first = numbered((places.group, places.site, places.pattern))
+    group, n = places.group[first], np.bincount(number)
+    of_site, _ = numbered((places.group, places.site))
+    here = _Rows(group, runs)
+    run, spread = here.run, here.layout.spread
+    share = spread(n / np.bincount(of_site)[of_site[first]])
+    # Records do not nest: what a path takes is what its requests take.
+    inclusive = np.where(spread(batch.are_calls[group]), 0.0, share * runs.response[run])
+    calls = np.flatnonzero(places.unit >= 0)
+    units = _Rows(batch.unit_group, runs)
+    mine, cells = units.layout.chosen(places.unit[calls])
+    below = _inclusive(batch, units, steps)
+    inclusive += mine.sums(below[cells], here.layout, number[calls])
+    here.add(
+        rows,
+        rows.places(places.site[first], places.pattern[first]),
+        np.zeros(len(first), np.int64),
+        runs.n[run],
+        share * runs.w[run],
+        spread(n) * runs.w[run],
+        inclusive,
+        spread(totals(number, places.enters, len(first)) > 0) * runs.n[run],
+    )
+
+
+def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
+    """[units, a cell a run] critical ns with everything below."""
+    inclusive = units.totals(steps.unit, steps.request, steps.weighted_ns)
+    depth, caller = np.zeros(len(batch.above), dtype=np.int64), batch.above
+    while (caller >= 0).any():
+        depth += caller >= 0
+        caller = np.where(caller >= 0, batch.above[caller], -1)
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        mine = np.flatnonzero(depth == level)
+        layout, cells = units.layout.chosen(mine)
+        np.add.at(inclusive, layout.at(units.layout.first[batch.above[mine]]), inclusive[cells])
     return inclusive
+
+
+def _add_account(
+    rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, roots: I8, limit_ns: float
+) -> None:
+    """Add what the response waited for, by path and pattern."""
+    number, first = numbered((batch.unit_group, batch.path, batch.pattern))
+    here = _Rows(batch.unit_group[first], runs)
+    response_ns, weight = batch.requests.response_ns, batch.requests.weight
+    # A call that the path comes back to counts once, by its last step.
+    cell, step = batch.unit.first[steps.unit] + batch.place[steps.request], np.arange(len(steps.unit))
+    last = np.empty(batch.unit.n_cells, dtype=np.int64)
+    last[cell] = step
+    once = np.flatnonzero(last[cell] == step)
+    request = steps.request[once]
+    late = response_ns[steps.request] > limit_ns
+    slow = steps.request[late]
+    here.add(
+        rows,
+        rows.places(roots[batch.unit_group[first]], batch.path[first], batch.pattern[first]),
+        np.zeros(len(first), np.int64),
+        here.totals(number[steps.unit[once]], request, weight[request]),
+        here.totals(number[steps.unit], steps.request, steps.weighted_ns),
+        here.totals(number[steps.unit[late]], slow, steps.weighted_ns[late] / response_ns[slow]),
+    )

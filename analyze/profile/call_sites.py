@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,18 @@ class GraphSites:
         """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""
         sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.pattern_site[position]
         return sites
+
+
+class RequestGroup(NamedTuple):
+    """Requests of one category with equal sites and patterns, and where they are."""
+
+    category: int
+    """Index into the population's categories."""
+    rows: I8
+    """Requests that lie in a slot, in the order of their slots."""
+    slot: I8
+    """[rows] their slots, ascending."""
+    sites: GraphSites
 
 
 def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:

@@ -1,20 +1,23 @@
-"""Times of the units of a category: own time, duration, how much ran side by side, the critical part.
+"""Times of the units of graphs: own time, duration, how much ran side by side, the critical part.
 
-All are [units, requests] matrices, by columns of the category's node matrix; no loop over requests.
+Of many graphs at once, flat (`batches`), or of some units of one category as matrices [units, requests].
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from analyze.paths.critical_path import critical_path, edge_latency_ns
-from analyze.population import Category, Population
+from analyze.population import Population
+from analyze.profile.batches import Batch
 from analyze.profile.call_sites import GraphSites, graph_sites
 from analyze.profile.names import NameBook, Names
 from analyze.profile.sums import Grouped
+from analyze.ragged import Ragged
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
 
@@ -23,48 +26,101 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class CallTimes:
-    """Arrays [units, requests], ns."""
+    """Times of the units of a batch; arrays are [cells of units], ns."""
 
     own: I8
     """Exclusive time: duration less the union of the awaited children's. Of a step its latency."""
     duration: I8
-    waited: I8
-    """[edges, requests] latency of each edge that lies on the critical path, else 0: what of its unit's own
-    time (`GraphSites.owner`) the response waited for. Sums to the response time exactly."""
-    on_path: B1
-    """Whether any of the own time lies on the critical path."""
-    overlap: dict[int, F8]
-    """Unit of several children -> [requests] sum of their durations over their union, >= 1."""
-    stretch: dict[int, F8]
-    """The same units -> [requests] the union over the longest child, >= 1: one where all fit beside it."""
+    wide: I8
+    """[wide units] those of several children."""
+    overlap: F8
+    """[cells of wide units] sum of the children's durations over their union, >= 1."""
+    stretch: F8
+    """[cells of wide units] the union over the longest child, >= 1: one where all fit beside it."""
 
 
-def call_times(category: Category, sites: GraphSites) -> CallTimes:
-    """Times of every unit in every request. O(requests · (units log children + edges))."""
-    times = category.node_ns
-    duration = times[sites.end] - times[sites.start]
+def call_times(batch: Batch) -> CallTimes:
+    """Times of every unit in every request. O(cells log children)."""
+    unit = batch.unit
+    start, end = (batch.times[unit.at(batch.node.first[of])] for of in (batch.start, batch.end))
+    duration = end - start
     own = duration.copy()
-    overlap: dict[int, F8] = {}
-    stretch: dict[int, F8] = {}
-    start, end = sites.start.tolist(), sites.end.tolist()
-    for unit, called in _calls_below(sites).items():
-        if len(called) == 1:
-            own[unit] -= duration[called[0]]
+    takes_time = np.flatnonzero((batch.above >= 0) & (batch.end != batch.start))
+    called = takes_time[np.argsort(batch.above[takes_time], kind="stable")]
+    n_called = np.bincount(batch.above[called], minlength=len(batch.above))
+    first = np.cumsum(n_called) - n_called
+    wide, overlap, stretch = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+    for n in np.unique(n_called[n_called > 0]).tolist():
+        callers = np.flatnonzero(n_called == n)
+        mine, cells = unit.chosen(callers)
+        children = [mine.at(unit.first[called[first[callers] + nth]]) for nth in range(n)]
+        if n == 1:
+            own[cells] -= duration[children[0]]
             continue
-        union = _union(times, [start[child] for child in called], [end[child] for child in called])
-        own[unit] -= union
+        union = _union(*(np.stack([time[child] for child in children]) for time in (start, end)))
+        own[cells] -= union
+        durations = np.stack([duration[child] for child in children])
         # Children without length do not overlap.
-        overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
-        stretch[unit] = np.where(union > 0, union / np.maximum(duration[called].max(axis=0), 1), 1.0)
-    on_edge = critical_path(category).T
-    waited = edge_latency_ns(category).T
-    waited *= on_edge
-    if not sites.are_calls:  # a step is its edge
-        return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_edge, overlap, stretch)
-    on_path = np.zeros(duration.shape, dtype=np.bool_)
-    for edge, unit in enumerate(sites.owner.tolist()):
-        on_path[unit] |= on_edge[edge]
-    return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_path, overlap, stretch)
+        overlap.append(np.where(union > 0, durations.sum(axis=0) / np.maximum(union, 1), 1.0))
+        stretch.append(np.where(union > 0, union / np.maximum(durations.max(axis=0), 1), 1.0))
+        wide.append(callers)
+    return CallTimes(
+        np.maximum(own, 0, out=own),
+        duration,
+        np.concatenate(wide),
+        np.concatenate(overlap),
+        np.concatenate(stretch),
+    )
+
+
+class CriticalSteps(NamedTuple):
+    """Edges on the critical paths of requests; arrays are [steps]."""
+
+    unit: I8
+    """Unit whose own time the edge is (`GraphSites.owner`)."""
+    request: I8
+    weighted_ns: F8
+    """Latency by the weight of the request: those of a request add up to its response time exactly."""
+
+
+def critical_steps(batch: Batch) -> CriticalSteps:
+    """Walk the critical paths of all requests at once, from the response backwards (`paths.critical_path`).
+
+    Raises ValueError if a path does not lead to the root, or its latencies are not the response time.
+    O(cells).
+    """
+    first, times, place = batch.node.first, batch.times, batch.place
+    by_dst = np.lexsort((batch.src, batch.dst))
+    src, owner = batch.src[by_dst], batch.owner[by_dst]
+    before = Ragged.of(np.bincount(batch.dst, minlength=len(first)))
+    via = _latest(batch, batch.node, before, src)
+    left_at = _latest(batch, Ragged.of(batch.n_of), batch.responses, batch.response_node)
+    at = batch.response_node[left_at]
+    is_whole = times[first[at] + place] == batch.requests.response_ns
+    none = np.zeros(0, dtype=np.int64)
+    steps = [(none, none, none)]
+    walking = np.arange(len(at))
+    while len(walking := walking[before.size[at[walking]] > 0]):
+        cell = first[at[walking]] + place[walking]
+        edge = via[cell]
+        at[walking] = src[edge]
+        steps.append((owner[edge], walking, times[cell] - times[first[src[edge]] + place[walking]]))
+    if not (is_whole & (at == batch.root[batch.requests.group]) & (times[first[at] + place] == 0)).all():
+        raise ValueError("a critical path does not reach the root, or is not as long as the response time")
+    unit, request, ns = (np.concatenate(column) for column in zip(*steps, strict=True))
+    return CriticalSteps(unit, request, ns * batch.requests.weight[request])
+
+
+def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:
+    """[cells of items] which of an item's choices among `nodes` is the latest in a request, the first of
+    equals; an item without one gets some number."""
+    chosen = items.spread(choices.first)
+    for n in np.unique(choices.size[choices.size > 1]).tolist():
+        rows, cells = items.chosen(np.flatnonzero(choices.size == n))
+        first = choices.first[choices.size == n]
+        times = [batch.times[rows.at(batch.node.first[nodes[first + nth]])] for nth in range(n)]
+        chosen[cells] += np.argmax(np.stack(times), axis=0)
+    return chosen
 
 
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
@@ -76,7 +132,9 @@ def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
         if len(called) == 1:
             own[place] -= times[end[called[0]]] - times[start[called[0]]]
         elif called:
-            own[place] -= _union(times, [start[child] for child in called], [end[child] for child in called])
+            own[place] -= _union(
+                times[[start[child] for child in called]], times[[end[child] for child in called]]
+            )
     np.maximum(own, 0, out=own)
     return own
 
@@ -92,15 +150,14 @@ def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
     return below
 
 
-def _union(times: I8, starts: Sequence[int], ends: Sequence[int]) -> I8:
-    """[requests] length of the union of intervals between rows of `times`; none ends before it starts."""
+def _union(starts: I8, ends: I8) -> I8:
+    """[cells] length of the union of intervals [intervals, cells]; none ends before it starts."""
     if len(starts) == _PAIR:
-        (start, other_start), (end, other_end) = (times[at] for at in starts), (times[at] for at in ends)
-        both = np.minimum(end, other_end) - np.maximum(start, other_start)
-        pair: I8 = (end - start) + (other_end - other_start) - np.maximum(both, 0)
+        both = np.minimum(*ends) - np.maximum(*starts)
+        pair: I8 = (ends - starts).sum(axis=0) - np.maximum(both, 0)
         return pair
-    order, request = np.argsort(times[starts], axis=0, kind="stable"), np.arange(times.shape[1])
-    start, end = times[starts][order, request], times[ends][order, request]
+    order = np.argsort(starts, axis=0, kind="stable")
+    start, end = (np.take_along_axis(times, order, axis=0) for times in (starts, ends))
     reached = np.maximum.accumulate(end, axis=0)
     total: I8 = end[0] - start[0]
     for place in range(1, len(starts)):

@@ -14,18 +14,21 @@ handler that it starts goes on until the data are there:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering
-from analyze.refine.consensus import Answers, all_answers, answers_of
+from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
+from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
+from stitch.columnar.runs import ranges
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
@@ -49,43 +52,61 @@ class Asynchrony:
     """(unit below a unit left behind, ancestor that waits for it)."""
 
 
-_Question = Callable[[I8, I8], B1]
-"""[units, requests] starts and ends of all units -> whether the answer is yes, by unit asked about."""
+class _Units(NamedTuple):
+    """Units of all trees, structure after structure; arrays are [units]."""
+
+    structure: I8
+    start: I8
+    end: I8
+    """Stored columns."""
+    above: I8
+    """Unit of the parent; -1 for roots."""
+    awaited: B1
+    operation: I8
+    """Index into `names`."""
+    names: tuple[Operation, ...]
+    first: tuple[int, ...]
+    """[structures] the first unit of each."""
+
+    @staticmethod
+    def of(trees: Sequence[SpanTree | None]) -> _Units:
+        """Number the units of trees through."""
+        names = Numbering[Operation]()
+        rows: list[tuple[int, int, int, int, bool, int]] = []
+        first = []
+        for structure, tree in enumerate(trees):
+            first.append(base := len(rows))
+            if tree is not None:
+                rows += [
+                    (structure, start, end, -1 if above < 0 else base + above, awaited, names[operation])
+                    for start, end, above, awaited, operation in zip(
+                        tree.start, tree.end, tree.parent, tree.awaited, tree.operation, strict=True
+                    )
+                ]
+        of, start, end, above, awaited, operation = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+        return _Units(of, start, end, above, awaited > 0, operation, tuple(names), tuple(first))
+
+    def places(self, key: I8) -> list[Calls]:
+        """Operations of keys [places, calls]."""
+        return [tuple(self.names[call] for call in calls) for calls in key.tolist()]
 
 
-class _Ballot:
-    """Votes on one yes-no question, from all categories, by place."""
+def _asked_once(
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    asked: Asked,
+    n_apart: int,
+    answer: Answer,
+    cells: int,
+) -> tuple[Answers, I8]:
+    """Votes on a yes-no question by place, and [entries] the place of each.
 
-    def __init__(self, n_apart: int) -> None:
-        self._n_apart = n_apart
-        self._numbers = Numbering[Calls]()
-        none = np.zeros((2, n_apart + 1, 0))
-        self._votes = [Answers(np.zeros((0, 1), dtype=np.int64), none[0], none)]
-
-    def ask(
-        self, places: list[Calls], category: StoredCategory, times: I8, tree: SpanTree, question: _Question
-    ) -> None:
-        """Add a category's votes on some of its units, each at its place."""
-
-        def answer(rows: slice) -> tuple[B1]:
-            return (question(times[list(tree.start), rows], times[list(tree.end), rows]),)
-
-        number = np.array([self._numbers[place] for place in places])
-        votes = answers_of(category, number[:, None], self._n_apart, tree.n_units, answer)
-        # One request decides nothing, however many calls it has: it counts once at a place.
-        is_first = np.isin(np.arange(len(number)), np.unique(number, return_index=True)[1])
-        self._votes.append(replace(votes, requests=votes.requests * is_first))
-
-    def count(self) -> tuple[list[Calls], Answers]:
-        """All places, and the votes of each."""
-        votes = all_answers(self._votes)
-        return list(self._numbers), votes.pooled(votes.key)[0]
-
-    def carried(self, share: float, settings: RefineSettings) -> set[Calls]:
-        """Places where at least `share` of the calls agree, in requests enough to say so."""
-        places, votes = self.count()
-        carried = votes.agreed(share)[0] & votes.enough(settings)
-        return {places[at] for at in np.flatnonzero(carried).tolist()}
+    One request decides nothing, however many calls it has: it counts once at a place.
+    """
+    votes = ask(categories, times, asked, n_apart, 1, answer, cells)
+    is_first = np.zeros(len(asked.structure), dtype=np.bool_)
+    is_first[numbered((asked.structure, *asked.key.T))[1]] = True
+    return replace(votes, requests=votes.requests * is_first).pooled(asked.key)
 
 
 def find_asynchronous(
@@ -94,58 +115,57 @@ def find_asynchronous(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
     samples: Sequence[str],
+    cells: int = FEW_CELLS,
 ) -> tuple[list[Asynchrony], tuple[str, ...]]:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
     Pooled over all samples by (parent operation, child operation). Returns what was found by category, and
-    sentences on it in `samples`, the names of those compared, the first of the flows'. O(spans), and O(spans
-    below asynchronous children · children).
+    sentences on it in `samples`, the names of those compared, the first of the flows'. cells: as of `ask`.
+    O(spans), and O(spans below asynchronous children · children).
     """
-    categories = flows.categories
-    lateness = _Ballot(len(samples))
-    for category, matrix, tree in zip(categories, times, trees, strict=True):
-        if tree is None:
-            continue
-        units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
-        places: list[Calls] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
-        if units:
-            lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
-    asynchronous = lateness.carried(settings.async_share, settings)
-    left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
-    waiting = _Ballot(len(samples))
-    candidates = []
-    for category, matrix, tree, behind in zip(categories, times, trees, left, strict=True):
-        below = [] if tree is None else list(_below(tree, behind))
-        candidates.append(below)
-        if tree is None or not below:
-            continue
-        places = [_place(tree, unit, child) for unit, child in below]
-        waiting.ask(places, category, matrix, tree, _early(tree, below))
-    kept = waiting.carried(settings.sequential_share, settings)
-    found = [
-        Asynchrony() if tree is None else Asynchrony(behind, tuple(_outermost(tree, below, kept)))
-        for tree, behind, below in zip(trees, left, candidates, strict=True)
+    categories, units, n_apart = flows.categories, _Units.of(trees), len(samples)
+    called = np.flatnonzero(units.awaited & (units.above >= 0))
+    key = np.stack((units.operation[units.above[called]], units.operation[called]), axis=1)
+    late = Asked(units.structure[called], key)
+    votes, place = _asked_once(categories, times, late, n_apart, _outliving(units, called, settings), cells)
+    is_late = votes.agreed(settings.async_share)[0] & votes.enough(settings)
+    left: list[set[int]] = [set() for _ in trees]
+    for unit in called[is_late[place]].tolist():
+        structure = units.structure[unit]
+        left[structure].add(unit - units.first[structure])
+    below = [
+        [] if tree is None or not behind else list(_below(tree, behind))
+        for tree, behind in zip(trees, left, strict=True)
     ]
-    stays = {
-        _place(tree, unit, child)
-        for tree, below, here in zip(trees, candidates, found, strict=True)
+    rows = [
+        (number, units.first[number] + unit, units.first[number] + child)
+        for number, pairs in enumerate(below)
+        for unit, child in pairs
+    ]
+    structure, early, behind = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    waits = Asked(structure, units.operation[np.stack((units.above[behind], behind, early), axis=1)])
+    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind), cells)
+    stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
+    kept = iter(stays_there[at].tolist())
+    found = [
+        Asynchrony(frozenset(left[number]), tuple(_outermost(tree, pairs, [next(kept) for _ in pairs])))
         if tree is not None
-        for unit, child in below
+        else Asynchrony()
+        for number, (tree, pairs) in enumerate(zip(trees, below, strict=True))
+    ]
+    stays: set[Calls] = {
+        (tree.operation[tree.parent[child]], tree.operation[child], tree.operation[unit])
+        for tree, pairs, here in zip(trees, below, found, strict=True)
+        if tree is not None
+        for unit, child in pairs
         if (unit, tree.parent[child]) in here.waited
     }
-    outlive, votes = lateness.count()
-    return found, _notes(outlive, votes.of_first(len(samples)), asynchronous, stays, samples)
+    outlive = units.places(votes.key)
+    asynchronous = {outlive[number] for number in np.flatnonzero(is_late).tolist()}
+    return found, _notes(outlive, votes.of_first(n_apart), asynchronous, stays, samples)
 
 
-def _units_of(tree: SpanTree, asynchronous: set[Calls]) -> frozenset[int]:
-    return frozenset(
-        unit
-        for unit in range(1, tree.n_units)
-        if tree.awaited[unit] and (tree.operation[tree.parent[unit]], tree.operation[unit]) in asynchronous
-    )
-
-
-def _below(tree: SpanTree, behind: frozenset[int]) -> Iterator[tuple[int, int]]:
+def _below(tree: SpanTree, behind: Set[int]) -> Iterator[tuple[int, int]]:
     """(span, unit left behind) for every span that the unit waits for, directly or through others."""
     top = {unit: unit for unit in behind}
     for unit in range(1, tree.n_units):
@@ -156,52 +176,55 @@ def _below(tree: SpanTree, behind: frozenset[int]) -> Iterator[tuple[int, int]]:
         yield unit, above
 
 
-def _place(tree: SpanTree, unit: int, child: int) -> Calls:
-    return tree.operation[tree.parent[child]], tree.operation[child], tree.operation[unit]
-
-
-def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: set[Calls]) -> Iterator[tuple[int, int]]:
+def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: list[bool]) -> Iterator[tuple[int, int]]:
     """(span, ancestor that waits for it); spans below one that stays come with it."""
     stays: set[int] = set()
-    for unit, child in below:
+    for (unit, child), is_kept in zip(below, kept, strict=True):
         if tree.parent[unit] in stays:
             stays.add(unit)
-        elif _place(tree, unit, child) in kept:
+        elif is_kept:
             stays.add(unit)
             yield unit, tree.parent[child]
 
 
-def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> _Question:
-    """[units, requests] whether a unit ends after its parent does, by more than S5's epsilon."""
-    above = [tree.parent[unit] for unit in units]
+def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
+    """Whether a unit ends after its parent does, by more than S5's epsilon."""
 
-    def is_late(starts: I8, ends: I8) -> B1:
-        durations = np.maximum(ends - starts, 0)
-        half = durations >> 1
-        slack = np.maximum((durations * settings.slack_share).astype(np.int64), settings.slack_ns)
-        bounded = np.minimum(slack, half)
-        late: B1 = ends[units] - ends[above] > np.minimum(bounded[above], half[units])
-        return late
+    def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
+        unit = called[entries]
+        of, above = units.structure[unit], units.above[unit]
+        end, end_above = batch.at(of, units.end[unit]), batch.at(of, units.end[above])
+        half = np.maximum(end - batch.at(of, units.start[unit]), 0) >> 1
+        duration = np.maximum(end_above - batch.at(of, units.start[above]), 0)
+        slack = np.maximum((duration * settings.slack_share).astype(np.int64), settings.slack_ns)
+        return (end - end_above > np.minimum(np.minimum(slack, duration >> 1), half),)
 
     return is_late
 
 
-def _early(tree: SpanTree, below: list[tuple[int, int]]) -> _Question:
-    """[spans, requests] whether a span ends before the waiting ancestor's next own event.
+def _early(units: _Units, early: I8, behind: I8) -> Answer:
+    """Whether a span ends before the waiting ancestor's next own event.
 
     That is the first start of another of its children once the unit left behind has started, or its end.
     """
+    waiting = units.above[behind]
+    by_above = np.argsort(units.above, kind="stable")
+    first, past = (np.searchsorted(units.above[by_above], waiting, side=side) for side in ("left", "right"))
 
-    def is_early(starts: I8, ends: I8) -> B1:
-        early = np.empty((len(below), starts.shape[1]), dtype=np.bool_)
-        for row, (unit, child) in enumerate(below):
-            waiting = tree.parent[child]
-            next_ns = ends[waiting].copy()
-            for other in tree.children[waiting]:
-                if other != child:
-                    np.minimum(next_ns, starts[other], out=next_ns, where=starts[other] >= starts[child])
-            early[row] = ends[unit] <= next_ns
-        return early
+    def is_early(batch: FlowBatch, entries: slice) -> tuple[B1]:
+        unit, child = early[entries], behind[entries]
+        of = units.structure[unit]
+        layout = batch.layout(of)
+        next_ns = batch.at(of, units.end[waiting[entries]])
+        n_others = past[entries] - first[entries]
+        row = np.repeat(np.arange(len(unit)), n_others)
+        other = by_above[ranges(first[entries], n_others)]
+        row, other = (column[other != child[row]] for column in (row, other))
+        start = batch.at(of[row], units.start[other])
+        comes = start >= batch.at(of[row], units.start[child[row]])
+        at = batch.layout(of[row]).at(layout.first[row])
+        np.minimum.at(next_ns, at[comes], start[comes])
+        return (batch.at(of, units.end[unit]) <= next_ns,)
 
     return is_early
 

@@ -143,20 +143,14 @@ def _ordered(
     if not settings.order_siblings:
         return [[] for _ in matrices.categories], ()
     numbers = Numbers()
-    found: list[list[Family]] = []
-    evidence = []
-    crowded = 0
-    for category, matrix, tree in zip(matrices.categories, times, trees, strict=True):
-        here = [] if tree is None else families(tree, numbers, settings.max_siblings)
-        found.append(here)
-        if tree is None:
-            continue
-        crowded += bool((category.sample < len(samples)).any()) and any(
-            len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units)
-        )
-        if here:
-            evidence.append(order_evidence(category, matrix, tree, here, numbers, settings, len(samples)))
-    consensus = decide_order(evidence, tuple(numbers.children), settings, samples)
+    found = [[] if tree is None else families(tree, numbers, settings.max_siblings) for tree in trees]
+    crowded = sum(
+        any(len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units))
+        for category, tree in zip(matrices.categories, trees, strict=True)
+        if tree is not None and bool((category.sample < len(samples)).any())
+    )
+    votes = order_evidence(matrices.categories, times, trees, found, numbers, settings, len(samples))
+    consensus = decide_order(votes, tuple(numbers.children), settings, samples)
     notes = consensus.notes
     if crowded:
         notes = (

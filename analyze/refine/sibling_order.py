@@ -33,8 +33,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering
-from analyze.refine.consensus import Answers, all_answers, answers_of
+from analyze.ragged import Ragged
+from analyze.refine.consensus import Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import Operation, StoredCategory
@@ -160,7 +162,12 @@ def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: Refine
 
     S5's epsilon as far as the parent says; `_order_times` bounds it by the children's own durations.
     """
-    duration = times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]]
+    return _slack(
+        times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]], settings
+    )
+
+
+def _slack(duration: I8, settings: RefineSettings) -> I8:
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
@@ -192,45 +199,114 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
     return relation
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of families of all structures, structure after structure, family after family."""
+
+    structure: I8
+    """[rows]"""
+    start: I8
+    end: I8
+    """[rows] stored columns."""
+    family: I8
+    """[rows]"""
+    parent: tuple[I8, I8, I8]
+    """[families] structure, and the columns of the parent's start and end."""
+    groups: dict[int, tuple[I8, I8]]
+    """Number of calls of an operation -> ([groups] structure, [groups, calls] their rows)."""
+    pair: tuple[I8, I8]
+    """[pairs] rows, family after family in the order of `pair_rows`."""
+
+    @staticmethod
+    def of(trees: Sequence[SpanTree | None], kin: Sequence[Sequence[Family]]) -> _Rows:
+        """Lay out the families of each tree."""
+        rows: list[tuple[int, int, int, int]] = []
+        parents: list[tuple[int, int, int]] = []
+        groups: dict[int, list[tuple[int, ...]]] = {}
+        pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        for structure, (tree, here) in enumerate(zip(trees, kin, strict=True)):
+            for family in here if tree is not None else ():
+                assert tree is not None
+                base, number = len(rows), len(parents)
+                parents.append((structure, tree.start[family.parent], tree.end[family.parent]))
+                rows += [(structure, tree.start[u], tree.end[u], number) for u in family.children]
+                for group in family.groups:
+                    groups.setdefault(len(group), []).append((structure, *(base + row for row in group)))
+                firsts, seconds = pair_rows(len(family.children))
+                pairs.append((base + firsts, base + seconds))
+        of_row, start, end, family_of = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        of_parent, begins, ends = np.array(parents, dtype=np.int64).reshape(-1, 3).T
+        laid = {n: np.array(mine, dtype=np.int64) for n, mine in groups.items()}
+        return _Rows(
+            of_row,
+            start,
+            end,
+            family_of,
+            (of_parent, begins, ends),
+            {n: (mine[:, 0], mine[:, 1:]) for n, mine in laid.items()},
+            (np.concatenate([one for one, _ in pairs]), np.concatenate([other for _, other in pairs])),
+        )
+
+    def order_times(self, batch: FlowBatch, settings: RefineSettings) -> tuple[Ragged, int, tuple[I8, ...]]:
+        """(layout of the batch's rows, the first of them, [cells] starts, ends, middles, late starts), where
+        each operation's calls are in order of start; equal starts keep the column order."""
+        mine = batch.part(self.structure)
+        structure = self.structure[mine]
+        layout = batch.layout(structure)
+        starts, ends = batch.at(structure, self.start[mine]), batch.at(structure, self.end[mine])
+        for of, rows in self.groups.values():
+            here = batch.part(of)
+            alike = batch.layout(of[here])
+            cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
+            order = np.argsort(starts[cells], axis=0, kind="stable")
+            for times in (starts, ends):
+                times[cells] = np.take_along_axis(times[cells], order, axis=0)
+        families = batch.part(self.parent[0])
+        of, begin, end = (column[families] for column in self.parent)
+        slack = _slack(batch.at(of, end) - batch.at(of, begin), settings)
+        slack = slack[layout.at(batch.layout(of).first[self.family[mine] - families.start])]
+        return layout, mine.start, (starts, ends, *_order_times(starts, ends, slack))
+
+
 def order_evidence(
-    category: StoredCategory,
-    times: I8,
-    tree: SpanTree,
-    kin: Sequence[Family],
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    trees: Sequence[SpanTree | None],
+    kin: Sequence[Sequence[Family]],
     numbers: Numbers,
     settings: RefineSettings,
     n_apart: int,
+    cells: int = FEW_CELLS,
 ) -> Answers:
-    """Votes on how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
+    """Votes on how every pair of every family is ordered. O(requests · pairs).
 
     Answers are: the first ends before the second starts, and the other way round. Keys are the family (parent
     operation and all its child keys), the parent operation, the first and the second child key. Entries are
-    family by family, pairs in the order of `pair_rows`.
+    structure by structure, family by family, pairs in the order of `pair_rows`. cells: as of `ask`.
     """
-    sizes = [len(family.children) for family in kin]
-    bases = np.cumsum([0, *sizes[:-1]])
-    firsts = np.concatenate([base + pair_rows(n)[0] for base, n in zip(bases, sizes, strict=True)])
-    seconds = np.concatenate([base + pair_rows(n)[1] for base, n in zip(bases, sizes, strict=True)])
-    family_of_row = np.repeat(np.arange(len(kin)), sizes)
+    rows = _Rows.of(trees, kin)
+    first, second = rows.pair
 
-    def order(rows: slice) -> tuple[B1, B1]:
-        part = times[:, rows]
-        starts, ends = occurrence_times(part, tree, kin)
-        slack = slack_ns(part, tree, [family.parent for family in kin], settings)
-        middles, late_starts = _order_times(starts, ends, slack[family_of_row])
-        leads = (middles[firsts] <= starts[seconds]) & (ends[firsts] <= late_starts[seconds])
-        follows = (middles[seconds] <= starts[firsts]) & (ends[seconds] <= late_starts[firsts])
+    def order(batch: FlowBatch, pairs: slice) -> tuple[B1, B1]:
+        layout, base, (starts, ends, middles, late_starts) = rows.order_times(batch, settings)
+        here = batch.layout(rows.structure[first[pairs]])
+        a, b = (here.at(layout.first[side[pairs] - base]) for side in (first, second))
+        leads = (middles[a] <= starts[b]) & (ends[a] <= late_starts[b])
+        follows = (middles[b] <= starts[a]) & (ends[b] <= late_starts[a])
         return leads, follows & ~leads
 
-    keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
-    parents = [numbers.children[ChildKey(tree.operation[family.parent], 0)] for family in kin]
-    codes = [numbers.families[parent, family.keys] for parent, family in zip(parents, kin, strict=True)]
-    family_of_pair = family_of_row[firsts]
+    keys = np.array([key for here in kin for family in here for key in family.keys], dtype=np.int64)
+    parents, codes = [], []
+    for tree, here in zip(trees, kin, strict=True):
+        for family in here if tree is not None else ():
+            assert tree is not None
+            parents.append(numbers.children[ChildKey(tree.operation[family.parent], 0)])
+            codes.append(numbers.families[parents[-1], family.keys])
+    of = rows.family[first]
     key = np.stack(
-        (np.array(codes)[family_of_pair], np.array(parents)[family_of_pair], keys[firsts], keys[seconds]),
-        axis=1,
+        (np.array(codes, np.int64)[of], np.array(parents, np.int64)[of], keys[first], keys[second]), axis=1
     )
-    return answers_of(category, key, n_apart, len(firsts), order)
+    return ask(categories, times, Asked(rows.structure[first], key), n_apart, 2, order, cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +318,7 @@ class Consensus:
 
 
 def decide_order(
-    evidence: Sequence[Answers],
+    votes: Answers,
     children: Sequence[ChildKey],
     settings: RefineSettings,
     samples: Sequence[str],
@@ -253,11 +329,10 @@ def decide_order(
     (an operation like `GET` stands for many programs, its set of calls distinguishes them), all parents of
     the operation, all pairs of the same two components, the request itself. `children` are the keys by code.
     Notes report pairs whose share differs between the first of the `samples` (names of those compared, the
-    first of the evidence's) and another one.
+    first of the votes') and another one.
     """
-    if not evidence:
+    if not len(votes.key):
         return Consensus(np.zeros(0, dtype=np.int8), ())
-    votes = all_answers(evidence)
     families_, entry = votes.pooled(votes.key)
     operations, of_family = families_.pooled(families_.key[:, 1:])
     by_operation = np.where(

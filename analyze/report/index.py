@@ -53,6 +53,8 @@ class KeptReport(Frozen):
     finding: str = ""
     """Title of the first finding; empty without one."""
     findings: int = 0
+    said: str = ""
+    """Sentence that its page begins with, where no finding does."""
 
     @property
     def path(self) -> str:
@@ -126,6 +128,9 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
         mean=_mean_words(report),
         finding=found.findings[0].title if found is not None and found.findings else "",
         findings=0 if found is None else found.findings_total,
+        said=report.headline.sentence
+        if found is not None or len(report.methods) > 1
+        else report.verdict.text,
     )
 
 
@@ -166,7 +171,7 @@ _COLUMNS: Final = (
     Column("periods", "Periods"),
     Column("", "Verdict", "text", outcome_words),
     Column("mean", "Mean"),
-    Column("", "First finding, or what was measured", "text", lambda row: row.finding or row.headline),
+    Column("", "First finding, or what was measured", "text", lambda row: row.finding or row.said),
     Column("findings", "Findings", "count"),
     Column("method", "Method"),
 )

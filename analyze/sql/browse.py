@@ -27,7 +27,7 @@ def categories(session: Session, sort: str, *, top: int, root: str | None) -> tu
 
 
 def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality, int], int]:
-    """How many requests carry each quality flag (only those that occur), and how many requests there are."""
+    """Count requests by quality flag (flags that occur only), and all requests."""
     masks = session.query(statement("browse_flags"), [root, root]).to_pylist()
     counts = {flag: sum(row["requests"] for row in masks if row["quality"] & flag) for flag in Quality}
     return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)

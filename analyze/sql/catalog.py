@@ -132,7 +132,7 @@ def reference() -> str:
         "Generated from `analyze/sql/views/*.sql` and `schemas/` by `python -m analyze.sql.catalog`.",
         "",
         "`flowdiff sql` opens DuckDB on a lake, read only, with these views. All times are UTC; the unit",
-        "stands last in a column's name. Queries to copy: [recipes.md](recipes.md).",
+        "stands last in a column's name. Queries to copy: [recipes.md](internals/recipes.md).",
         "",
         "## Views",
     ]
@@ -256,8 +256,8 @@ _TABLES: Final = (
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """What DuckDB makes of an Arrow type. Looked up: to let it look at an empty table takes it longer than
-    the rest of an opening.
+    """DuckDB's name of an Arrow type. Looked up: to let DuckDB look at an empty table takes longer than the
+    rest of an opening.
     """
     if pa.types.is_dictionary(type_):
         return sql_type(type_.value_type)

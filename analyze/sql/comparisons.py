@@ -93,7 +93,8 @@ class Comparisons:
 
 
 def _calls(columns: Sequence[pa.ChunkedArray]) -> Iterator[AskedComparison]:
-    """What each call asks for. Raises QueryError where an argument that is needed is null."""
+    """Yield the comparison that each call asks for. Raises QueryError where an argument that is needed is
+    null."""
     for call in zip(*(column.to_pylist() for column in columns), strict=True):
         asked = AskedComparison(*call)
         for name in ("reference", "problem", "method"):

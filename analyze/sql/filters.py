@@ -83,7 +83,7 @@ class Terms:
     text: tuple[str, ...]
     values: Mapping[str, object]
     uses_params: bool
-    """Whether a term reads the params table."""
+    """True if a term reads the params table."""
 
 
 def filter_terms(filter_: Filter) -> Terms:
@@ -178,7 +178,7 @@ def unknown_name(found: LakePeriod) -> str:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    """What there is, that which looks most like `name` first."""
+    """List some of the names, those most like `name` first."""
     likeness = {other: SequenceMatcher(None, name.lower(), other.lower()).ratio() for other in names}
     nearest = sorted(names, key=lambda other: -likeness[other])[:_NAMED]
     rest = len(names) - len(nearest)

@@ -35,7 +35,7 @@ class RequestVersions:
 
 
 class _Rows:
-    """Where a version is known: rows in the order of requests and positions."""
+    """Rows with a known version, in the order of requests and positions."""
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
         verify(found, files)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
-"""What is bound: to each `?` in order, or to `:name` and `$name`."""
+"""Bound values: of each `?` in order, or by name, of `:name` and `$name`."""
 
 # What stands in quotes or comments is passed over, and so is a cast.
 _PARTS: Final = re.compile(
@@ -80,7 +80,7 @@ _TEMPORARY: Final = re.compile(
     re.IGNORECASE,
 )
 _RELATIONS: Final = dict.fromkeys([*(f"_{table}" for table in LISTED), *VIEWS])
-"""What a statement may name, what is read by others before them."""
+"""Relations that a statement may name, each before those that read it."""
 _WORD: Final = re.compile(r"\w+")
 _CATALOG: Final = re.compile(
     r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
@@ -120,14 +120,14 @@ class Session:
         self._span_times = SpanTimes()
         self._comparisons = None if comparing is None else Comparisons(comparing)
         self._compares = False
-        """Whether the functions that compare are made: a tenth of an opening."""
+        """True once the functions that compare are made, which takes a tenth of an opening."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Views that were made, and views `_<table>` behind them."""
         self._bound: dict[str, list[Path]] = {}
         """Tables that DuckDB reads by itself, and where their files were then: all that it may open."""
         self._raised: FlowdiffError | None = None
-        """What a function of ours raised in a statement."""
+        """Error that a function of ours raised in a statement."""
         self._opened = ExitStack()
         self._connection = self._connected()
 
@@ -202,7 +202,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """Whether files that DuckDB reads were set aside by an upkeep; it reads them there from now on."""
+        """True if an upkeep has set files aside that DuckDB reads; it reads them there from now on."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -340,7 +340,7 @@ class Session:
         return {name.removeprefix("_schema_") for name in named}
 
     def _failure(self, error: Exception) -> FlowdiffError:
-        """Whose fault it is: a file's, or the query's."""
+        """Error for the user: of a file, or of the query."""
         raised, self._raised = self._raised, None
         if raised is not None:
             return raised
@@ -367,7 +367,7 @@ class Session:
 
 
 def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
-    """Those of the values that a statement names: a shell has the same for all. Raises QueryError."""
+    """Values that a statement names: a shell has the same for all. Raises QueryError."""
     named = duckdb.extract_statements(text)[0].named_parameters
     if missing := sorted(named - values.keys()):
         raise QueryError(f"The parameter {missing[0]} has no value.", remedy="Give one: --param NAME=VALUE.")
@@ -425,13 +425,13 @@ class _Files:
         return self._listed()
 
     def __getitem__(self, table: str) -> list[Path]:
-        """Those of a table as the snapshot names them. Raises LakeError."""
+        """Files of a table as the snapshot names them. Raises LakeError."""
         if table not in self._of:
             self._of[table] = [*self._find(table)]
         return self._of[table]
 
     def now(self, table: str) -> list[Path]:
-        """Where those of a table are now: upkeep sets files aside under readers."""
+        """Current places of a table's files: upkeep sets files aside under readers."""
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
@@ -523,7 +523,7 @@ READERS: Final = {
     ".ndjson": "FROM read_json(?)",
     ".parquet": "FROM read_parquet(?)",
 }
-"""What reads a file, by the end of its name; `.gz` and `.zst` behind it are unpacked."""
+"""Statement that reads a file, by the end of its name; `.gz` and `.zst` behind it are unpacked."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 

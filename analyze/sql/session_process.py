@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from analyze.sql.values import ValueKind
 
 DEFAULT_SECONDS: Final = 300.0
-"""How long a query may compute. A join that forgot its condition runs for days and takes a core."""
+"""Longest computing time of a query, seconds. A join that forgot its condition runs for days and takes a
+core."""
 BESIDE: Final = 256 * 1024**2
 """Bytes that the process may take beside DuckDB's own account: texts that functions make, batches of the
 answer, stacks of threads."""
@@ -50,12 +51,12 @@ _OUT_OF_MEMORY: Final = "Out of Memory Error"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a session is opened on."""
+    """Request to open a session."""
 
     lake: str
     period: str
     now_ns: int
-    """What a period is relative to."""
+    """Time to which the words of a period are relative, ns since the epoch."""
     memory_bytes: int
     provisional: Path | None
     """A folder for what is read of windows that are not sealed; None: those are refused."""
@@ -65,7 +66,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is asked in one go."""
+    """Request to run one statement."""
 
     text: str
     values: Values
@@ -79,7 +80,7 @@ class ShownRows:
 
     names: Sequence[str]
     kinds: Sequence[ValueKind]
-    """Of each column."""
+    """[columns] kind of the values."""
     rows: Sequence[Sequence[str]]
     total: int
     """Rows of the whole answer."""
@@ -121,7 +122,7 @@ class SessionProcess:
         self._pipe: Connection
         self._left = float("inf")
         self.notes: Sequence[str] = self._started()
-        """What keeps something of the lake from its readers."""
+        """Sentences on parts of the lake that are not shown, as an interrupted import's."""
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """The result of one statement, with `?` or `:name` bound to `values`. Raises what `stream` raises."""
@@ -197,7 +198,7 @@ class SessionProcess:
                 self.close()
 
     def _answer(self) -> Any:
-        """What the child says next. The time until then is computing; that in which nobody asks is not."""
+        """Next answer of the child. The time until then is computing; that in which nobody asks is not."""
         started = monotonic()
         try:
             while isinstance(answer := self._received(started), AskedComparison):
@@ -218,7 +219,7 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """What the child sends next. Raises QueryError where it has computed for too long."""
+        """Next message of the child. Raises QueryError where it has computed for too long."""
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
             raise QueryError(
@@ -284,7 +285,7 @@ def serve(descriptor: int) -> None:
     asked: Asked = parent.pipe.recv()
     try:
         lakes = Lakes(asked.lake, provisional=asked.provisional)
-        period = parse_period(asked.period, now_ns=asked.now_ns)
+        period = parse_period(lakes.dated(asked.period), now_ns=asked.now_ns)
         bounds = lakes.bounds(period, may_be_empty=True)
         with open_session(
             bounds,

@@ -64,17 +64,17 @@ class StoredTable:
     schema: Callable[[], pa.Schema]
     """Its columns. Those of reports come of models that take longer to make than a session to open."""
     source: str
-    """What its view reads from a query on that uses it."""
+    """Relation that its view reads, from the first query on that uses it."""
     with_filename: bool = False
-    """Whether its view has, behind the columns of the schema, the file of each row."""
+    """True if its view has the file of each row behind the columns of the schema."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Reads the files where DuckDB does not: all rows, of `schema`."""
     is_made: bool = False
-    """Whether its rows come from above: statistics."""
+    """True if the caller makes its rows, as of statistics."""
 
     @property
     def is_arrow(self) -> bool:
-        """Whether DuckDB is given its rows, not its files."""
+        """True if DuckDB is given its rows, not its files."""
         return self.is_made or self.rows is not None
 
     def _named(self, statement: str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ValueKind = Literal["number", "exact", "text"]
-"""What may happen to values in a narrow terminal: a number stands to the right, and only a text is cut."""
+"""Treatment of values in a narrow terminal: a number stands to the right, and only a text is cut."""
 
 
 def value_kind(type_: pa.DataType) -> ValueKind:

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.population import Codes, Population
-from analyze.profile.build import Profiled, RequestGroup
-from analyze.profile.call_sites import GraphSites
+from analyze.profile.build import Profiled
+from analyze.profile.call_sites import GraphSites, RequestGroup
 from analyze.profile.times import own_time_ns
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8

@@ -77,7 +77,7 @@ class WatchSettings(Config):
     """Past values from which ranks decide how unusual one is; until then Student's law, of failures the
     less of both."""
     kappa: float = Field(default=0.25, gt=0, lt=1)
-    """Of e-values, which grow fastest where -ln p is one over this on average: for a step of two
+    """Exponent of e-values, which grow fastest where -ln p is one over this on average: for a step of two
     deviations of what is left when the foretold is taken out, as four are where autocorrelation is 0.6."""
     size_values: int = Field(default=8, ge=2, le=16)
     """Values, at most, that say how large a change of a level is: then most of it is taken out."""

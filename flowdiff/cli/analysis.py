@@ -96,7 +96,10 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
         missing = [f"--{name}" for name in ("reference", "problem") if name not in names]
         taken = f"The method '{method.name}' takes {method.samples.text}"
         if method.samples.allows(2) and set(names) <= {"reference", "problem"}:
-            raise ConfigError(f"{taken}: {' and '.join(missing)} missing.")
+            raise ConfigError(
+                f"{taken}: {' and '.join(missing)} missing.",
+                remedy="Give --since 20:38, which compares with as long before, or both periods.",
+            )
         raise ConfigError(f"{taken}, and {len(names)} given.", remedy=remedy)
 
 

@@ -28,7 +28,7 @@ WHERE_HELP = (
     "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
     "records), status (ok or the root's error class), inner_status (of the first failure below an ok root), "
     "error (of any node that failed), duration, host, component, or any parameter (service.version); = != < "
-    "<= > >= like in, joined by and. Grammar: docs/concepts.md."
+    "<= > >= like in, joined by and. Grammar: docs/internals/concepts.md."
 )
 WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 UnsealedOption = Annotated[
@@ -115,10 +115,10 @@ def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
 
     Warns on standard error of interrupted imports and unsealed windows. Raises PeriodError, LakeError.
     """
-    from analyze.scope import resolve
+    from analyze.scope import Lakes, resolve
     from schemas.periods import parse_period
 
-    asked = parse_period(period, now_ns=time.time_ns(), where=where)
+    asked = parse_period(Lakes(lake).dated(period), now_ns=time.time_ns(), where=where)
     found = resolve(asked, default_lake=lake)
     warn_of_pending([found])
     return found

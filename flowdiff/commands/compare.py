@@ -142,7 +142,7 @@ def command(
     from analyze.report.index import kept_reports
     from flowdiff.cli.finding_views import compared_of, shown_only, with_views
     from flowdiff.extras import installed
-    from flowdiff.samples import asked_samples, since_samples
+    from flowdiff.samples import asked_samples, one_or_two, since_samples
     from stitch.lake.place import open_place
     from stitch.processes import cores, room_for
 
@@ -153,6 +153,8 @@ def command(
     counts = parse_fail_on((*(fail_on or (ANY,)), *((only,) if only else ())), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     asked = asked_samples(periods.reference or (), periods.problem or (), sample or ())
+    if not asked and since is None and periods.own_where:
+        asked = one_or_two((), (), (), periods.own_where)
     if since is not None:
         asked = since_samples(since, asked, periods.lake)
     # Statistics are stored in the lake, and those of an unsealed window would soon be wrong.

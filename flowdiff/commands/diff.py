@@ -68,4 +68,6 @@ def _import(files: str, lake: str) -> None:
         told = ", ".join(f"{number:,} {reason}" for reason, number in done.rejected.items())
         say(f"{files}: rejected: {told}")
     if not done.flows:
-        raise InputError(f"'{files}' holds no request.", remedy="See docs/formats.md for what is read.")
+        raise InputError(
+            f"'{files}' holds no request.", remedy="See docs/internals/formats.md for what is read."
+        )

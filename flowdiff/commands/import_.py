@@ -101,7 +101,7 @@ def command(
         list[str] | None,
         typer.Option(
             help="Of a Parquet table: a column that is not called as ClickHouse's exporter does, "
-            "`trace_id=tid`; repeated. Fields: docs/formats.md.",
+            "`trace_id=tid`; repeated. Fields: docs/internals/formats.md.",
             metavar="FIELD=NAME",
         ),
     ] = None,

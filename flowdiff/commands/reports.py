@@ -46,7 +46,7 @@ def command(
         Heading("page", Kind.EXACT),
     ]
     listed = [
-        [kept_at(row), row.periods, outcome_words(row), row.mean, row.finding or row.headline, page]
+        [kept_at(row), row.periods, outcome_words(row), row.mean, row.finding or row.said, page]
         for row, page in zip(rows, pages, strict=True)
     ]
     print_rows(columns, listed)

@@ -51,7 +51,7 @@ def command(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A limit: see docs/serve.md; repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A limit: see docs/internals/serve.md; repeated."),
     ] = None,
 ) -> None:
     """Serve a lake as pages: what is going on, comparisons, incidents, reports, SQL.

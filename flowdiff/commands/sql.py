@@ -41,7 +41,7 @@ Write a SELECT and end it with a semicolon; Ctrl-C stops it. The views of this l
 .schema VIEW   columns and their meaning
 .help          this text
 .quit          leave (or Ctrl-D)
-Queries to copy: docs/recipes.md"""
+Queries to copy: docs/internals/recipes.md"""
 
 
 def command(
@@ -70,7 +70,8 @@ def command(
 ) -> None:
     """Query a lake in SQL.
 
-    The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
+    The views and every column: docs/sql.md, or .help in the shell. Queries to copy:
+    docs/internals/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
     from flowdiff.query_comparisons import QueryComparisons, with_spinner

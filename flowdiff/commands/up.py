@@ -35,7 +35,9 @@ def command(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Patience with the parts: see docs/live.md; repeated."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Patience with the parts: see docs/internals/live.md; repeated.",
         ),
     ] = None,
 ) -> int:

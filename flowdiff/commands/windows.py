@@ -50,7 +50,7 @@ def command(
 
     at_most = LISTED if period is None else None
     lakes = Lakes(lake, provisional=provisional_folder() if unsealed else None)
-    found = lakes.counts(parse_period(period or "all", now_ns=time.time_ns()), at_most=at_most)
+    found = lakes.counts(parse_period(lakes.dated(period or "all"), now_ns=time.time_ns()), at_most=at_most)
     warn_of_pending([found.found])
     if found.earlier:
         say_notes([f"the last {LISTED} windows; {count(found.earlier)} before them: --period all lists all."])

@@ -1,7 +1,7 @@
 """Prometheus metrics of a live run: counters of events, and gauges of its state at a scrape.
 
 Names follow Prometheus: prefix `flowdiff_`, base units (seconds, bytes) as suffix, `_total` for counters.
-`docs/live.md` lists them; a test keeps the two in agreement.
+`docs/internals/live.md` lists them; a test keeps the two in agreement.
 
 Operations of the store are timed, and its errors counted.
 """

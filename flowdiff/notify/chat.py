@@ -45,7 +45,7 @@ class ChatTemplate:
             self.body(_example(), "")
         except (TemplateError, ValueError, TypeError, ArithmeticError) as error:
             raise ConfigError(
-                f"{name}: the template makes no message: {error}.", remedy="See docs/notifying.md."
+                f"{name}: the template makes no message: {error}.", remedy="See docs/internals/notifying.md."
             ) from None
 
     @classmethod

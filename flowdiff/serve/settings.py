@@ -67,6 +67,12 @@ class ServeSettings(Config):
     """Time limit of a comparison, after which its process is killed."""
     job_memory: str = "4GB"
     """Memory that a comparison's processes may take together, beyond which they are killed."""
+    job_check_seconds: float = Field(default=0.5, gt=0)
+    """Time between two looks at a comparison's time and memory."""
+    job_log_characters: int = Field(default=20_000, ge=0)
+    """Last characters of what a comparison that crashed said, for the log."""
+    remembered_jobs: int = Field(default=200, ge=1)
+    """Comparisons whose state is known; the oldest that ended are forgotten."""
     job_nice: int = Field(default=5, ge=0, le=19)
     """Niceness of a comparison's process: pages come first."""
     kept_jobs: int = Field(default=200, ge=1)

@@ -184,7 +184,7 @@ class KafkaSettings(Config):
     client_name: str = "flowdiff"
     """Name of this client in the brokers' logs and quotas."""
     start_at: Literal["earliest", "latest"] = "earliest"
-    """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
+    """Begin of streams that the lake does not know yet: `earliest`, `latest`."""
     on_corrupt: Literal["halt", "skip"] = "halt"
     """Handling of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
     max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)

@@ -143,7 +143,7 @@ class Evidence(Frozen):
         str,
         column(
             "text",
-            "by which relation it belongs to the finding (docs/concepts.md); empty for what leads",
+            "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
     """Name of the row in RELATIONS; empty for the leading evidence."""

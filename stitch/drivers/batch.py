@@ -262,7 +262,7 @@ class _SmallWindows:
 
     @property
     def full(self) -> bool:
-        """Whether they should be written before more come."""
+        """True if they should be written before more come."""
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:

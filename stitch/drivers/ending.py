@@ -25,7 +25,7 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 @dataclass(frozen=True, slots=True)
 class LaneOfPartitions:
-    """What the last commit of a lane says."""
+    """State of a lane of partitions by its last commit."""
 
     lane: int
     commit: int
@@ -39,13 +39,13 @@ class LaneOfPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What the last commit of a lane published."""
+    """Counts of what the ending commit of a lane published."""
 
     streams: tuple[StreamId, ...]
     windows: int
     flows: int
     events: int
-    """That were open."""
+    """Events of requests that were open."""
 
 
 def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:

@@ -23,7 +23,7 @@ _NAMED: Final = 5
 
 @dataclass(slots=True)
 class FileCounts:
-    """What was read of a file, beside its events and dead letters."""
+    """Counts of a file's content, beside its events and dead letters."""
 
     events: int = 0
     days: DaysSeen = field(default_factory=DaysSeen)
@@ -56,7 +56,7 @@ class FileCounts:
 
 _OF_CSV: Final = (
     "Make a Parquet file, python -c \"import duckdb; duckdb.read_csv('{csv}').write_parquet('{parquet}')\", "
-    "and import that, its columns named: --column trace_id=… (docs/formats.md, a table of spans)."
+    "and import that, its columns named: --column trace_id=… (docs/internals/formats.md, a table of spans)."
 )
 
 

@@ -15,7 +15,8 @@ LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
 """Groups of requests that one memory budget is made for."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
+"""Peak of kernel and writer over the payload of the group they work on,
+measured (docs/internals/performance.md)."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
@@ -23,7 +24,7 @@ MAX_WINDOWS: Final = 2_016
 
 
 class ImportSettings(Config):
-    """How to import."""
+    """Settings of an import."""
 
     format: str | None = None
     """Format of every file; else recognised by content, file by file."""
@@ -42,7 +43,7 @@ class ImportSettings(Config):
     columns: SpanColumns = SpanColumns()
     """Columns of tables of spans (Parquet)."""
     kafka: KafkaSettings = KafkaSettings(topic_pattern=".*")
-    """How brokers are reached; which ones, and which topics, is in the names of the input."""
+    """Connection to brokers; their addresses and the topics are in the names of the input."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
@@ -82,7 +83,7 @@ class ImportSettings(Config):
 
 
 class ImportSummary(Config):
-    """What an import did."""
+    """Counts of a finished import."""
 
     commit: int | None
     """Number of the commit; None: every file was in the lake, nothing was done."""
@@ -92,14 +93,14 @@ class ImportSummary(Config):
     windows: int
     bytes_written: int
     spilled: bool
-    """Whether events had to go to disk on their way."""
+    """True if events went to disk on their way."""
     counters: Counters
     changed_settings: str = ""
     """Settings that files were imported with until now, and those of now; empty: the same."""
 
 
 class Progress(Protocol):
-    """Who wants to know how far it is."""
+    """Observer of an import's progress."""
 
     def begin(self, total_bytes: int) -> None:
         """Reading starts."""

@@ -26,7 +26,7 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
+"""Typical bytes of an event in a chunk of lines; batches of at least so many events are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Source:
     mtime_ns: int
     """0: of no file of this machine."""
     spooled: bool = False
-    """Whether the bytes are a copy below `scratch`: what the user named can be read only once."""
+    """True if the bytes are a copy below `scratch`: what the user named can be read only once."""
 
     def decoded(
         self,
@@ -141,7 +141,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is new and what is not."""
+    """Inputs of an import: new ones, and known ones."""
 
     fresh: tuple[Source, ...]
     """By sha256."""

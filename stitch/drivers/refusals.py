@@ -48,7 +48,7 @@ from stitch.structures import StructureMemo
 MAX_GAP_DAYS: Final = 31
 """A recording may pause for a month; clocks that are wrong are so by years."""
 BULK_SHARE: Final = 0.1
-"""Of a file's events: a smaller island is not what the file is about."""
+"""Least share of a file's events in an island that counts as its bulk."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )
@@ -61,7 +61,7 @@ class DaysSeen:
         self._events: Counter[int] = Counter()
         """By the day they start; 0 for a day on which they only end."""
         self._ends: Counter[int] = Counter()
-        """Of events that end on another day than they start on."""
+        """Ends of events that end on another day than they start on, by day."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:

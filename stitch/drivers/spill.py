@@ -100,7 +100,7 @@ class _Pile:
 
     @property
     def on_disk(self) -> bool:
-        """Whether anything is, or would be."""
+        """True if events are on disk, or the next ones would be."""
         return self._on_disk or bool(self._paths)
 
     def add(self, events: pa.Table) -> None:
@@ -247,7 +247,7 @@ class EventSpill:
 
     @property
     def spilled(self) -> bool:
-        """Whether events went to disk."""
+        """True if events went to disk."""
         return self._loose.on_disk or (self._buckets is not None and self._buckets.on_disk)
 
     def add(self, events: pa.Table) -> None:

@@ -1,6 +1,6 @@
 """Write and read Parquet as the lake wants it: zstd, one encoding a column chosen by measurement, checksums.
 
-The choice of encodings and its figures are in `docs/operations.md`; readers need not know them.
+The choice of encodings and its figures are in `docs/internals/performance.md`; readers need not know them.
 
 Every failure to read a file (a flipped bit, a truncated file, a missing permission) is one `LakeError` that
 names it.

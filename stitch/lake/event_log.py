@@ -199,7 +199,7 @@ def _damaged(segment: Segment, what: str) -> LakeError:
     return LakeError(
         f"Segment '{segment.name}' {what}: events of open requests are in it.",
         remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
-        "docs/runbook.md#a-damaged-segment.",
+        "docs/internals/runbook.md#a-damaged-segment.",
     )
 
 

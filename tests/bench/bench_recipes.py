@@ -1,4 +1,4 @@
-"""Time every SQL query of docs/recipes.md on a lake of 1.6 M spans: 50,000 simulated requests.
+"""Time every SQL query of docs/internals/recipes.md on a lake of 1.6 M spans: 50,000 simulated requests.
 
 Run: `python tests/bench/bench_recipes.py [LAKE]`; without LAKE it is made, in a minute of CPU. Each query
 has a session of its own and so verifies the files it reads; the start of the process is not counted.
@@ -40,7 +40,7 @@ def main(lake: Path) -> None:
     at = [datetime.fromisoformat(day) for day, _, _ in DAYS]
     deployments = pa.table({"at": at, "version": [version for _, version, _ in DAYS]})
     for number, title, text in re.findall(
-        QUERIES, (REPOSITORY / "docs/recipes.md").read_text(), re.MULTILINE | re.DOTALL
+        QUERIES, (REPOSITORY / "docs/internals/recipes.md").read_text(), re.MULTILINE | re.DOTALL
     ):
         cpu, wall = time.process_time(), time.perf_counter()
         comparing = QueryComparisons(str(lake), 0)

@@ -1,4 +1,4 @@
-"""The tables of docs/evaluation.md about findings: simulated cases, quiet pairs, recordings."""
+"""The tables of docs/internals/evaluation.md about findings: simulated cases, quiet pairs, recordings."""
 
 from __future__ import annotations
 
@@ -201,7 +201,8 @@ def _false(content: Content) -> str:
             continue
         lines.append(f"* {where}, {pairs}: {rows[0]['said']}")
     if fewer:
-        lines.append(f"* {fewer} more, of which none was seen in {LISTED_FROM} pairs (`docs/{RECORDINGS}`)")
+        kept = f"`docs/internals/{RECORDINGS}`"
+        lines.append(f"* {fewer} more, of which none was seen in {LISTED_FROM} pairs ({kept})")
     return "\n".join(lines) or "None."
 
 

@@ -50,7 +50,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     real.add_argument("--no-quiet", action="store_true", help="only faults")
     real.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the methods")
     real.add_argument("--show", type=int, default=0, metavar="N", help="first N results of every comparison")
-    real.add_argument("--page", action="store_true", help="keep the result for docs/evaluation.md; render it")
+    real.add_argument(
+        "--page", action="store_true", help="keep the result for docs/internals/evaluation.md; render it"
+    )
     real.add_argument("--json", type=Path, metavar="FILE", help="write rows and totals here")
 
 
@@ -92,7 +94,7 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
     if chosen.json is not None:
         chosen.json.write_text(written(found, line=ROW) + "\n", encoding="utf-8")
     if chosen.page:
-        (root / "docs" / name).write_text(written(on_page, line=ROW) + "\n", encoding="utf-8")
+        (root / "docs" / "internals" / name).write_text(written(on_page, line=ROW) + "\n", encoding="utf-8")
     if broken := sum(crashed(row) for row in rows):
         raise SystemExit(f"{broken} comparisons crashed")
     return bool(chosen.page)

@@ -1,4 +1,4 @@
-"""docs/evaluation.md and its plots from docs/evaluation.json. Every figure is computed from the latter."""
+"""Page docs/internals/evaluation.md and its plots, every figure computed from evaluation.json beside it."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ and alone, with the quiet pairs of `make score`; with `--simulated SEED` the sim
 requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
 and only where the rule had a part in it (`without_each`). What is compared is what a person reads first: how
 many findings there are, and the first of them; of a labelled fault, whether it is the right one. `make
-evaluate RULES=1 REAL=DIR` measures all and writes docs/evaluation-rules.json, of which the page has the
-table; `WITHOUT=name` prints what one rule changes.
+evaluate RULES=1 REAL=DIR` measures all and writes docs/internals/evaluation-rules.json,
+of which the page has the table; `WITHOUT=name` prints what one rule changes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from analyze.methods.robust.verdict.judgement import judge  # noqa: E402
 from analyze.methods.robust.view import CHANGE_NOISE  # noqa: E402
 from flowdiff.__main__ import main as flowdiff  # noqa: E402
 
-KEPT: Final = ROOT / "docs" / "evaluation-rules.json"
+KEPT: Final = ROOT / "docs" / "internals" / "evaluation-rules.json"
 SETTINGS: Final = RobustSettings(explained=0)
 JUDGED: Final = frozenset(
     {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, *(measure.name for measure in MEASURES)}

@@ -1,4 +1,4 @@
-"""`make evaluate`: run every case, write docs/evaluation.{md,json} and the plots. See `--help`."""
+"""`make evaluate`: run every case, write docs/internals/evaluation.{md,json} and the plots. See `--help`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
 from evaluation.trials import Trial, perform, runs_of  # noqa: E402
 from golden.report_json import ROW, written  # noqa: E402
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "internals"
 KEPT = ROOT / "build" / "evaluation"
 FIT_SEED = 0
 
@@ -50,7 +50,9 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--floors", action="store_true", help="record tests/evaluation/floors.json")
-    parser.add_argument("--render", action="store_true", help="only render docs/evaluation.json again")
+    parser.add_argument(
+        "--render", action="store_true", help="only render docs/internals/evaluation.json again"
+    )
     add_options(parser)
     chosen = parser.parse_args()
     if is_asked(chosen):

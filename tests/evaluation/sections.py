@@ -1,4 +1,4 @@
-"""The tables of docs/evaluation.md as Markdown."""
+"""The tables of docs/internals/evaluation.md as Markdown."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Table:
 
     @staticmethod
     def of(content: Row, sizes: dict[str, int]) -> Table:
-        """`content` as in docs/evaluation.json."""
+        """`content` as in docs/internals/evaluation.json."""
         return Table(content["trials"], sizes)
 
     def select(

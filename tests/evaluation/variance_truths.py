@@ -1,7 +1,8 @@
 """What `flowdiff variance` says of simulated runs in which a fault adds variance at one edge.
 
 `PYTHONPATH=tests python -m evaluation.variance_truths [seeds] [words of cases]` prints a line a run and the
-table of docs/evaluation.md; `… 1 published` the C² shares of the papers' workloads at their size (minutes).
+table of docs/internals/evaluation.md; `… 1 published` the C² shares of the papers' workloads at their size
+(minutes).
 
 * back-off: 1 % of the reads wait a second (F10, linux-build). The edge must be first by what it adds within
   paths; when every edge of the truth has a marker, the first of what is left must be the first of the run of

@@ -37,6 +37,30 @@ def test_since_takes_as_many_windows_before(
     assert "after 2026-11-19T09:00Z to 2026-11-19T09:05Z, 600 requests" in said
 
 
+def test_times_of_day_are_of_the_lakes_last_day(
+    lakes: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    periods = ("--reference", "2026-11-18T09:00/5m", "--problem", "09:00/9:05")
+    assert run("compare", lakes[0], *periods, "--no-save") == 1
+    assert "after 2026-11-19T09:00Z to 2026-11-19T09:05Z" in " ".join(capsys.readouterr().out.split())
+    assert run("windows", lakes[0], "--period", "09:00/1h", "--json") == 0
+    assert "2026-11-18" not in capsys.readouterr().out
+    assert run("browse", "--lake", lakes[1], "--period", "09:00/5m", "--no-save") == 0
+    assert Lake(lakes[1]).requests("9:00/5m").arrow().num_rows == 600
+
+
+def test_two_filters_part_all_that_the_lake_has(
+    lakes: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = ("--reference-where", "duration < 1s", "--problem-where", "duration >= 1s")
+    assert run("compare", lakes[0], *parts, "--no-save", "--fail-on", "never") in (0, 2)
+    told = capsys.readouterr()
+    assert "missing" not in told.err
+    slow = ("--reference-where", "root like '%READ%'", "--problem-where", "root not like '%READ%'")
+    assert run("compare", lakes[0], *slow[:2], "--no-save") == 2
+    assert "--problem-where is missing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

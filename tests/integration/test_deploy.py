@@ -668,11 +668,11 @@ def test_every_alert_is_tested_both_ways() -> None:
 
 
 def test_the_runbook_has_a_section_for_every_alert() -> None:
-    text = (REPOSITORY / "docs" / "runbook.md").read_text()
+    text = (REPOSITORY / "docs" / "internals" / "runbook.md").read_text()
     sections = dict(re.findall(r"^## (Flowdiff\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert [*sections] == [*alerts()]
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/internals/runbook.md#{name.lower()}"
         assert "**Means.**" in sections[name]
         assert "**Do.**" in sections[name]
 

@@ -30,7 +30,7 @@ WINDOW_NS = 5 * NS_PER_MINUTE
 MINUTES = 30
 SETTINGS = RefineSettings(max_names=100)
 LIBRARIES_MB, SPARE_MB = 180, 64
-"""Of a process that imports, and what libraries take on their first real work (docs/operations.md)."""
+"""Of a process that imports, and what libraries take on their first real work (performance.md)."""
 
 
 def lines(n: int, names: int, *, few_after: int | None = None) -> Iterator[str]:

@@ -140,7 +140,7 @@ def test_a_table_of_which_nothing_came_may_be_read_by_other_columns(
 
 MEMORY_MB = 256
 IDLE_MB = 180
-"""Of an import with its libraries (docs/operations.md)."""
+"""Of an import with its libraries (docs/internals/performance.md)."""
 
 
 MEASURED = """

@@ -58,7 +58,7 @@ def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path) -> None:
 def test_a_file_of_any_format_is_written_and_read_as_the_page_says(
     kafka: KafkaBench, shared_data: Path, tmp_path: Path
 ) -> None:
-    """Neither command is told a format (docs/live.md, "Try it")."""
+    """Neither command is told a format (docs/internals/live.md, "Try it")."""
     topic, lake, server = kafka.topic(2), tmp_path / "lake", kafka.broker.bootstrap[0]
     file = shared_data / "otlp" / "trace.json"
     produce = [sys.executable, "-m", "flowdiff", "produce", file, "--topic", topic, "--bootstrap", server]

@@ -16,7 +16,7 @@ EXAMPLES = r"^```python\n(.*?)^```"
 
 def test_the_notebook_goes_from_files_to_why(repository: Path) -> None:
     """From its first cell to its last in its own folder, as `jupyter execute` runs it; kept as it was run."""
-    kept = json.loads((repository / "docs" / "tour.ipynb").read_text())
+    kept = json.loads((repository / "docs" / "internals" / "tour.ipynb").read_text())
     cells = [cell for cell in kept["cells"] if cell["cell_type"] == "code"]
     assert len(cells) == 10
     pictures = [
@@ -27,7 +27,7 @@ def test_the_notebook_goes_from_files_to_why(repository: Path) -> None:
     ]
     assert len(pictures) == 2
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
-    done = executed(kept, repository / "docs", pictures=False)
+    done = executed(kept, repository / "docs" / "internals", pictures=False)
     again = [cell for cell in done["cells"] if cell["cell_type"] == "code"]
     for now, then in zip(again, cells, strict=True):
         assert now["execution_count"] == then["execution_count"]
@@ -43,7 +43,7 @@ def test_the_notebook_goes_from_files_to_why(repository: Path) -> None:
 
 def test_what_the_page_on_python_shows_runs_in_a_kernel(repository: Path, tmp_path: Path) -> None:
     """Where DuckDB would draw progress, and rich would show each text that it makes."""
-    page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "internals" / "python.md").read_text(encoding="utf-8")
     examples = re.findall(EXAMPLES, page, re.MULTILINE | re.DOTALL)
     assert len(examples) >= 7
     with kernel(tmp_path) as client:

@@ -1,4 +1,4 @@
-"""Every query of docs/recipes.md runs as it stands and has an answer."""
+"""Every query of docs/internals/recipes.md runs as it stands and has an answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from flowdiff.query_comparisons import QueryComparisons
 from schemas.periods import parse_period
 
 pytestmark = pytest.mark.usefixtures("forked_sessions")
-RECIPES = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+RECIPES = (Path(__file__).resolve().parents[2] / "docs" / "internals" / "recipes.md").read_text(
+    encoding="utf-8"
+)
 BLOCKS = re.findall(r"^## (\d+)\. .*?^```(\w+)\n(.*?)^```", RECIPES, re.MULTILINE | re.DOTALL)
 QUERIES = [(number, text) for number, language, text in BLOCKS if language == "sql"]
 

@@ -18,7 +18,7 @@ from oracles.watched_shop import Pods, write_minutes
 import flowdiff
 from flowdiff.serve.recipes import RECIPES
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "internals"
 
 
 @pytest.fixture(scope="module")

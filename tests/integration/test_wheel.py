@@ -224,7 +224,7 @@ def test_the_demo_runs_beside_modules_of_the_same_names(bare: Path, hostile: Pat
 
 def test_the_examples_of_the_page_run_without_any_extra(bare: Path, hostile: Path, repository: Path) -> None:
     """One after the other, of fewer requests. All but clusters, which is in none of them."""
-    page = (repository / "docs" / "python.md").read_text()
+    page = (repository / "docs" / "internals" / "python.md").read_text()
     assert page.count("requests=1000") == 2
     page = page.replace("requests=1000", "requests=500")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

@@ -1,7 +1,7 @@
 """Run a notebook's cells in a kernel of Jupyter, one after the other, as `jupyter execute` does.
 
-`PYTHONPATH=tests python tests/oracles/notebook.py docs/tour.ipynb` keeps the outputs in it. Of a page that is
-a picture of its top: viewers of notebooks show no frames.
+`PYTHONPATH=tests python tests/oracles/notebook.py docs/internals/tour.ipynb` keeps the outputs in it. Of a
+page that is a picture of its top: viewers of notebooks show no frames.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.asynchronous import asynchronous
 from oracles.critical_path import walk
 from oracles.described import describe, tokens
 from oracles.examples import examples
@@ -13,8 +14,10 @@ from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.paths.critical_path import attribute, critical_path, edge_latency_ns
 from analyze.population import Population, Sample
+from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import Numbers, decide_order, families, order_evidence, pair_rows
@@ -23,6 +26,15 @@ from analyze.refine.stored import group_flows
 from stitch.graph.template import Template
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
+
+
+@st.composite
+def late_trees(draw: st.DrawFn, depth: int = 3) -> Call:
+    """Calls of few operations, of which some end after their caller."""
+    name = draw(st.sampled_from(["a/x", "b/z"]))
+    start, length = draw(st.integers(0, 5)) * 50, draw(st.integers(1, 6)) * 50
+    below = draw(st.lists(late_trees(depth=depth - 1), max_size=2)) if depth else []
+    return Call(name, start, start + length, tuple(below), None)
 
 
 @st.composite
@@ -39,12 +51,20 @@ def parents(draw: st.DrawFn) -> list[tuple[int, list[tuple[str, int, int]]]]:
     return requests
 
 
+ONE = SMALL.model_copy(
+    update={"min_traces": 4, "min_unanimous": 1, "async_share": 0.6, "sequential_share": 0.6}
+)
+"""A request decides, where no other one contradicts."""
+CELLS = st.sampled_from([1, 40, FEW_CELLS])
+"""Of a batch of requests: one each, a few, all."""
+
+
 @examples(60)
-@given(parents())
-def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int, int]]]]) -> None:
+@given(parents(), CELLS)
+def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int, int]]]], cells: int) -> None:
     calls = [call("r/get", 0, duration, *(call(*child) for child in below)) for duration, below in requests]
     rows = [row for n, request in enumerate(calls) for row in request_events(request, f"{n:032x}", T0 + n)]
-    assert consensus(*stored([table(rows)])) == relations(
+    assert consensus(*stored([table(rows)]), cells) == relations(
         [
             (duration * 1_000, [(name, start * 1_000, end * 1_000) for name, start, end in below], 1.0)
             for duration, below in requests
@@ -53,24 +73,24 @@ def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int,
     )
 
 
-def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key], Key, Key], str]:
+def consensus(
+    flows: pa.Table, structures: pa.Table, cells: int
+) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
     numbers = Numbers()
-    entries, evidence = [], []
-    for category in group_flows(flows, structures, 2).categories:
-        tree = span_tree(category.structure)
-        assert tree is not None
-        kin = families(tree, numbers, 99)
-        evidence.append(order_evidence(category, category.node_ns, tree, kin, numbers, SMALL, 2))
-        for family in kin:
-            entries += [
-                (family.keys, family.keys[first], family.keys[second])
-                for first, second in zip(*pair_rows(len(family.keys)), strict=True)
-            ]
+    categories = group_flows(flows, structures, 2).categories
+    trees = [span_tree(category.structure) for category in categories]
+    kin = [families(tree, numbers, 99) for tree in trees if tree is not None]
+    entries = [
+        (family.keys, family.keys[first], family.keys[second])
+        for here in kin
+        for family in here
+        for first, second in zip(*pair_rows(len(family.keys)), strict=True)
+    ]
+    times = [category.node_ns for category in categories]
+    votes = order_evidence(categories, times, trees, kin, numbers, SMALL, 2, cells)
     names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in numbers.children]
-    decided = decide_order(
-        evidence, tuple(numbers.children), SMALL, ["reference", "problem"]
-    ).relation.tolist()
+    decided = decide_order(votes, tuple(numbers.children), SMALL, ["reference", "problem"]).relation.tolist()
     found = {}
     for (keys, first, second), relation in zip(entries, decided, strict=True):
         a, b = names[first], names[second]
@@ -79,6 +99,19 @@ def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key
             a, b, word = b, a, {"ab": "ba", "ba": "ab"}.get(word, word)
         found[frozenset(names[key] for key in keys), a, b] = word
     return found
+
+
+@examples(60)
+@given(st.lists(st.lists(late_trees(), min_size=1, max_size=3), min_size=1, max_size=4), CELLS)
+def test_what_outlives_its_caller_is_the_oracles(kinds: list[list[Call]], cells: int) -> None:
+    requests = [request for kind in kinds for request in kind]
+    rows = [row for n, request in enumerate(requests) for row in request_events(request, f"{n:032x}", T0 + n)]
+    flows = group_flows(*stored([table(rows)]), 2)
+    times = [category.node_ns for category in flows.categories]
+    trees = [span_tree(category.structure) for category in flows.categories]
+    found, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    expected = asynchronous(flows.categories, times, trees, ONE)
+    assert [(here.left_behind, set(here.waited)) for here in found] == expected
 
 
 def reachable(n_nodes: int, edges: list[list[int]]) -> list[set[int]]:

@@ -13,34 +13,40 @@ from oracles.examples import examples
 from oracles.site_populations import all_slots, record_populations, span_populations
 from oracles.sites import differences, expected_rows, profile_rows, requests
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
-from analyze.profile.build import profile_of
-from analyze.profile.call_sites import graph_sites
+from analyze.profile.batches import batches, requests_of
+from analyze.profile.build import profile_of, slotted
 from analyze.profile.names import NameBook
 from analyze.profile.profile import joined
-from analyze.profile.times import call_times
+from analyze.profile.times import call_times, critical_steps
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 
 
+CELLS = st.sampled_from([1, 60, FEW_CELLS])
+"""Of a batch: a request each, a few graphs, all."""
+
+
 @examples(50)
-@given(POPULATIONS, st.integers(1, 3), st.sampled_from([None, 0.0, 60_000.0]))
+@given(POPULATIONS, st.integers(1, 3), st.sampled_from([None, 0.0, 60_000.0]), CELLS)
 def test_a_profile_is_the_sum_of_its_requests(
-    found: Population, pieces: int, threshold_ns: float | None
+    found: Population, pieces: int, threshold_ns: float | None, cells: int
 ) -> None:
     slots = all_slots(found, pieces)
-    profile = profile_of(found, slots, threshold_ns).profile
+    profile = profile_of(found, slots, threshold_ns, cells=cells).profile
     expected = expected_rows(found, slots, math.inf if threshold_ns is None else threshold_ns)
     assert not differences(profile_rows(profile), expected)
 
 
 @examples(30)
-@given(POPULATIONS)
-def test_critical_time_of_the_units_is_the_response_time(found: Population) -> None:
-    book = NameBook()
-    for category in found.categories:
-        times = call_times(category, graph_sites(category.graph, (), book))
-        assert (times.waited.sum(axis=0) == category.response_ns).all()
+@given(POPULATIONS, CELLS)
+def test_critical_time_of_the_units_is_the_response_time(found: Population, cells: int) -> None:
+    groups = slotted(found, all_slots(found, 1), NameBook())
+    for batch in batches(found, groups, requests_of(found, groups), cells):
+        times, steps = call_times(batch), critical_steps(batch)
+        of_request = np.bincount(steps.request, steps.weighted_ns, minlength=len(batch.place))
+        assert of_request == pytest.approx(batch.requests.weight * batch.requests.response_ns)
         assert (times.own >= 0).all()
         assert (times.own <= times.duration).all()
     for request in requests(found):

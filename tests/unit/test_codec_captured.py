@@ -1,6 +1,6 @@
 """Messages that a real Collector wrote to Kafka, in every encoding: each decodes to what was sent.
 
-What an encoding cannot carry is in the table of docs/formats.md, and here.
+What an encoding cannot carry is in the table of docs/internals/formats.md, and here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Native records: the table of docs/formats.md, line by line."""
+"""Native records: the table of docs/internals/formats.md, line by line."""
 
 from __future__ import annotations
 

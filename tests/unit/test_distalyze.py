@@ -80,7 +80,7 @@ def test_tail_weights_are_the_papers() -> None:
 
 
 def test_nothing_diverges_where_requests_are_dealt_at_random() -> None:
-    """A/A: of 20 splits at most one may show a component (a hundred: docs/evaluation.md)."""
+    """A/A: of 20 splits at most one may show a component (a hundred: docs/internals/evaluation.md)."""
     shown = sum(
         bool(distalyze_run(split_at_random(hbase(seed, 250), seed, part), SETTINGS).components)
         for seed in range(10)

@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
-PAGE = re.compile(r"docs/(?P<page>[\w-]+\.md)(?:#(?P<section>[\w-]+))?")
+PAGE = re.compile(r"docs/(?P<page>(?:internals/)?[\w-]+\.md)(?:#(?P<section>[\w-]+))?")
 
 
 def messages() -> Iterator[tuple[str, str]]:
@@ -79,7 +79,64 @@ SAID = {
 @pytest.mark.parametrize(("module", "section"), SAID)
 def test_what_a_person_is_told_is_in_the_runbook(module: str, section: str) -> None:
     text = (REPOSITORY / module).read_text()
-    page = " ".join(sections("runbook.md")[section].split())
+    page = " ".join(sections("internals/runbook.md")[section].split())
     for words in SAID[module, section]:
         assert words in text
         assert words in page
+
+
+LINK = re.compile(r"\]\((?P<target>[^)\s#]*)(?:#(?P<anchor>[^)\s]*))?\)")
+EVERY_DAY = {"operations.md", "report.md", "sql.md", "tutorial.md", "watching.md"}
+
+
+def pages() -> list[Path]:
+    """Markdown of the repository, but not of what is fetched or built."""
+    roots = ("docs", "deploy", "tests", *PACKAGES)
+    found = [
+        *REPOSITORY.glob("*.md"),
+        *(page for root in roots for page in (REPOSITORY / root).rglob("*.md")),
+    ]
+    # remarks.md is a part of docs/internals/evaluation.md, which is checked.
+    return [page for page in found if not {"expected", "node_modules", "remarks.md"} & {*page.parts}]
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings as GitHub makes them: of equal ones the second ends in `-1`."""
+    text = re.sub(r"^(```|~~~).*?^\1", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    seen: dict[str, int] = {}
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w -]", "", plain).strip().replace(" ", "-")
+        found.add(f"{anchor}-{seen[anchor]}" if anchor in seen else anchor)
+        seen[anchor] = seen.get(anchor, 0) + 1
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^(```|~~~).*?^\1|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    wrong = []
+    for link in LINK.finditer(text):
+        target, anchor = link["target"], link["anchor"]
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        there = file.exists() and (not anchor or file.suffix != ".md" or anchor in anchors(file))
+        if not there:
+            wrong.append(link[0])
+    assert wrong == []
+
+
+def test_what_is_needed_every_day_is_not_among_the_rest() -> None:
+    docs = REPOSITORY / "docs"
+    assert {page.name for page in docs.glob("*.*")} == EVERY_DAY
+    readme = (REPOSITORY / "README.md").read_text()
+    linked = {
+        link["target"]
+        for page in (REPOSITORY / "README.md", *docs.glob("*.md"))
+        for link in LINK.finditer(page.read_text())
+    }
+    assert {f"docs/{name}" for name in EVERY_DAY} <= {link["target"] for link in LINK.finditer(readme)}
+    rest = {f"internals/{page.name}" for page in (docs / "internals").glob("*.md")}
+    assert rest <= {target.removeprefix("docs/") for target in linked}

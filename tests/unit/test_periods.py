@@ -13,8 +13,10 @@ from schemas.periods import (
     Condition,
     Operator,
     Period,
+    dated,
     fitted,
     format_instant,
+    has_time_of_day,
     moment_before,
     parse_filter,
     parse_period,
@@ -32,6 +34,33 @@ def ns(text: str) -> int:
 
 
 NOW = ns("2026-11-20T09:30:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("09:00/10m", "2026-11-20T09:00Z/10m"),
+        ("9:00:30 / 9:10", "2026-11-20T09:00:30Z/2026-11-20T09:10Z"),
+        ("10:00/1h", "2026-11-19T10:00Z/1h"),
+        ("23:50/00:10", "2026-11-19T23:50Z/2026-11-20T00:10Z"),
+        ("s3://a/b@09:00/10m", "s3://a/b@2026-11-20T09:00Z/10m"),
+        ("09:00/2026-11-21", "2026-11-20T09:00Z/2026-11-21"),
+    ],
+)
+def test_a_time_of_day_is_of_the_latest_day_that_has_it(text: str, said: str) -> None:
+    assert has_time_of_day(text)
+    assert dated(text, NOW) == said
+    parse_period(dated(text, NOW), now_ns=NOW)
+
+
+@pytest.mark.parametrize("text", ["09:00", "all", "2026-11-19/1d", "last 1h", "x/1h", "a@b/1h"])
+def test_what_does_not_begin_with_a_time_of_day_needs_no_lake(text: str) -> None:
+    assert not has_time_of_day(text)
+
+
+def test_a_time_that_no_clock_shows_is_refused() -> None:
+    with pytest.raises(PeriodError, match="'25:00' is not a moment"):
+        dated("25:00/1h", NOW)
 
 
 @pytest.mark.parametrize(

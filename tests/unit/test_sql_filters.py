@@ -173,7 +173,7 @@ def test_ok_is_no_error() -> None:
 
 @pytest.mark.parametrize("key", FLOW_KEYS)
 def test_every_key_is_told(key: str) -> None:
-    grammar = (Path(__file__).resolve().parents[2] / "docs" / "concepts.md").read_text()
+    grammar = (Path(__file__).resolve().parents[2] / "docs" / "internals" / "concepts.md").read_text()
     (line,) = re.findall(r"^    KEY +=(.*)", grammar, re.MULTILINE)
     assert {*line.replace("|", " ").split()} == {*FLOW_KEYS, "PARAMETER"}
     assert re.search(rf"\b{key}\b", WHERE_HELP)

@@ -29,7 +29,7 @@ class PaperSettings(Config):
     """Edit distance, plain or over the longer sequence; None: as the ranking's paper (NSDI raw, TR
     normalized), normalized in `released`."""
     ranking: _Ranking = "nsdi"
-    """Whose formula orders the mutations."""
+    """Formula that orders the mutations."""
 
     @property
     def resolved_distance(self) -> Distance:

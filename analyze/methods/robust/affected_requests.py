@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
-from analyze.profile.call_sites import GraphSites
+from analyze.profile.call_sites import GraphSites, RequestGroup
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.profile.times import own_time_ns
 from analyze.report.when import when_slots

@@ -32,8 +32,10 @@ from stitch.graph.placed import NO_COMPONENT
 def flow_picture(
     run: RobustRun, findings: Sequence[Finding], foremost: int, limits: ReportLimits
 ) -> FlowPicture | None:
-    """Draw the finding of rank `foremost`, and others of the first ones as far as there is room; None without
-    a finding. findings: of all causes, in their order."""
+    """Picture of the finding of rank `foremost`, and of others of the first ones as far as there is room.
+
+    findings: of all causes, in their order. None without a finding.
+    """
     if not run.causes:
         return None
     numbers = _Numbers(run)
@@ -79,6 +81,7 @@ class _Numbers:
             np.stack([run.profile.at_sites("visits", column, slots) for slots in sides], axis=1)
             for column in ("calls", "w", "n", "critical_ns")
         )
+        self.critical_sum_ns = max(float(self.critical_ns.sum()), 1e-300)
         self.requests = np.array([max(run.profile.responded("w", slots), 1e-300) for slots in sides])
         # A trace point is passed once, however many steps lead there.
         passed = np.where(self.is_step[:, None], 0.0, self.calls)
@@ -128,6 +131,12 @@ class _Numbers:
             into[self.names.sites[at].operation].append(at)
         return into
 
+    @cached_property
+    def _by_path(self) -> F8:
+        """[paths, 4] critical ns of both periods, calls on critical paths of both."""
+        _root, path, sums = self._account
+        return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
+
     def roots_of(self, cause: Cause) -> list[int]:
         """Root types that a cause occurs in, those of most requests of the problem first."""
         root, path, _ = self._account
@@ -152,14 +161,13 @@ class _Numbers:
 
     def way(self, cause: Cause) -> list[_Place]:
         """Places from the first of a request to the change that leads a cause, where it moved most time."""
-        _root, path, sums = self._account
         sites = self.call_sites(cause.lead.site)
         places = [one for site in sites for one in self._paths_of.get(site, ())]
         if not places:
             return [(NO_CALLER, sites[0])]
 
         def moved(place: int) -> tuple[float, float]:
-            of = sums[path == place].sum(axis=0)
+            of = self._by_path[place]
             time, calls = of[:2] / self.requests, of[2:] / self.requests
             return float(abs(time[1] - time[0])), float(calls.sum())
 
@@ -179,7 +187,7 @@ class _Numbers:
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
             into[self.names.sites[self.names.paths[one].site].operation].append(one)
-        critical = self._critical_calls
+        critical = self._by_path[:, 2:].sum(axis=1)
         way, seen = [path], {self.names.sites[site].operation}
         while (begin := self._begin(way[-1])) not in seen:
             seen.add(begin)
@@ -195,12 +203,6 @@ class _Numbers:
     def _begin(self, path: int) -> int:
         """Trace point at which a step begins."""
         return self.names.sites[self.names.paths[path].site].caller
-
-    @cached_property
-    def _critical_calls(self) -> F8:
-        """[paths] calls on critical paths, of both periods."""
-        _root, path, sums = self._account
-        return totals(path, sums[:, 2] + sums[:, 3], len(self.names.paths))
 
     def follow(self, place: _Place) -> list[_Place]:
         """Calls at a place, or steps from it."""
@@ -318,7 +320,7 @@ class _Tree:
             above=above,
             skipped=self.places[place].skipped,
             hidden=self._hidden.get(place, 0),
-            only="" if not sure or n.all() else "after" if n[1] else "before",
+            only="" if not sure or n.all() or not n.any() else "after" if n[1] else "before",
             change=None if change is None else change.kind,
             unit=None if change is None else change.unit,
             before=None if change is None else change.before,
@@ -335,10 +337,9 @@ class _Tree:
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
     """Rank of a sibling: what changed first, then what one period has alone, then by time and weight."""
-    n, time = numbers.n[site], numbers.critical_ns[site] / numbers.requests
+    n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
-    largest = max(float(numbers.critical_ns.sum()), 1e-300)
-    share = float((time * numbers.requests).max()) / largest
+    share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns
     weight = float((numbers.weight[site] / numbers.requests).max())
     return 4.0 * (site in marks) + 2.0 * alone + share + 1e-6 * min(weight, 1.0)
 

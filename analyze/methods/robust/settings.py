@@ -1,4 +1,4 @@
-"""Set robust mode; defaults were measured on simulated and on real faults (docs/evaluation.md)."""
+"""Set robust mode; defaults were measured on simulated and real faults (docs/internals/evaluation.md)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class VerdictSettings(Config):
 
 class CausesSettings(Config):
     """Bounds by which one change is a consequence of another; measured on simulated and on real faults
-    (docs/evaluation.md)."""
+    (docs/internals/evaluation.md)."""
 
     same_requests: float = Field(default=0.8, gt=0, le=1)
     """Two changes with this share of their requests in common are one."""

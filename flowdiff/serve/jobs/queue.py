@@ -30,12 +30,6 @@ from stitch.processes import cores
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 _LOG: Final = logging.getLogger("flowdiff.serve")
-_MOST_REMEMBERED: Final = 200
-"""Finished jobs that are listed."""
-_LIMITS_SECONDS: Final = 0.5
-"""Time between two looks at a job's time and memory."""
-_MOST_STDERR: Final = 20_000
-"""Characters of a crash that are logged."""
 
 
 @dataclass(slots=True)
@@ -92,7 +86,7 @@ class Jobs:
             job = Job(key, question)
             self._jobs[key] = job
             self._jobs.move_to_end(key)
-            while len(self._jobs) > _MOST_REMEMBERED:
+            while len(self._jobs) > self._settings.remembered_jobs:
                 oldest = next((one for one in self._jobs.values() if one.is_over), None)
                 if oldest is None:
                     break
@@ -189,7 +183,9 @@ class Jobs:
                 if job.cancelled or self._closed:
                     self._kill(job)
             errors: list[str] = []
-            reading = threading.Thread(target=_read_end, args=(process, errors), daemon=True)
+            reading = threading.Thread(
+                target=_read_end, args=(process, errors, settings.job_log_characters), daemon=True
+            )
             reading.start()
             over = threading.Event()
             limits = threading.Thread(target=self._keep_limits, args=(job, process.pid, over), daemon=True)
@@ -227,7 +223,7 @@ class Jobs:
         """Kill a job that exceeds its time or memory."""
         settings = self._settings
         deadline, most = time.monotonic() + settings.job_seconds, settings.job_memory_bytes
-        wait = min(_LIMITS_SECONDS, settings.job_seconds)
+        wait = min(settings.job_check_seconds, settings.job_seconds)
         while not over.wait(wait):
             if time.monotonic() >= deadline:
                 told = f"It took longer than {settings.job_seconds:g} s.", "job_seconds"
@@ -266,12 +262,12 @@ class Jobs:
             _LOG.error("A comparison of %s failed (%s):\n%s", job.question.title, _code_words(code), crash)
 
 
-def _read_end(process: subprocess.Popen[str], into: list[str]) -> None:
-    """Read standard error to its end, keeping the last of it."""
+def _read_end(process: subprocess.Popen[str], into: list[str], most: int) -> None:
+    """Read standard error to its end, keeping the last of it; most: characters."""
     assert process.stderr is not None
     for line in process.stderr:
         into.append(line)
-        while sum(map(len, into)) > _MOST_STDERR:
+        while sum(map(len, into)) > most:
             into.pop(0)
 
 

@@ -1,4 +1,4 @@
-"""Queries to begin with: those of docs/recipes.md that answer on every lake, a file each.
+"""Queries to begin with: those of docs/internals/recipes.md that answer on every lake, a file each.
 
 The first line of a file is its title.
 """

@@ -38,19 +38,20 @@ from stitch.processes import worker_processes
 _DECODED_AHEAD: Final = DECODERS + 1
 """Chunks that are decoded, or wait for it, while the events of another are dealt: no decoder waits then."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
-"""Of input: a process takes 0.6 s to start, in which one decodes and stitches about so much."""
+"""Bytes of input from which on processes are started: one takes 0.6 s to start, in which one decodes and
+stitches about so much."""
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Of input beside the largest file: from there on two processes are done sooner than two threads, which take
-less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6."""
+"""Bytes of input beside the largest file from which on two processes are done sooner than two threads, which
+take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6."""
 
 
 class Engine(Protocol):
-    """Who does the tasks of an import."""
+    """Executor of an import's tasks."""
 
     at_once: int
     """Groups that are stitched at once."""
     threads: Executor
-    """Of this process, for what is done in it."""
+    """Threads of this process, for the tasks that it does itself."""
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """Decode files, each once: events to the spill, the rest to the ledger."""

@@ -63,7 +63,8 @@ def refused_if_broken(file: HandedFile) -> Iterator[None]:
 
 
 class Exchange(Protocol):
-    """Where tasks leave files for one another. Attempts at one task never write to the same place."""
+    """Place in which tasks leave files for one another. Attempts at one task never write to the same
+    place."""
 
     def folder(self) -> AbstractContextManager[Path]:
         """Make a folder for the files of one attempt, which must be handed on before the block ends."""

@@ -147,7 +147,7 @@ class LeftPartAt(Config):
     """A `LeftPart`."""
 
     start_ns: Ns
-    """Of the window."""
+    """Start of the window."""
     length_ns: Annotated[int, Field(gt=0, lt=2**63)]
     nbytes: Count
     file: str
@@ -257,7 +257,7 @@ class TaskFile(Config):
 
 
 class FileWasDealt(Config):
-    """What `deal_file` returned."""
+    """Result of `deal_file`."""
 
     kind: Literal["deal_file"] = "deal_file"
     events: Count
@@ -325,7 +325,7 @@ class RejectAs(Config):
 
 
 class GroupWasStitched(Config):
-    """What `stitch_group` returned."""
+    """Result of `stitch_group`."""
 
     kind: Literal["stitch_group"] = "stitch_group"
     totals: Counts
@@ -362,7 +362,7 @@ class GroupWasStitched(Config):
 
 
 class WindowsWereWritten(Config):
-    """What `write_window_files` returned."""
+    """Result of `write_window_files`."""
 
     kind: Literal["write_window_files"] = "write_window_files"
     files: tuple[Publish, ...]

@@ -40,7 +40,7 @@ _SMALL_PART_BYTES: Final = 2 * 2**20
 
 @dataclass(slots=True)
 class GroupOutcome:
-    """What became of a group, filled in by who stitches it and booked by the import's ledger."""
+    """Outcome of a group, filled in by who stitches it and booked by the import's ledger."""
 
     max_letters: int
     """Dead letters kept of one refusal; the others are counted."""

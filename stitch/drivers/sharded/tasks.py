@@ -1,4 +1,4 @@
-"""What an import does, as tasks that any engine can run: deal a file, stitch a group, write windows.
+"""Tasks of an import, which any engine can run: deal a file, stitch a group, write windows.
 
 Each is a function of a module, of arguments that can be pickled, and may run in any process of any machine,
 more than once. What one task leaves for another goes through the job's exchange. An attempt writes to a stage
@@ -34,7 +34,7 @@ from stitch.lake.staging import Staging
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all tasks of one import know. Equal where their stage is."""
+    """Facts that all tasks of one import share. Equal where their stage is."""
 
     lake: str
     lane: int
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class FileDealt:
-    """What was read of one file."""
+    """Result of dealing one file."""
 
     counts: FileCounts
     events: Dealt

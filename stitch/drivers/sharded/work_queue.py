@@ -57,7 +57,7 @@ _JOB: Final = "job-"
 _QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
 """Folder of a queue, of worker 0's stage and the job's name."""
 _TASK_BYTES: Final = 64 * 2**20
-"""Of a task, at most: names of files, some hundred bytes each."""
+"""Most bytes of a task: names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
 _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
 """So long a worker that comes late learns that its job is done."""

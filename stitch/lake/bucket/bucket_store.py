@@ -3,7 +3,7 @@
 A put with `If-None-Match: *` decides who commits. The client reports "exists" also for 409 (two puts met, and
 perhaps none was stored) and cannot know whether a request without an answer was carried out, so it does not
 retry conditional puts. This module retries them, and reads the stored object before it reports an outcome
-(docs/reliability.md, 20). Secrets go into the client only.
+(docs/internals/reliability.md, 20). Secrets go into the client only.
 
 Errors of the client become OSErrors with the matching errno and one line with a remedy. The client's texts
 are many lines with a debug print, and give no cause of a lost connection. The parts used here are the status,

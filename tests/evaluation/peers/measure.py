@@ -1,6 +1,6 @@
 """Hold public rules of other tools beside ours, on the same labelled faults: `make evaluate PEERS=1`.
 
-Writes docs/peers.md. Recordings are those of tests/data/faults, or of REAL=DIR.
+Writes docs/internals/peers.md. Recordings are those of tests/data/faults, or of REAL=DIR.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="peers", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "tests" / "data" / "faults")
     parser.add_argument("--systems", type=int, metavar="SEED", help="instead: the described systems")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "peers.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "internals" / "peers.md")
     chosen = parser.parse_args()
     folder = chosen.folder if chosen.systems is None else recorded(ROOT, chosen.systems)
     lines: list[str] = []

@@ -84,7 +84,7 @@ def test_the_same_incident_on_both_sides_is_no_finding_and_named_as_such(
 def test_quiet_stretches_give_no_finding(
     repository: Path, recordings: dict[str, Recording], name: str, pair: tuple[str, str]
 ) -> None:
-    """Stretches in which nothing breaks by itself; docs/evaluation.md lists those in which something does."""
+    """Stretches in which nothing breaks by itself (docs/internals/evaluation.md lists the others)."""
     recording = recordings[name]
     one, other = next(p for p in recording.quiet_pairs() if (p[0][11:19], p[1][11:19]) == pair)
     asked = Asked(recording, lake_of(recording, repository), "a", one, other, quiet=True)

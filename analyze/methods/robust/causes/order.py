@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.profile.build import RequestGroup
+from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import Profile
 from analyze.stats.sums import totals

@@ -9,7 +9,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
+from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import CallPattern, Names
 
 

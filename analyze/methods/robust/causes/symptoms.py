@@ -33,7 +33,7 @@ class Symptom:
     size: float
     """The same with what is unsure of times: by it one symptom leads another where either could."""
     component: str
-    """Whom to look at."""
+    """Component to look at first."""
     suspect: str = ""
     """Component after whose call calls are cut short, or by whom they fail."""
     by_load: bool = False
@@ -63,12 +63,12 @@ class Symptom:
 
     @property
     def instance(self) -> Instance | None:
-        """Where alone it is seen."""
+        """Only instance that shows it; None: all do."""
         return self.lead.instance
 
     @property
     def segment(self) -> Segment | None:
-        """Whose it is alone."""
+        """Only segment of requests that shows it; None: all do."""
         return self.lead.segment
 
     @cached_property

@@ -21,8 +21,7 @@ from analyze.explain.parameters import parameter_words
 from analyze.methods.robust.changes import NO_PATTERN, Change
 from analyze.methods.robust.settings import CausesSettings
 from analyze.population import Graph, Population
-from analyze.profile.build import RequestGroup
-from analyze.profile.call_sites import GraphSites
+from analyze.profile.call_sites import GraphSites, RequestGroup
 from analyze.profile.names import Names, SiteKind
 from schemas.arrays import I4, I8
 from schemas.events import EventKind

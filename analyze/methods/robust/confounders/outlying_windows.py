@@ -32,7 +32,7 @@ class LeftOut(Noticed):
     """Outlying windows of one comparison."""
 
     texts: tuple[str, ...]
-    """When, and what is unlike the others, one each."""
+    """Time of each, and the values in which it differs from the others."""
     of: int
     where: str
 

@@ -21,8 +21,8 @@ from analyze.methods.robust.confounders.port import Confounder, Explained
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import values_of, votes_of
-from analyze.profile.build import Profiled, RequestGroup
-from analyze.profile.call_sites import GraphSites
+from analyze.profile.build import Profiled
+from analyze.profile.call_sites import GraphSites, RequestGroup
 from analyze.profile.name_columns import name_columns
 from analyze.profile.names import NO_CALLER, Names, OperationName, Recoding, SiteKind
 from analyze.profile.numbering import RunNames

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from scipy.special import betainc
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.explain.chosen_requests import chosen_rows
 from analyze.explain.parameters import parameter_words
 from analyze.methods.robust.changes import Instance
@@ -23,9 +24,10 @@ from analyze.methods.robust.measures.observed import Observed
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
+from analyze.profile.batches import batches, requests_of
+from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import Names
-from analyze.profile.times import own_time_ns
+from analyze.profile.times import call_times
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
@@ -135,47 +137,49 @@ def _calls_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, several: set[int], roles: Roles
 ) -> Calls:
     parts: list[Calls] = []
-    cells = 0
+    n_calls = 0
     wanted = np.isin(np.arange(int(of_site.max(initial=-1)) + 1), list(several))
-    for group in groups:
-        category, sites = population.categories[group.category], group.sites
-        side = np.where(roles.problem[group.slot], 1, np.where(roles.reference[group.slot], 0, -1))
-        component = of_site[sites.site]
+    compared = roles.problem | roles.reference
+    chosen = [
+        one._replace(rows=one.rows[kept], slot=one.slot[kept])
+        for one in groups
+        if (kept := compared[one.slot]).any()
+    ]
+    for batch in batches(population, chosen, requests_of(population, chosen), FEW_CELLS):
+        component = of_site[batch.site]
         units = np.flatnonzero(wanted[component])
-        rows, late = group.rows[side >= 0], side[side >= 0]
-        if not len(units) or not len(rows):
+        if not len(units):
             continue
-        assert category.host is not None
-        start = sites.start[units]
-        own = own_time_ns(np.ascontiguousarray(category.node_ns[:, rows]), sites, units)
-        failed = np.zeros((category.graph.n_nodes, category.n_requests), dtype=np.bool_)
-        failed[category.failures.position, category.failures.row] = True
-        shape = own.shape
-        host = np.asarray(category.host[np.ix_(start, rows)], dtype=np.int64)
-        one, of = np.ones(shape), np.bincount(component)
-        of_a_site = one / np.bincount(sites.site)[sites.site[units]][:, None]
-
-        def spread(values: I8, shape: tuple[int, ...] = shape) -> I8:
-            return np.broadcast_to(values[:, None], shape).ravel()
-
+        layout, cells = batch.unit.chosen(units)
+        own = call_times(batch).own[cells]
+        request = layout.at(batch.first_request[batch.unit_group[units]])
+        late = roles.problem[batch.requests.slot[request]].astype(np.int64)
+        weight = batch.requests.weight[request]
+        starts = layout.at(batch.node.first[batch.start[units]])
+        failed = np.zeros(len(batch.times), dtype=np.bool_)
+        failed[batch.failing()] = True
+        of_a_site, of_a_component = (
+            layout.spread(1 / np.bincount(same)[same[units]])
+            for same in (numbered((batch.unit_group, of))[0] for of in (batch.site, component))
+        )
         whole = Calls(
-            spread(component[units]),
-            spread(sites.site[units]),
-            spread(sites.pattern[units]),
-            host.ravel(),
-            np.broadcast_to(late, shape).ravel().astype(np.int64),
-            bin_of(own).ravel(),
-            of_a_site.ravel(),
-            (one / of[component[units]][:, None]).ravel(),
-            (failed[np.ix_(start, rows)] * of_a_site).ravel(),
-            np.broadcast_to(category.weight[rows], shape).ravel(),
-            (own * category.weight[rows]).ravel(),
+            layout.spread(component[units]),
+            layout.spread(batch.site[units]),
+            layout.spread(batch.pattern[units]),
+            batch.hosts()[starts].astype(np.int64),
+            late,
+            bin_of(own),
+            of_a_site,
+            of_a_component,
+            failed[starts] * of_a_site,
+            weight,
+            own * weight,
         )
         parts.append(whole.where(whole.host >= 0))
-        cells += len(parts[-1].host)
-        if cells >= _CALLS_AT_ONCE:
+        n_calls += len(parts[-1].host)
+        if n_calls >= _CALLS_AT_ONCE:
             parts = [_added(_joined(parts))]
-            cells = 0
+            n_calls = 0
     return _added(_joined(parts))
 
 

@@ -40,7 +40,7 @@ class Observed:
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
-    """Where alone it was seen."""
+    """Only instance that shows each change; None: all instances do."""
     of_calls: B1 | None = None
     """True where a share is of the calls that a request makes here, because some make several; None: all
     shares are of requests."""

@@ -40,7 +40,8 @@ _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
 
 
 class Look(StrEnum):
-    """When a measure has its say. All first looks are corrected together, each second look by itself."""
+    """Order in which measures are tested. All first looks are corrected together, each second look by
+    itself."""
 
     FIRST = "first"
     SECOND = "second"
@@ -61,7 +62,7 @@ class Measure:
     doc: str
     """Purpose in one sentence."""
     case: str
-    """The case that fails without it (docs/evaluation.md)."""
+    """The case that fails without it (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
     kinds: tuple[ChangeKind, ChangeKind | None]
     """Kinds of a change to more and to less; None: less is no change. Patterns that are new or gone become

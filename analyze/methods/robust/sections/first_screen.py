@@ -129,7 +129,9 @@ def _headline(
     by_tone = {"better": "✓", "warning": "?"}.get(tone, "✗")
     mark = b.Styled(f"{_MARK.get(verdict.outcome, by_tone)} {text}", tone)
     if lead is not None:
-        since = since_words(lead, report.samples[1])
+        one, other = report.samples
+        at_once = one.start_ns < other.end_ns and other.start_ns < one.end_ns
+        since = "" if at_once else since_words(lead, other)  # parts of the same time began with it
         told = f" {since}" if since else ""
         # A segment's title begins with what the word says: `FAILING since … for tier = free: …`.
         verb, _, rest = lead.title.partition(" ")
@@ -208,7 +210,7 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     return "   ".join(part.replace(" ", NBSP) for part in parts)
 
 
-RECORDED_WHOLLY: Final = 0.98
+RECORDED_WHOLLY: Final = 0.9
 """Share of a period from which on it counts as recorded wholly."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
 """Slash between two instants."""

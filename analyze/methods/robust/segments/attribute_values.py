@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.methods.robust.settings import SegmentSettings
-from schemas.arrays import B1, I8
+from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
+from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
 """Pairs of key and word that are counted in a table of 64 MB; more are sorted."""
@@ -28,13 +30,13 @@ class RequestIds:
     code: I8
     """[requests] 2 * place in `words`, plus 1 for a request made of spans."""
 
-    def codes_of(self, table: pa.Table) -> I8:
-        """Give the codes of a table's `request_id` and `kind`; negative for those of no request."""
-        id_code, id_words = _codes(table["request_id"])
-        kind_code, kind_words = _codes(table["kind"])
+    def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> tuple[I8, I8]:
+        """Give what words of a table's `request_id` and `kind` add to a request's code; a sum below 0 is of
+        no request."""
         place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
-        of_spans = pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False)
-        return np.asarray(2 * place[id_code] + of_spans.astype(np.int64)[kind_code])
+        return 2 * place, pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False).astype(
+            np.int64
+        )
 
 
 def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
@@ -69,18 +71,11 @@ def attribute_values(
     n_requests: those that the tables are of, however many `ids` has. without: attributes left out. Numbers
     that are not whole are no value. O(rows of the tables, and values x requests).
     """
-    table = pa.concat_tables(tables).unify_dictionaries()
-    if not table.num_rows:
+    said = _said(pa.concat_tables(tables), ids, without)
+    if said is None:
         return []
-    request = ids.codes_of(table)
-    key_code, key_words = _codes(table["key"])
-    text_code, text_words = _codes(table["text"])
-    keys = [str(word) for word in key_words.to_pylist()]
-    words, word_code = _with_numbers(table, text_code, text_words)
-    wanted = np.array([key not in without for key in keys], dtype=np.bool_)
-    there = np.flatnonzero((request >= 0) & (word_code >= 0) & wanted[key_code])
-    request, pair = request[there], key_code[there].astype(np.int64) * len(words) + word_code[there]
-    kinds, times = _counted(pair, len(keys) * len(words))
+    keys, words, n_pairs = said.keys, said.words, len(said.keys) * len(said.words)
+    kinds, times = _counted(said.pairs, n_pairs)
     key = kinds // len(words)
     distinct = np.bincount(key, minlength=len(keys))
     if only is None:
@@ -92,14 +87,14 @@ def attribute_values(
         )
     number = np.full(len(kinds), -1, dtype=np.int32)
     number[kept] = np.arange(int(kept.sum()))
-    code = number[np.searchsorted(kinds, pair)]
-    inside = np.flatnonzero(code >= 0)
-    order = inside[np.argsort(code[inside], kind="stable")]
-    ends = np.cumsum(np.bincount(code[inside], minlength=int(kept.sum())))
+    code, request = _numbered(said, kinds, number, n_pairs)
+    order, first = group_stably(code, int(kept.sum()))
+    request = request[order]
     texts = words.take(pa.array(kinds[kept] % len(words))).to_pylist()
     found = []
     flags = np.zeros(2 * len(ids.words), dtype=np.bool_)
-    for at, mine in enumerate(np.split(request[order], ends[:-1]) if len(ends) else ()):
+    for at, (begin, end) in enumerate(pairwise(first.tolist())):
+        mine = request[begin:end]
         flags[mine] = True
         rows = np.flatnonzero(flags[ids.code])
         flags[mine] = False
@@ -108,35 +103,79 @@ def attribute_values(
     return found
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[I8, pa.Array]:
-    """Give ([rows] codes, -1 for null; distinct words)."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    one = column.combine_chunks()
-    one = one.chunk(0) if isinstance(one, pa.ChunkedArray) else one
-    return one.indices.fill_null(-1).to_numpy(), one.dictionary
+class _Said(NamedTuple):
+    """Attributes that requests have, part by part: what is made of a part stays in a core's cache."""
+
+    keys: list[str]
+    words: pa.Array
+    requests: list[I8]
+    """Parts of [rows], codes of `RequestIds`."""
+    pairs: list[I8]
+    """Parts of [rows], key * len(words) + word."""
 
 
-def _with_numbers(table: pa.Table, text_code: I8, text_words: pa.Array) -> tuple[pa.Array, I8]:
-    """Give words, with whole numbers among them, and [rows] codes of them; -1 for no value."""
-    code = text_code.astype(np.int64)
-    number = table["num"].to_numpy()
-    whole = np.flatnonzero((text_code < 0) & np.isfinite(number) & (number == np.rint(number)))
-    if len(whole):
-        numbers, place = np.unique(number[whole], return_inverse=True)
-        code[whole] = len(text_words) + place
-        said = pa.array([f"{value:.0f}" for value in numbers.tolist()], pa.string())
-        text_words = pa.concat_arrays([text_words.cast(pa.string()), said])
-    return text_words, code
+def _said(table: pa.Table, ids: RequestIds, without: Collection[str]) -> _Said | None:
+    """Read the rows that are of a request and have a value; None without any row."""
+    coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
+    parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
+    if not table.num_rows:
+        return None
+    of_id, of_kind = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
+    keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
+    wanted = np.array([key not in without for key in keys], dtype=np.bool_)
+    words, word_parts = _with_numbers(parts)
+    requests, pairs = [], []
+    for part, word in zip(parts, word_parts, strict=True):
+        request, kind, key = (part[name].indices.to_numpy() for name in ("request_id", "kind", "key"))
+        code = of_id[request] + of_kind[kind]
+        there = np.flatnonzero((code >= 0) & (word >= 0) & wanted[key])
+        requests.append(code[there])
+        pairs.append(key[there].astype(np.int64) * len(words) + word[there])
+    return _Said(keys, words, requests, pairs)
 
 
-def _counted(pair: I8, n_pairs: int) -> tuple[I8, I8]:
+def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
+    """Give words, with whole numbers among them, and parts of [rows] codes of them; -1 for no value."""
+    text_words = parts[0]["text"].dictionary
+    codes, found = [], []
+    for part in parts:
+        code = part["text"].indices.fill_null(-1).to_numpy().astype(np.int64)
+        number = part["num"].to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(code < 0)
+        rows = rows[np.isfinite(number[rows]) & (number[rows] == np.rint(number[rows]))]
+        codes.append(code)
+        found.append((rows, number[rows]))
+    numbers = np.unique(np.concatenate([np.unique(values) for _, values in found]))
+    for code, (rows, values) in zip(codes, found, strict=True):
+        code[rows] = len(text_words) + np.searchsorted(numbers, values)
+    said = pa.array([f"{value:.0f}" for value in numbers.tolist()], pa.string())
+    return pa.concat_arrays([text_words.cast(pa.string()), said]), codes
+
+
+def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
     """Give (the pairs that occur, ascending; how often)."""
+    if n_pairs > _MOST_CELLS:
+        return np.unique(np.concatenate(pairs), return_counts=True)
+    times = np.zeros(n_pairs, dtype=np.int64)
+    for part in pairs:
+        np.add.at(times, part, 1)
+    kinds = np.flatnonzero(times)
+    return kinds, times[kinds]
+
+
+def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]:
+    """Give the numbers of pairs, of `kinds` [kinds], and their requests, of rows whose pair has one."""
+    of_pair = None
     if n_pairs <= _MOST_CELLS:
-        times = np.bincount(pair, minlength=n_pairs)
-        kinds = np.flatnonzero(times)
-        return kinds, times[kinds]
-    return np.unique(pair, return_counts=True)
+        of_pair = np.full(n_pairs, -1, dtype=np.int32)
+        of_pair[kinds] = number
+    codes, requests = [], []
+    for request, pair in zip(said.requests, said.pairs, strict=True):
+        code = number[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
+        inside = np.flatnonzero(code >= 0)
+        codes.append(code[inside])
+        requests.append(request[inside])
+    return np.concatenate(codes), np.concatenate(requests)
 
 
 def _kept(key: I8, times: I8, distinct: I8, n_requests: int, settings: SegmentSettings) -> B1:

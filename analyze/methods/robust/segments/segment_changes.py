@@ -14,7 +14,7 @@ from analyze.methods.robust.segments.segment_search import Found, SegmentSearch,
 from analyze.methods.robust.segments.segment_tests import SLOW
 from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
-from analyze.profile.build import RequestGroup
+from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
 from schemas.arrays import B1, I8

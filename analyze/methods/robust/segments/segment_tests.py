@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.methods.robust.settings import SegmentSettings
 from analyze.stats.noncentral import at_least_given_odds, at_least_of
 from schemas.arrays import B1, F8, I8
@@ -83,12 +84,20 @@ class Compared:
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
     """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
+    parts = [
+        _exposed(rows[some], outcome, block) for some in blocks(len(rows), 2 * outcome.n_strata, FEW_CELLS)
+    ]
+    n, x, y, e, f = (np.concatenate([np.zeros((0, 2)), *part]) for part in zip(*parts, strict=True))
+    return Compared(n, x, y, e, f, alike)
+
+
+def _exposed(rows: Sequence[I8], outcome: Outcome, block: I8) -> tuple[F8, ...]:
+    """Give the first columns of `Compared`."""
     n, x, n_all, x_all = counted(rows, outcome, block, 2)
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
     usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
-    n, x, y, e, f = ((part * fits[:, None]).sum(axis=2) for part in (n, x, y, n * usual, m * usual))
-    return Compared(n, x, y, e, f, alike)
+    return tuple((part * fits[:, None]).sum(axis=2) for part in (n, x, y, n * usual, m * usual))
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
@@ -168,9 +177,9 @@ def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: Segm
     """Give the over-dispersion of a segment's part of the hits between blocks of a period, at least 1, of
     several periods together and shrunk to what is assumed; periods: [requests] blocks, -1 for none."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
-    for blocks in periods:
-        n_blocks = int(blocks.max(initial=-1)) + 1
-        n, x, n_all, x_all = counted([rows], outcome, blocks, max(n_blocks, 1))
+    for of_block in periods:
+        n_blocks = int(of_block.max(initial=-1)) + 1
+        n, x, n_all, x_all = counted([rows], outcome, of_block, max(n_blocks, 1))
         y, m = x_all - x, n_all - n
         usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
         fits = (n.sum(axis=1) > 0) & (m.sum(axis=1) > 0)

@@ -24,7 +24,7 @@ def _rows_of(columns: str) -> np.dtype[Any]:
 
 
 WORD: Final = _rows_of("at size flags kind")
-"""Where its bytes begin and how many they are; `flags` of FLAGS, or -1: not understood; `kind`: Kind."""
+"""Begin and number of its bytes; `flags` of FLAGS, or -1: not understood; `kind`: Kind."""
 ATTRIBUTE: Final = _rows_of("key text value")
 """`text`: a word; below 0: `value` holds a number, as float64 (-1) or int64 (-2)."""
 SPAN: Final = _rows_of(

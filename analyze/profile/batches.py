@@ -1,0 +1,227 @@
+"""Requests of many graphs as flat arrays: a row a node, call or edge of a graph, as long as it has requests.
+
+A batch holds the requests of as many groups as fit into a number of cells; a group that is larger is in
+several. So memory is bounded, and what is worked out costs the same for one graph of many requests and for
+many graphs of a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.cache_blocks import uneven_blocks
+from analyze.population import Category, Codes, Population
+from analyze.profile.call_sites import RequestGroup
+from analyze.ragged import Ragged
+from schemas.arrays import B1, F8, I8
+
+_NONE: Final = np.zeros(0, dtype=np.int64)
+
+
+class SlottedRequests(NamedTuple):
+    """Requests that lie in a slot; arrays are [requests], by group, then by slot."""
+
+    group: I8
+    slot: I8
+    weight: F8
+    start_ns: I8
+    response_ns: I8
+    failed: B1
+
+    def part(self, rows: slice) -> SlottedRequests:
+        """Cut out some of the requests; groups are numbered from 0 there."""
+        part = SlottedRequests._make(column[rows] for column in self)
+        return part._replace(group=part.group - part.group[0])
+
+
+def requests_of(population: Population, groups: Sequence[RequestGroup]) -> SlottedRequests:
+    """The requests of groups, one group after the other. O(requests)."""
+    parts = [(population.categories[one.category], one.rows) for one in groups]
+    columns = [
+        np.concatenate([none, *(getattr(category, name)[rows] for category, rows in parts)])
+        for name, none in (("weight", np.zeros(0)), ("start_ns", _NONE), ("response_ns", _NONE))
+    ]
+    failed = [population.failed(category, rows) for category, rows in parts]
+    return SlottedRequests._make(
+        (
+            np.repeat(np.arange(len(groups)), [len(rows) for _, rows in parts]),
+            np.concatenate([_NONE, *(one.slot for one in groups)]),
+            *columns,
+            np.concatenate([np.zeros(0, dtype=np.bool_), *failed]),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests of some groups, and the nodes, units and edges of their graphs, numbered through.
+
+    Numbers of groups are the batch's own. Layouts have a cell for each request of the graph.
+    """
+
+    numbers: slice
+    """Its groups, among all."""
+    parts: tuple[tuple[Category, I8], ...]
+    """[groups] category, and rows of it."""
+    requests: SlottedRequests
+    n_of: I8
+    """[groups] requests."""
+    place: I8
+    """[requests] place of each among those of its group."""
+    are_calls: B1
+    """[groups] whether the units are calls; else they are steps between records."""
+    node: Ragged
+    times: I8
+    """[cells of nodes] ns since the start of the request."""
+    root: I8
+    """[groups] node at which the requests begin."""
+    responses: Ragged
+    """[groups] where the nodes that a response may leave at lie in `response_node`."""
+    response_node: I8
+    unit_group: I8
+    """[units]"""
+    unit: Ragged
+    start: I8
+    """[units] nodes."""
+    end: I8
+    above: I8
+    """[units] unit that called it, -1 for none."""
+    site: I8
+    path: I8
+    pattern: I8
+    """[units] numbers of names, as in `GraphSites`."""
+    src: I8
+    """[edges] nodes."""
+    dst: I8
+    owner: I8
+    """[edges] units."""
+    patterned: Patterned
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.n_of)
+
+    @property
+    def first_request(self) -> I8:
+        """[groups] the first request of each."""
+        first: I8 = np.cumsum(self.n_of) - self.n_of
+        return first
+
+    def hosts(self) -> Codes:
+        """[cells of nodes] hosts, of categories that have them."""
+        found: Codes = np.concatenate(
+            [category.host[:, rows].ravel() for category, rows in self.parts if category.host is not None]
+        )
+        return found
+
+    def failing(self) -> I8:
+        """Cells of the nodes that failed."""
+        cells = [_NONE]
+        for (category, rows), root in zip(self.parts, self.root.tolist(), strict=True):
+            failures = category.failures
+            if len(failures.row):
+                place = np.full(category.n_requests, -1, dtype=np.int64)
+                place[rows] = np.arange(len(rows))
+                seen = np.flatnonzero(place[failures.row] >= 0)
+                node = root + failures.position[seen]
+                cells.append(self.node.first[node] + place[failures.row[seen]])
+        return np.concatenate(cells)
+
+
+class Patterned(NamedTuple):
+    """Places that have a call pattern: units of spans, points of records; arrays are [places]."""
+
+    group: I8
+    site: I8
+    pattern: I8
+    enters: B1
+    unit: I8
+    """-1 for points."""
+
+
+def batches(
+    population: Population, groups: Sequence[RequestGroup], requests: SlottedRequests, cells: int
+) -> Iterator[Batch]:
+    """Yield batches of about `cells` cells that hold all requests, in their order. O(cells)."""
+    n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
+    first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
+    for part in uneven_blocks(n_nodes[requests.group], cells):
+        numbers = slice(int(requests.group[part.start]), int(requests.group[part.stop - 1]) + 1)
+        parts = groups[numbers]
+        rows = [
+            one.rows[max(part.start - first, 0) : part.stop - first]
+            for one, first in zip(parts, first_of[numbers].tolist(), strict=True)
+        ]
+        categories = [population.categories[one.category] for one in parts]
+        yield _batch(numbers, tuple(zip(categories, rows, strict=True)), parts, requests.part(part))
+
+
+def _batch(
+    numbers: slice,
+    parts: tuple[tuple[Category, I8], ...],
+    groups: Sequence[RequestGroup],
+    requests: SlottedRequests,
+) -> Batch:
+    sites, graphs = [one.sites for one in groups], [category.graph for category, _ in parts]
+    n_of = np.array([len(rows) for _, rows in parts])
+    n_nodes, n_units = np.array([graph.n_nodes for graph in graphs]), np.array([one.n_units for one in sites])
+    first_node, first_unit = (np.cumsum(n) - n for n in (n_nodes, n_units))
+    n_edges = [len(graph.edges) for graph in graphs]
+    node, unit_group = Ragged.of(np.repeat(n_of, n_nodes)), np.repeat(np.arange(len(groups)), n_units)
+    edges = _joined([graph.edges for graph in graphs]) + np.repeat(first_node, n_edges)[:, None]
+    in_units = first_unit[unit_group]
+    above = _joined([one.above for one in sites])
+    n_responses = np.array([len(graph.responses) for graph in graphs])
+    are_calls = np.array([one.are_calls for one in sites])
+    n_patterned = [len(one.pattern_of) for one in sites]
+    place_group = np.repeat(np.arange(len(groups)), n_patterned)
+    return Batch(
+        numbers=numbers,
+        parts=parts,
+        requests=requests,
+        n_of=n_of,
+        place=np.arange(len(requests.slot)) - np.repeat(np.cumsum(n_of) - n_of, n_of),
+        are_calls=are_calls,
+        node=node,
+        times=np.concatenate([_times(*part).ravel() for part in parts]),
+        root=first_node,
+        responses=Ragged.of(n_responses),
+        response_node=_joined([graph.responses for graph in graphs]) + np.repeat(first_node, n_responses),
+        unit_group=unit_group,
+        unit=Ragged.of(n_of[unit_group]),
+        start=_joined([one.start for one in sites]) + first_node[unit_group],
+        end=_joined([one.end for one in sites]) + first_node[unit_group],
+        above=np.where(above < 0, -1, above + in_units),
+        site=_joined([one.site for one in sites]),
+        path=_joined([one.path for one in sites]),
+        pattern=_joined([one.pattern for one in sites]),
+        src=edges[:, 0],
+        dst=edges[:, 1],
+        owner=_joined([one.owner for one in sites]) + np.repeat(first_unit, n_edges),
+        patterned=Patterned(
+            place_group,
+            _joined([one.pattern_site for one in sites]),
+            _joined([one.pattern_of for one in sites]),
+            _joined([one.enters for one in sites]),
+            # The places of calls are their units.
+            np.where(are_calls[place_group], Ragged.of(np.array(n_patterned)).at(first_unit), -1),
+        ),
+    )
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _times(category: Category, rows: I8) -> I8:
+    """[nodes, rows] times; no copy where the rows lie together."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows) and (len(rows) == 1 or bool((rows[1:] > rows[:-1]).all())):
+        return category.node_ns[:, first : last + 1]
+    return category.node_ns[:, rows]
