@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
     "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",
     "compact": "Write sealed windows of many small files anew, as one file a table, with the same rows.",
+    "build": "Build the windows of another lake from the events that live lanes of a lake log.",
     "publish": "Show a lake's tables to engines that read Iceberg, without copying a row.",
     "end-lane": (
         "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer."
@@ -92,7 +93,7 @@ GROUPS: Final = {
         "Care for a lake: check, repair, condense, expire, publish.",
         (
             *("fsck", "summarize", "repair", "retain", "compact", "publish", "export", "calibrate"),
-            "end-lane",
+            *("end-lane", "build"),
         ),
     ),
     "kafka": ("Write to topics of Kafka, and look at what reads them.", ("produce", "rekey", "top")),

@@ -85,7 +85,7 @@ class Publish(Closed):
 
 
 class Segment(Closed):
-    """A file of raw events that are still open, for the lane's next owner."""
+    """A file of a lane's log: events that one commit read (`stitch.lake.event_log`)."""
 
     name: str
     sha256: str
@@ -126,6 +126,10 @@ class Counters(Closed):
     """Events read by earlier commits of the lane and open when this one began; 0 for an import."""
     events_lost: int = 0
     """Carried events that were in a damaged segment and will not be read again."""
+    events_unlogged: int = 0
+    """Events read that the lane's log does not hold, refused ones aside: settled by the commit that read
+    them, and older than `live.keep_events`.
+    """
     events_open: int = 0
     """Events open after this commit, in the lane's segments: of requests or windows that are not complete."""
     messages: int = 0
@@ -201,6 +205,17 @@ class Replaced(Closed):
     """(lane, commit), ascending: the lane's files up to that commit are removed."""
 
 
+class BuiltCommits(Closed):
+    """Commits of the upkeep lane that published versions of windows built from a log: in each window the
+    files of the last of them replace all that the lane published there before.
+    """
+
+    first: int
+    last: int
+    at_ns: int
+    """Time of the last of them, by the writer's clock."""
+
+
 class Upkeep(Closed):
     """Tombstones: files removed from the manifest but not yet deleted."""
 
@@ -212,6 +227,10 @@ class Upkeep(Closed):
     """Ascending; for each window the last one with a file in it applies."""
     replaced: tuple[Replaced, ...] = ()
     """Ascending; for each table the last one applies to readers and includes all earlier ones."""
+    built: tuple[BuiltCommits, ...] = ()
+    """Ascending; entries older than the grace period are merged."""
+    emptied: tuple[tuple[int, int], ...] = ()
+    """(start of a window, commit): built again without any flow left, which no file represents."""
     late_to_ns: int | None = None
     """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
     because a repair rewrites waiting events, which makes the age of their file meaningless.
@@ -276,10 +295,51 @@ class Repair(Closed):
     """Number of requests stitched again."""
 
 
+class BuiltWindow(Closed):
+    """Version of a window, as built from the log of a lake."""
+
+    start_ns: int
+    version: int
+    """Changes of its files, 1 the first."""
+    digest: str
+    """Hash over the requests that begin in the window and the segments that hold them, hex: the version is
+    that of the log where it is the log's.
+    """
+    through: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: the log it was built from; of a frozen window the log whose events are
+    accounted for, in it or as late.
+    """
+    since: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: the first segment of each lane that it was built from."""
+    events: int
+    """Events it was built from."""
+    duplicates: int = 0
+    """Number of these dropped as exact copies."""
+    rejected: int = 0
+    """Number of these refused: the same id with other content, or no time to go by."""
+    late: int = 0
+    """Events that came after a segment it was built from was gone; stored under `late/`, not in `events`."""
+    moved: tuple[tuple[str, int], ...] = ()
+    """(hash of a request, hex; start of a window): requests whose flow begins there, unlike their events."""
+
+
+class Build(Closed):
+    """Versions that a commit publishes, built from the log of a lake."""
+
+    through: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: the log that was read."""
+    watermark_ns: int | None
+    """Least watermark of the log's lanes; None: all were over."""
+    missing: int = 0
+    """Events of commits read since the build before that no segment held any more, or ever did."""
+    windows: tuple[BuiltWindow, ...]
+    """Ascending; of each window the last commit that names it counts."""
+
+
 class CommitBody(Closed):
     """Part of a record that the writer provides; the lane adds owner, number and predecessor."""
 
-    kind: Literal["import", "live", "takeover", "upkeep"]
+    kind: Literal["import", "live", "takeover", "upkeep", "build"]
     inputs: tuple[InputFile, ...] = ()
     counters: Counters = Counters()
     config: dict[str, Any] = Field(default_factory=dict)
@@ -293,6 +353,8 @@ class CommitBody(Closed):
     """State of the lane after the commit; unchanged by an import or a takeover."""
     repair: Repair | None = None
     """Late events that became part of flows; upkeep lane only."""
+    build: Build | None = None
+    """Versions of windows; upkeep lane only."""
 
 
 class CommitRecord(CommitBody):

@@ -16,9 +16,9 @@ from stitch.drivers.live.live_settings import RECORDED
 from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_tail
+from stitch.lake.event_log import sweep_segments
 from stitch.lake.lane import Lane
 from stitch.lake.manifest import open_manifest
-from stitch.lake.staging import sweep_segments
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 

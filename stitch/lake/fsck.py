@@ -22,6 +22,7 @@ from stitch.lake import kept_files
 from stitch.lake.calibration_files import CALIBRATION, calibration_files
 from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
+from stitch.lake.event_log import lost_segments, named_segments, read_segment
 from stitch.lake.flow_counts import COUNTED_COLUMNS, count_flows
 from stitch.lake.layout import (
     ASIDE,
@@ -39,7 +40,6 @@ from stitch.lake.layout import (
     stage_lane_folder,
     staged_seq,
 )
-from stitch.lake.staging import lost_segments, named_segments, read_segment
 from stitch.lake.stats_files import STATS, stats_files
 from stitch.lake.store import Store, map_concurrently
 from stitch.lake.sums import SUMS, read_sums, sums_among
@@ -412,6 +412,9 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
         standing = record.standing.upkeep or Upkeep()
         changed = {change.window: change for change in record.repair.changed} if record.repair else {}
         windows = {*changed, *(item.window for item in record.publish if item.window is not None)}
+        if record.build is not None:  # as many rows as the log gives
+            effective |= dict.fromkeys(windows, (record.seq, {}))
+            continue
         through = dict(next((at.through for at in standing.generations if at.seq == record.seq), ()))
         if windows and not through:
             detail = f"commit {record.seq} of the upkeep lane does not say what it replaces"

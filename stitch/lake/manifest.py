@@ -423,9 +423,15 @@ def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Pu
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """End of the windows sealed by every live lane; None without live lanes.
+    """End of the windows sealed by every live lane, and built where some are built from a log; None where
+    there is neither.
 
     A lane that sealed nothing yet prevents sealing; an ended lane is ignored.
     """
-    live = [at for at in (tail.standing for tail in tails) if at.positions and at.ended_to_ns is None]
+    live = [
+        at
+        for tail, at in ((tail, tail.standing) for tail in tails)
+        if (at.positions and at.ended_to_ns is None)
+        or (tail.lane == UPKEEP_LANE and at.sealed_to_ns is not None)
+    ]
     return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)

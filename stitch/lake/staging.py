@@ -1,155 +1,28 @@
-"""Stage the files of one coming commit, segments included; they are removed unless committed.
-
-A segment has the raw events of a live lane that are in no published flow yet, for its next owner: one file a
-commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names is garbage;
-others are verified when read.
-"""
+"""Stage the files of one coming commit, segments of the log included; they are removed unless committed."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import CommitRecord, Publish, Segment
-from schemas.errors import LakeError
-from schemas.events import EVENT_SCHEMA
+from schemas.commits import Publish, Segment
 from schemas.windows import Window
-from stitch.lake.chain import read_tail
 from stitch.lake.encoding import encode, footer_size
+from stitch.lake.event_log import LogRows, encode_segment, segment_name
 from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import (
     SideTable,
     WindowTable,
     file_name,
-    segment_folder,
-    segment_seq,
     stage_folder,
     window_folder,
 )
 from stitch.lake.store import Store
-
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
-
-
-def segment_name(lane: int, seq: int) -> str:
-    """New name for the segment of one attempt at a commit."""
-    return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
-
-
-def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
-    """(Bytes of a segment, its entry in the commit). `events`: EVENT_SCHEMA, metadata kept."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, events.schema, options=_OPTIONS) as writer:
-        writer.write_table(events.combine_chunks())
-    data = sink.getvalue()
-    return data, Segment(
-        name=name,
-        sha256=hashlib.sha256(data).hexdigest(),
-        size=data.size,
-        rows=events.num_rows,
-    )
-
-
-def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Events of a segment. Raises LakeError where it is missing or differs from the commit."""
-    try:
-        data = store.read(segment.name)
-    except FileNotFoundError as error:
-        raise _damaged(segment, "is missing") from error
-    if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
-        raise _damaged(segment, "is not what was committed")
-    events: pa.Table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-    if events.num_rows != segment.rows or events.column_names != EVENT_SCHEMA.names:
-        raise _damaged(segment, "is of another version")
-    if events.schema.equals(EVENT_SCHEMA):
-        return events
-    try:  # parameters were plain text once
-        return events.cast(EVENT_SCHEMA)
-    except pa.ArrowException as error:
-        raise _damaged(segment, "is of another version") from error
-
-
-def _damaged(segment: Segment, what: str) -> LakeError:
-    return LakeError(
-        f"Segment '{segment.name}' {what}: events of open requests are in it.",
-        remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
-        "docs/internals/runbook.md#a-damaged-segment.",
-    )
-
-
-class KeptSegments:
-    """Segments of a lane that are retained for a repair after the lane no longer needs them.
-
-    A commit says from which commit on they are retained, and only then the others are removed: what is
-    missing was lost. Ages count by this process's clock from the commit, or from the first one of this
-    process: a new owner retains them for the full time again.
-    """
-
-    def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
-        """`head`: number of the lane's last commit; `kept_from`: what it says."""
-        self._store = store
-        self._lane = lane
-        self._keep_ns = keep_ns
-        self._aged_to = 0 if kept_from is None else kept_from - 1
-        """Segments of commits up to this one are removed."""
-        self._promised = head + 1 if kept_from is None else kept_from
-        self._commits: deque[tuple[int, int]] = deque()
-        """(time, number) of this process's commits whose segments are not past their time."""
-
-    def kept_from(self, seq: int, now_ns: int) -> int:
-        """First commit whose segment is retained after commit `seq`, which is about to be made."""
-        self._commits.append((now_ns, seq))
-        while self._commits and self._commits[0][0] + self._keep_ns <= now_ns:
-            self._aged_to = max(self._aged_to, self._commits.popleft()[1])
-        return max(self._promised, self._aged_to + 1)
-
-    def sweep(self, needed: Iterable[Segment]) -> None:
-        """Remove segments that the last commit says are not retained, but for `needed` ones. Raises OSError:
-        the rest is removed next time.
-        """
-        sweep_segments(self._store, self._lane, self._aged_to, needed)
-
-
-def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
-    """Remove a lane's segments of commits up to `to_seq`, but for `needed` ones. Raises OSError."""
-    names, folder = {segment.name for segment in needed}, segment_folder(lane)
-    for file in store.names(folder):
-        seq, name = segment_seq(file), f"{folder}/{file}"
-        if seq is not None and seq <= to_seq and name not in names:
-            store.remove(name)
-
-
-def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
-    """Segments that commits of a lane (ascending) name, by name, in order of their first commit."""
-    return {segment.name: segment for record in commits for segment in record.standing.segments}
-
-
-def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> list[Segment]:
-    """Segments that the last of some commits of a lane (ascending) retains, and that are missing.
-
-    Of the segments with the number of one commit the last one counts: it replaced the others. Raises
-    LakeError, OSError.
-    """
-    kept_from = commits[-1].standing.kept_from if commits else None
-    if kept_from is None:
-        return []
-    by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
-    there = {*store.names(folder := segment_folder(lane))}
-    lost = [
-        (seq, segment)
-        for seq, segment in by_seq.items()
-        if seq is not None and seq >= kept_from and segment.name.removeprefix(f"{folder}/") not in there
-    ]
-    if lost:  # or swept in the meantime
-        kept_from = read_tail(store, lane).standing.kept_from
-    return [segment for seq, segment in lost if kept_from is not None and seq >= kept_from]
 
 
 class Staging:
@@ -206,12 +79,19 @@ class Staging:
             final = f"{table_name}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
-    def add_segment(self, events: pa.Table, seq: int | None = None) -> Segment:
-        """Write raw events that stay open, as a segment of commit `seq` (default: this one). Raises
-        OSError.
-        """
+    def hashes(self, window: Window) -> list[str]:
+        """SHA-256 of the staged files of a window, sorted."""
+        return sorted(item.sha256 for item in self._items if item.window == window.name)
+
+    def drop_window(self, window: Window) -> None:
+        """Leave out the staged files of a window; they are removed with the stage."""
+        with self._lock:
+            self._items = [item for item in self._items if item.window != window.name]
+
+    def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
+        """Write raw events as the log's segment of commit `seq` (default: this one). Raises OSError."""
         name = segment_name(self.lane, self.seq if seq is None else seq)
-        data, segment = encode_segment(name, events)
+        data, segment = encode_segment(name, rows)
         self._store.put(name, data)
         with self._lock:
             self._segments.append(name)

@@ -33,7 +33,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
-from stitch.lake.staging import encode_segment
+from stitch.lake.event_log import encode_segment
 from stitch.lake.windowing import WindowPart, cut
 
 WINDOW_NS = NS_PER_MINUTE
@@ -68,7 +68,7 @@ def live(messages: Sequence[bytes], settings: LiveSettings) -> tuple[int, int]:
     def commit(due: Due) -> int:
         written([*due.parts()])
         if due.has_segment:
-            encode_segment("s", due.new_events)
+            encode_segment("s", due.log_rows())
         buffer.committed(due)
         return due.counters.events_published
 

@@ -29,10 +29,10 @@ from schemas.commits import CommitBody, Counters, Segment, Standing
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
 from stitch.lake import staging
 from stitch.lake.encoding import encode
+from stitch.lake.event_log import segment_name
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo, WindowTable, ensure_lake
 from stitch.lake.manifest import open_manifest
-from stitch.lake.staging import segment_name
 from stitch.lake.store import LocalStore
 
 LANES = 4

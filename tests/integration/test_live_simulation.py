@@ -18,8 +18,9 @@ from schemas.events import empty_events
 from stitch.drivers.live import due, taking_over
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
+from stitch.lake.event_log import KeptSegments, sweep_segments
 from stitch.lake.fsck import check
-from stitch.lake.staging import KeptSegments, Staging, sweep_segments
+from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore
 
 pytestmark = pytest.mark.usefixtures("encoded_once")

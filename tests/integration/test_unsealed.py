@@ -58,7 +58,7 @@ def commit(lane: Lane, buffer: LaneBuffer, due: Due) -> None:
                 staging.add_window(name, window.window, part, getattr(window, name))
         segments = standing.segments
         if due.has_segment:
-            segments = (*segments, staging.add_segment(due.new_events))
+            segments = (*segments, staging.add_segment(due.log_rows()))
         body = CommitBody(
             kind="live",
             counters=due.counters,

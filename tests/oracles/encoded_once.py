@@ -21,7 +21,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.windows import Window
 from stitch.drivers.live.keys import print_events, record_words
 from stitch.kernel import ClosedFlows, stitch_closed
-from stitch.lake import encoding, staging
+from stitch.lake import encoding, event_log
 from stitch.lake.chain import Chained, files_table, read_record
 from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import commit_name
@@ -35,7 +35,7 @@ FILES = ("stitch.lake.fsck", "stitch.lake.manifest", "stitch.lake.upkeep.compact
 """Modules that decode files of the lake."""
 SEGMENTS = (
     *("stitch.lake.fsck", "stitch.drivers.live.provisional", "stitch.drivers.live.taking_over"),
-    *("stitch.drivers.repair.kept_events", "stitch.drivers.repair.reading_again"),
+    "stitch.drivers.repair.reading_again",
 )
 """Modules that read the events of open requests."""
 STITCH = ("stitch.drivers.live.lane_buffer", "stitch.drivers.repair.mending")
@@ -64,7 +64,7 @@ class _Held:
 
 @lru_cache(KEPT)
 def _segment(segment: Segment, held: _Held) -> pa.Table:
-    return staging.read_segment(held, segment)  # type: ignore[arg-type]
+    return event_log.read_segment(held, segment)  # type: ignore[arg-type]
 
 
 @lru_cache(KEPT)
@@ -114,7 +114,7 @@ def _read_segment(store: Store, segment: Segment) -> pa.Table:
     try:
         data = store.read(segment.name).to_pybytes()
     except FileNotFoundError:
-        return staging.read_segment(store, segment)  # says what is missing
+        return event_log.read_segment(store, segment)  # says what is missing
     return _segment(segment, _Held(data))
 
 

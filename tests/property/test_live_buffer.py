@@ -47,6 +47,8 @@ class SlowLane:
     late: list[pa.Table] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
     segments: list[pa.Table] = field(default_factory=list)
+    log: list[pa.Table] = field(default_factory=list)
+    """Events of all segments, those aside included."""
     counts: Counter[str] = field(default_factory=Counter)
     sealed_to_ns: int | None = None
     n_open: int = 0
@@ -62,8 +64,9 @@ class SlowLane:
         self.n_open = counters.events_open
         if due.has_segment:
             self.segments.append(due.new_events)
+            self.log += [due.new_events.replace_schema_metadata(None), due.aside]
         else:
-            assert due.new_events.num_rows == 0
+            assert due.new_events.num_rows == due.aside.num_rows == 0
         self.segments = self.segments[len(self.segments) - due.segments_needed :]
         for part in due.parts():
             starts = part.flows["start_ns"].to_pylist()
@@ -244,7 +247,9 @@ def test_what_is_late_is_told_and_the_rest_is_published(
     data: st.DataObject, requests: list[list[Row]]
 ) -> None:
     """Any watermark at any time: whatever is late, the ledger balances and no request is published twice."""
-    lane = SlowLane(SETTINGS.model_copy(update={"memory_bytes": data.draw(st.sampled_from([2**30, 2]))}))
+    keeps = data.draw(st.sampled_from([SETTINGS.keep_events_ns, 2 * FAR_NS]))
+    memory_bytes = data.draw(st.sampled_from([2**30, 2]))
+    lane = SlowLane(SETTINGS.model_copy(update={"memory_bytes": memory_bytes, "keep_events_ns": keeps}))
     rows = [row for part in requests for row in part]
     rows = data.draw(st.permutations(rows + data.draw(st.lists(st.sampled_from(rows), max_size=4))))
     at = committed = 0
@@ -268,3 +273,17 @@ def test_what_is_late_is_told_and_the_rest_is_published(
             at = committed
     lane.commit(lane.buffer.everything())
     published_as_accepted(lane, rows)
+    if keeps > FAR_NS:
+        log_is_whole(lane, rows)
+
+
+def log_is_whole(lane: SlowLane, rows: list[Row]) -> None:
+    """Each event that came is in the log once, or a dead letter that never was open."""
+    logged = Counter(as_rows(with_text_ids(pa.concat_tables(lane.log).unify_dictionaries())))
+    missing = Counter(as_rows(with_text_ids(table_of(rows))))
+    missing.subtract(logged)
+    assert min(missing.values()) >= 0
+    assert (+missing).total() <= lane.counts["rejected"]
+    refused = {letter["reason"] for letter in lane.letters}
+    if not refused & {"bad-time", "bad-id", "absurd-time"}:
+        assert not +missing

@@ -14,10 +14,19 @@ from oracles.examples import examples
 from oracles.strategies import Row, record_batches, span_batches, table_of
 
 from schemas.config import StitchConfig
-from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, with_binary_ids, with_text_ids
-from stitch.drivers.repair.kept_events import related
+from schemas.events import (
+    EVENT_SCHEMA,
+    SPAN_KIND_BASE,
+    concat_events,
+    empty_events,
+    with_binary_ids,
+    with_text_ids,
+)
+from stitch.drivers.live.due import log_rows
+from stitch.drivers.repair.kept_events import Wants, related
 from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import Stitched, stitch
+from stitch.lake.event_log import SegmentReader, encode_segment
 from stitch.lake.windowing import flow_names
 
 CONFIG = StitchConfig()
@@ -71,8 +80,12 @@ def test_mended_flows_are_those_of_all_events(data: st.DataObject, rows: list[Ro
     expected = stitch(every, CONFIG, lane=LANE)
     cut = data.draw(st.integers(0, kept.num_rows))
 
-    def segments() -> Iterator[pa.Table]:
-        yield from (part.combine_chunks() for part in (kept.slice(0, cut), kept.slice(cut)) if part.num_rows)
+    def segments(wants: Wants) -> Iterator[pa.Table]:
+        for part in (kept.slice(0, cut), kept.slice(cut)):
+            data, _ = encode_segment("s", log_rows(part.combine_chunks(), empty_events()))
+            opened = SegmentReader(data)
+            if wants(opened.index, opened.n_loose):
+                yield concat_events([opened.read()])
 
     found = mended(late, related(late, segments), lake)
     assert {int(v) for part in found for v in part.verdict} <= {LateOutcome.FOLDED, LateOutcome.SAME}

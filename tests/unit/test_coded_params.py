@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from oracles.codec_contract import plain_events
@@ -14,8 +15,8 @@ from schemas.events import EVENT_SCHEMA, PARAM_TYPE, concat_events, with_text_id
 from stitch.columnar.runs import own_words
 from stitch.drivers.partition import payload_bytes
 from stitch.lake.encoding import decode, encode
+from stitch.lake.event_log import LogRows, encode_segment, read_segment
 from stitch.lake.place import open_store
-from stitch.lake.staging import encode_segment, read_segment
 from stitch.lake.store import Store
 
 
@@ -106,6 +107,6 @@ def test_a_segment_of_plain_text_is_read(tmp_path: Path) -> None:
 
 def written(store: Store, events: pa.Table) -> pa.Table:
     name = f"segment-{id(events)}.arrow"
-    data, segment = encode_segment(name, events)
+    data, segment = encode_segment(name, LogRows(events, np.zeros(events.num_rows, np.uint64), None))
     store.put(name, data)
     return read_segment(store, segment)

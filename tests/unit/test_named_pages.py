@@ -44,7 +44,7 @@ NAMED = dict(messages())
 
 
 def test_messages_name_pages() -> None:
-    assert any("staging.py" in where for where in NAMED)
+    assert any("event_log.py" in where for where in NAMED)
 
 
 @pytest.mark.parametrize("where", NAMED)
@@ -60,7 +60,7 @@ def test_a_page_that_a_message_names_is_there_and_says_it(where: str) -> None:
 
 
 SAID = {
-    ("stitch/lake/staging.py", "a-damaged-segment"): (
+    ("stitch/lake/event_log.py", "a-damaged-segment"): (
         "is missing",
         "is not what was committed",
         "events of open requests are in it",

@@ -34,7 +34,8 @@ class Routed:
     loose: B1 | None
     """[open] records without a request id; None: there are none."""
     late: pa.Table
-    n_copies: int
+    copies: pa.Table
+    """Copies of events of closed requests."""
     refused: tuple[tuple[Reason, pa.Table], ...]
     goes_on: pa.Table | None = None
     """Of `late`, events of requests that are closed and go on all the same."""
@@ -62,12 +63,14 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
             key[open_],
             None if loose is None else loose[open_],
             events.slice(0, 0),
-            0,
+            events.slice(0, 0),
             tables,
         )
     places = np.flatnonzero(closed)
     copies = memory.events.has(print_events(events.take(pa.array(places)).combine_chunks(), key[places]))
     late[places[copies]] = False
+    repeated = np.zeros(len(key), dtype=np.bool_)
+    repeated[places[copies]] = True
     goes_on = closed & late
     open_ = ~(gone | late | closed)
     return Routed(
@@ -75,7 +78,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
         key=key[open_],
         loose=None if loose is None else loose[open_],
         late=_rows(events, late),
-        n_copies=int(np.count_nonzero(copies)),
+        copies=_rows(events, repeated) if repeated.any() else events.slice(0, 0),
         refused=tables,
         goes_on=_rows(events, goes_on) if goes_on.any() else None,
     )
@@ -128,7 +131,10 @@ class Arrivals:
         self._max_letters = max_letters
         self._new: list[tuple[pa.Table, U8, B1 | None]] = []
         self._late: list[pa.Table] = []
+        self._copies: list[pa.Table] = []
         self.n_read = 0
+        self.n_open = 0
+        """Events that were open when they came."""
         self.n_copies = 0
         self.n_late = 0
         self.letters: list[Reject] = []
@@ -139,12 +145,16 @@ class Arrivals:
         """Book a batch."""
         if routed.events.num_rows:
             self._new.append((routed.events, routed.key, routed.loose))
+            self.n_open += routed.events.num_rows
             self.bytes += int(routed.events.nbytes)
         if routed.late.num_rows:
             self._late.append(routed.late)
             self.n_late += routed.late.num_rows
             self.bytes += int(routed.late.nbytes)
-        self.n_copies += routed.n_copies
+        if routed.copies.num_rows:
+            self._copies.append(routed.copies)
+            self.n_copies += routed.copies.num_rows
+            self.bytes += int(routed.copies.nbytes)
         for reason, events in routed.refused:
             self.refuse(events, reason, _DETAILS.get(reason, ""))
 
@@ -158,6 +168,10 @@ class Arrivals:
     def late_events(self) -> pa.Table:
         """EVENT_SCHEMA."""
         return concat_events(self._late)
+
+    def aside(self) -> pa.Table:
+        """EVENT_SCHEMA: what was late or repeated."""
+        return concat_events([*self._late, *self._copies])
 
     def new_events(self, without: U8) -> pa.Table:
         """EVENT_SCHEMA: what is open or was closed since, but for requests by key."""

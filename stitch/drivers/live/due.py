@@ -1,4 +1,4 @@
-"""Say what the next commit of a lane publishes, and what its segments hold that is in no published flow."""
+"""Say what the next commit of a lane publishes, and which events of its log are in no published flow."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from schemas.commits import Counters
 from schemas.events import EVENT_SCHEMA, concat_events
 from stitch.drivers.live.keys import record_words, request_keys
 from stitch.drivers.live.pending_windows import Piece
+from stitch.lake.event_log import LogRows
 from stitch.lake.staging import Staging
 from stitch.lake.windowing import WindowPart
 
@@ -37,10 +38,13 @@ class Due:
     sealed_to_ns: int | None
     """Every window that ends here or before is whole with this commit."""
     new_events: pa.Table
-    """EVENT_SCHEMA, the coming segment: events taken since the last commit and open after this one, and
-    others that are kept for a repair. Its schema's metadata says what was settled (`settled_of`)."""
+    """EVENT_SCHEMA, for the coming segment of the log: events that were open when they came since the last
+    commit; all, or where they are older than `keep_events_ns` only those that are open still. Its schema's
+    metadata says what was settled (`settled_of`)."""
+    aside: pa.Table
+    """EVENT_SCHEMA, for the same segment: events that were late or repeated; none where they are as old."""
     has_segment: bool
-    """Whether `new_events` must be kept; it may have no rows, and yet tell what was settled."""
+    """Whether the segment must be written; it may have no rows, and yet tell what was settled."""
     segments_needed: int
     """How many of the lane's last segments, the coming one among them, must be kept; earlier ones hold
     nothing that is open."""
@@ -48,13 +52,34 @@ class Due:
     """What `parts` are made of."""
 
     def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
-        """Stage all but the segment; `letters`: dead letters of others before its own. Raises OSError."""
+        """Stage all but the segment of the log; `letters`: dead letters of others before its own. Raises
+        OSError.
+        """
         for place, part in enumerate(self.parts()):
             staging.add_window("flows", part.window, place, part.flows)
             staging.add_window("structures", part.window, place, part.structures)
             staging.add_window("params", part.window, place, part.params)
         staging.add_side("late", 0, self.late)
         staging.add_side("dead_letters", 0, pa.concat_tables([*letters, self.dead_letters]))
+
+    def log_rows(self) -> LogRows:
+        """Rows of the segment."""
+        return log_rows(self.new_events, self.aside)
+
+
+def log_rows(events: pa.Table, aside: pa.Table) -> LogRows:
+    """Rows of a segment: events that were open when they came, with the metadata of their schema, and others
+    that stand aside (EVENT_SCHEMA).
+    """
+    metadata = events.schema.metadata
+    if aside.num_rows:
+        events = concat_events([events.replace_schema_metadata(None), aside]).replace_schema_metadata(
+            metadata
+        )
+    elif events.num_rows:
+        events = concat_events([events])
+    key, loose = request_keys(events) if events.num_rows else (np.zeros(0, np.uint64), None)
+    return LogRows(events, key, loose, aside.num_rows)
 
 
 def with_settled(events: pa.Table, settled: U8) -> pa.Table:

@@ -335,13 +335,13 @@ class LaneBuffer:
         settled = np.concatenate(
             [np.zeros(0, np.uint64), *self._settled, *(piece.keys for piece in pieces), *words]
         )
-        new_events = self._new_events(pieces)
+        new_events, aside, n_unlogged = self._new_events(pieces)
         ties = self._ties_kept(pieces, sealed_to_ns)
         left = [self._pending.first_segment(pieces), self._open.first_segment(), *(tie[0] for tie in ties)]
         first = min((number for number in left if number is not None), default=None)
         older = first is not None and first < self._segment
         has_segment = bool(ties and ties[-1][0] == self._segment) or (
-            new_events.num_rows > 0 or (older and len(settled) > 0)
+            new_events.num_rows > 0 or aside.num_rows > 0 or (older and len(settled) > 0)
         )
         rejects = arrivals.refused + Counter({Reason.CONFLICT.value: conflicts})
         letters = list(arrivals.letters)
@@ -360,6 +360,7 @@ class LaneBuffer:
             events_rejected=n_rejected,
             events_late=arrivals.n_late,
             events_carried=self._carried,
+            events_unlogged=n_unlogged,
             events_open=n_open,
             flows=sum(piece.flows.num_rows for piece in pieces),
             rejects=dict(sorted((+rejects).items())),
@@ -374,6 +375,7 @@ class LaneBuffer:
             counters=counters,
             sealed_to_ns=sealed_to_ns,
             new_events=with_settled(new_events, settled) if has_segment else new_events,
+            aside=aside,
             has_segment=has_segment,
             segments_needed=int(has_segment) + (0 if first is None else self._segment - first),
             pieces=tuple(pieces),
@@ -386,19 +388,25 @@ class LaneBuffer:
         horizon = None if sealed_to_ns is None else sealed_to_ns - self._settings.stitch.max_age_ns
         return [tie for tie in ties if horizon is None or tie[1] > horizon]
 
-    def _new_events(self, pieces: list[Piece]) -> pa.Table:
-        """Events taken since the last commit, without those of requests that are published with this one:
-        but for a repair, these too, unless they are older than what is kept for it.
+    def _new_events(self, pieces: list[Piece]) -> tuple[pa.Table, pa.Table, int]:
+        """(Events for the log that were open when they came, those that were not, number of others): all that
+        came since the last commit but what was refused; of events older than `keep_events_ns` only what is
+        open still.
         """
+        refused = np.concatenate([np.zeros(0, np.uint64), *self._settled])
+        arrivals = self._arrivals
         if (
             self._watermark_ns is not None
             and self._now_ns - self._watermark_ns < self._settings.keep_events_ns
         ):
-            return self._arrivals.new_events(np.concatenate([np.zeros(0, np.uint64), *self._settled]))
-        if not self._open.n_events and len(pieces) == self._pending.n_pieces:
-            return empty_events()
-        gone = [piece.keys for piece in pieces if piece.segments[1] == self._segment]
-        return self._arrivals.new_events(np.concatenate([np.zeros(0, np.uint64), *gone, *self._settled]))
+            return arrivals.new_events(refused), arrivals.aside(), 0
+        new = empty_events()
+        if self._open.n_events or len(pieces) != self._pending.n_pieces:
+            gone = [piece.keys for piece in pieces if piece.segments[1] == self._segment]
+            new = arrivals.new_events(np.concatenate([refused, *gone]))
+        n_refused = arrivals.n_open - arrivals.new_events(refused).num_rows if len(refused) else 0
+        n_all = arrivals.n_open - n_refused + arrivals.n_late + arrivals.n_copies
+        return new, empty_events(), n_all - new.num_rows
 
     def committed(self, due: Due) -> None:
         """A commit of what was due is in the lake: forget it."""

@@ -30,9 +30,9 @@ from stitch.drivers.live.streams import StreamTimes
 from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.live.topic_format import refuse_other_format
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
+from stitch.lake.event_log import KeptSegments
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
-from stitch.lake.staging import KeptSegments
 from stitch.lake.store import Store
 from stitch.structures import StructureMemo
 
@@ -248,7 +248,7 @@ class LiveLane:
             with self._lane.stage() as staging:
                 due.stage(staging, self._letters)
                 if due.has_segment:
-                    segments = (*segments, staging.add_segment(due.new_events))
+                    segments = (*segments, staging.add_segment(due.log_rows()))
                 segments = segments[len(segments) - due.segments_needed :]
                 kept_from = self._kept.kept_from(seq, now_ns)
                 record = self._lane.commit(staging, self._body(due, segments, kept_from))

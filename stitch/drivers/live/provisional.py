@@ -21,10 +21,10 @@ from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.partition import shared_params
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
+from stitch.lake.event_log import read_segment
 from stitch.lake.flow_counts import count_flows
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import Manifest, OpenLane
-from stitch.lake.staging import read_segment
 from stitch.lake.windowing import cut
 
 

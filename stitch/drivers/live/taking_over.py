@@ -13,9 +13,9 @@ from schemas.errors import LakeError
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.lake.event_log import read_segment
 from stitch.lake.late_events import lane_of, read_events
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.structures import StructureMemo

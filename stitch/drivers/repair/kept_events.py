@@ -1,8 +1,8 @@
 """Raw events that a live lane still keeps of requests which it has published: what a repair stitches anew.
 
-Segments hold the events of open requests for whoever takes the lane over; `live.keep_events` keeps them for a
-while after. Flows have no span ids, so without the events a late span has nothing that it could be tied to.
-How a lane made its flows stands in its last commit that says so.
+The lane's log holds them for as long as `live.keep_events` says. Flows have no span ids, so without the
+events a late span has nothing that it could be tied to. How a lane made its flows stands in its last commit
+that says so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 from schemas.arrays import B1, U8
 from schemas.commits import Segment
 from schemas.errors import LakeError
-from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
+from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.drivers.live.keys import record_words, request_keys
 from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.lake.chain import read_record, read_tail
+from stitch.lake.event_log import Index, events_of, lost_segments, named_segments, open_segment
 from stitch.lake.layout import segment_folder, segment_seq
-from stitch.lake.staging import lost_segments, named_segments, read_segment
 from stitch.lake.store import Store, map_concurrently
 
 
@@ -61,13 +61,22 @@ def kept_segments(store: Store, lane: int, head: int) -> Kept:
     )
 
 
-def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:
-    """EVENT_SCHEMA a segment; one that was swept in the meantime gives none. Raises LakeError."""
+Wants = Callable[[Index, int], bool]
+"""True if a segment may hold something wanted: by its index, and its number of records without request id."""
+
+
+def read_kept(store: Store, segments: Iterable[Segment], wants: Wants) -> Iterator[pa.Table]:
+    """EVENT_SCHEMA, without events that were late when they came: for each segment that may hold something
+    wanted; one that was swept in the meantime gives none. Raises LakeError.
+    """
     for segment in segments:
         if store.size(segment.name) is None:
             continue
         try:
-            events = read_segment(store, segment)
+            opened = open_segment(store, segment)
+            if opened.has_index and not wants(opened.index, opened.n_loose):
+                continue
+            events = events_of(opened, segment)
         except LakeError as error:
             if store.size(segment.name) is None:
                 continue
@@ -76,21 +85,21 @@ def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:
                 remedy="Restore it from a backup; `flowdiff fsck` lists all that is damaged.",
             ) from error
         if events.num_rows:
-            yield concat_events([events.cast(EVENT_SCHEMA)])
+            yield concat_events([events])
 
 
-def related(late: pa.Table, kept: Callable[[], Iterator[pa.Table]]) -> pa.Table:
+def related(late: pa.Table, kept: Callable[[Wants], Iterator[pa.Table]]) -> pa.Table:
     """Kept events of the requests of late ones (EVENT_SCHEMA): by id, and for records that name none, by
     what ties them.
 
-    `kept` reads them all, table by table, and is called once for spans, for records as often as a chain of
-    ties is long. Memory: what is found, and one table.
+    `kept` reads them, table by table, those that are wanted at least; it is called once for spans, for
+    records as often as a chain of ties is long. Memory: what is found, and one table.
     """
     known = _Known(late)
     while True:
         before = known.size
         found = []
-        for events in kept():
+        for events in kept(known.wants):
             rows = known.rows(events)
             if rows.any():
                 found.append(events.filter(pa.array(rows)).combine_chunks())
@@ -114,6 +123,10 @@ class _Known:
     def size(self) -> int:
         """Grows while anything is found."""
         return len(self._keys) + len(self._named) + len(self._loose)
+
+    def wants(self, index: Index, n_loose: int) -> bool:
+        """See Wants. Once a record without a request id is known, all are: words tie it to others."""
+        return self.any_loose or n_loose > 0 or bool(np.isin(self._keys, index["key"]).any())
 
     def rows(self, events: pa.Table) -> B1:
         """[events] of a request that is known; what they tell is known from now on."""

@@ -18,20 +18,20 @@ from schemas.arrays import B1, U8
 from schemas.commits import CommitBody, Counters, PartitionRange, Segment
 from schemas.config import DecodeConfig
 from schemas.errors import LakeError
-from schemas.events import concat_events
+from schemas.events import concat_events, empty_events
 from stitch.closing import event_times
 from stitch.drivers.live.arrivals import refusals
 from stitch.drivers.live.closed_memory import ClosedMemory
-from stitch.drivers.live.due import with_settled
+from stitch.drivers.live.due import log_rows, with_settled
 from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.drivers.live.live_settings import RECORDED, LiveSettings
 from stitch.drivers.live.taking_over import late_of, remember_flows, taken_over
 from stitch.drivers.repair.kept_events import lane_settings
 from stitch.lake.chain import lanes, read_record
+from stitch.lake.event_log import read_segment
 from stitch.lake.lane import Lane
 from stitch.lake.layout import segment_seq
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.staging import read_segment
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
@@ -71,12 +71,13 @@ def read_again(
     if not damaged:
         raise LakeError(f"Every segment of lane {number} is whole.", remedy="There is nothing to read again.")
     replaced = [standing.segments[place].name for place in damaged]
+    aside = dict.fromkeys(damaged, empty_events())
     known = _Known(manifest, number, settings, standing.sealed_to_ns, run.now_ns)
     lost: list[PartitionRange] = []
     for place in damaged:
         record = read_record(store, number, _seq(standing.segments[place])).record
         events, gone = _events(record.standing.positions, log, decode)
-        held[place] = known.open(events)
+        held[place], aside[place] = known.parted(events)
         lost += gone
     tables = [events for events in held if events is not None]
     settled = known.settled(tables[: damaged[-1] + 1])
@@ -84,7 +85,7 @@ def read_again(
         segments = list(standing.segments)
         for place in damaged:
             events = with_settled(tables[place], settled) if place == damaged[-1] else tables[place]
-            segments[place] = staging.add_segment(events, _seq(segments[place]))
+            segments[place] = staging.add_segment(log_rows(events, aside[place]), _seq(segments[place]))
         standing = standing.kept().model_copy(update={"segments": tuple(segments)})
         open_after = taken_over(store, number, settings, standing, None).open_events
         if open_after < open_before and not accept_gaps:
@@ -165,18 +166,24 @@ class _Known:
         prints = [print_events(late, request_keys(late)[0]) for late in late_of(manifest, lane, horizon)]
         self._late = np.concatenate([np.zeros(0, np.uint64), *prints])
 
-    def open(self, events: pa.Table) -> pa.Table:
-        """Without those that were refused or late when they came."""
+    def parted(self, events: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """(Events that were open when they came, those that were late, or are settled), without refused
+        ones.
+        """
         if not events.num_rows:
-            return events
+            return events, events
         key, _ = request_keys(events)
         first, last = event_times(events)
-        gone: B1 = np.isin(print_events(events, key), self._late)
+        aside: B1 = np.isin(print_events(events, key), self._late)
         if self._sealed_to_ns is not None:
-            gone |= first < self._sealed_to_ns
+            aside |= first < self._sealed_to_ns
+        refused = np.zeros(len(key), dtype=np.bool_)
         for rows in refusals(events, first, last, self._latest_ns).values():
-            gone |= rows
-        return events.filter(pa.array(~gone)).combine_chunks()
+            refused |= rows
+        return (
+            events.filter(pa.array(~(aside | refused))).combine_chunks(),
+            events.filter(pa.array(aside & ~refused)).combine_chunks(),
+        )
 
     def settled(self, segments: Sequence[pa.Table]) -> U8:
         """Return what of some segments is published, or must count so: a damaged one said so, and no longer

@@ -153,7 +153,9 @@ def _kept(
     """Stored events of the requests of late ones: from segments, and from late events folded in before."""
     return related(
         late,
-        lambda: chain(read_kept(store, segments), (read_events(manifest, [file]) for file in repaired)),
+        lambda wants: chain(
+            read_kept(store, segments, wants), (read_events(manifest, [file]) for file in repaired)
+        ),
     )
 
 

@@ -115,15 +115,16 @@ def hidden_by(
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
     generations = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
     generations = [at for at in generations if at.seq not in without]
-    listing = listing.filter(
-        pc.and_(
-            pc.is_in(listing["seq"], value_set=pa.array([at.seq for at in generations], pa.int64())),
-            pc.is_valid(listing["window_ns"]),
-        )
+    replacing = _replacing(
+        upkeep, [at.seq for at in generations], listing["seq"].to_numpy(), until_ns, without
     )
+    listing = listing.filter(pc.and_(pa.array(replacing), pc.is_valid(listing["window_ns"])))
     emptied = [
         (Window.from_name(name, length_ns).start_ns, at.seq) for at in generations for name in at.emptied
     ]
+    of_build = np.array([seq for _, seq in upkeep.emptied], dtype=np.int64)
+    counts = _replacing(upkeep, [], of_build, until_ns, without)
+    emptied += [at for at, told in zip(upkeep.emptied, counts.tolist(), strict=True) if told]
     of_window = [listing["window_ns"].to_numpy(), np.array([start for start, _ in emptied], dtype=np.int64)]
     of_seq = [listing["seq"].to_numpy(), np.array([seq for _, seq in emptied], dtype=np.int64)]
     starts, code = np.unique(np.concatenate(of_window), return_inverse=True)
@@ -134,21 +135,38 @@ def hidden_by(
         for at in upkeep.replaced
         if (until_ns is None or at.at_ns <= until_ns) and at.seq not in without
     }
-    lanes = np.unique(np.array([lane for at in generations for lane, _ in at.through], dtype=np.int64))
+    lanes = np.unique([UPKEEP_LANE, *(lane for at in generations for lane, _ in at.through)])
     of_generation = np.zeros((len(generations), len(lanes)), dtype=np.int64)
     for row, at in enumerate(generations):
         own = np.array(at.through, dtype=np.int64).reshape(-1, 2)
         of_generation[row, np.searchsorted(lanes, own[:, 0])] = own[:, 1]
     seqs = np.array([at.seq for at in generations], dtype=np.int64)
+    # A window that was built replaces what the lane published there before.
+    through = np.where(lanes == UPKEEP_LANE, latest[:, None] - 1, 0)
+    if len(seqs):
+        place = np.minimum(np.searchsorted(seqs, latest), len(seqs) - 1)
+        of_one = seqs[place] == latest
+        through[of_one] = of_generation[place[of_one]]
     return Hidden(
         retired_to_ns=max(retired, default=None),
         length_ns=length_ns,
         starts_ns=starts,
-        through=of_generation[np.searchsorted(seqs, latest)],
+        through=through,
         lanes=lanes,
         seqs=latest,
         sides=sides,
     )
+
+
+def _replacing(
+    upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
+) -> B1:
+    """[commits of the upkeep lane] True for generations and commits that built, by `until_ns`."""
+    found: B1 = np.isin(seq, generations)
+    for at in upkeep.built:
+        if until_ns is None or at.at_ns <= until_ns:
+            found |= (seq >= at.first) & (seq <= at.last)
+    return found & ~np.isin(seq, [*without])
 
 
 def commits_of(items: Iterable[Publish]) -> set[int]:

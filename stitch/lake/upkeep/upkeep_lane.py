@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schemas.commits import (
+    Build,
+    BuiltCommits,
     CommitBody,
     CommitRecord,
     Counters,
@@ -52,6 +54,19 @@ class UpkeepRun:
         return self.now_ns - self.grace_ns
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a commit says of windows built from a log; their files are on its stage."""
+
+    build: Build
+    emptied: frozenset[int]
+    """Starts of windows that lost all their flows."""
+    sealed_to_ns: int | None
+    """Every window that ends here or before has been built; None: none yet."""
+    at_ns: int
+    """Time of the commit, by the writer's clock."""
+
+
 class UpkeepLane:
     """The upkeep lane of one lake. Opening finishes its last commit. Raises as Lane does."""
 
@@ -86,12 +101,13 @@ class UpkeepLane:
         replaced: Iterable[Replaced] = (),
         retirement: Retirement | None = None,
         late_to_ns: int | None = None,
+        built: Built | None = None,
     ) -> CommitRecord:
         """Commit the staged files as a new generation of their windows, and hide files.
 
         replaced: files of tables outside windows; retirement: windows; late_to_ns: late events up to a time,
-        from the next repair on that cannot fold them in. Entries older than the grace period are merged, as
-        every sweep handles them together.
+        from the next repair on that cannot fold them in; built: versions of windows. Entries older than the
+        grace period are merged, as every sweep handles them together.
         """
         upkeep = upkeep_of(self._lane.standing)
         if generation is not None:
@@ -100,12 +116,19 @@ class UpkeepLane:
             upkeep = _and_replaced(upkeep, each, self._grace_ns)
         if retirement is not None:
             upkeep = _and_retired(upkeep, retirement, self._grace_ns)
+        if built is not None:
+            upkeep = _and_built(upkeep, built, self.seq, self._grace_ns, self._length_ns, staging)
         ends = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
         upkeep = upkeep.model_copy(update={"late_to_ns": max(ends, default=None)})
-        standing = Standing(upkeep=upkeep)
-        return self._lane.commit(
-            staging, CommitBody(kind="upkeep", counters=counters, repair=repair, standing=standing)
+        sealed_to_ns = self._lane.standing.sealed_to_ns if built is None else built.sealed_to_ns
+        body = CommitBody(
+            kind="upkeep" if built is None else "build",
+            counters=counters,
+            repair=repair,
+            build=None if built is None else built.build,
+            standing=Standing(upkeep=upkeep, sealed_to_ns=sealed_to_ns),
         )
+        return self._lane.commit(staging, body)
 
     def _and_generation(self, before: Upkeep, generation: Generation) -> Upkeep:
         hidden = read_hidden(self._store, self._length_ns)
@@ -129,6 +152,25 @@ class UpkeepLane:
         for name in names:
             self._store.remove(name)
         return len(names)
+
+
+def _and_built(
+    before: Upkeep, built: Built, seq: int, grace_ns: int, length_ns: int, staging: Staging
+) -> Upkeep:
+    """Add a commit that built; ranges older than the grace period are merged."""
+    # Clocks of builders differ, and ranges stay ascending.
+    at_ns = max([built.at_ns, *(at.at_ns for at in before.built)])
+    limit_ns = at_ns - grace_ns
+    past = [at for at in before.built if at.at_ns <= limit_ns]
+    newer = [at for at in before.built if at.at_ns > limit_ns]
+    if past:
+        past = [BuiltCommits(first=past[0].first, last=past[-1].last, at_ns=past[-1].at_ns)]
+    own = BuiltCommits(first=seq, last=seq, at_ns=at_ns)
+    anew = {*built.emptied}
+    anew |= {Window.from_name(item.window, length_ns).start_ns for item in staging.items() if item.window}
+    kept = tuple(at for at in before.emptied if at[0] not in anew)
+    emptied = (*kept, *((start, seq) for start in sorted(built.emptied)))
+    return before.model_copy(update={"built": (*past, *newer, own), "emptied": emptied})
 
 
 def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:

@@ -1,0 +1,107 @@
+"""`flowdiff build`: windows of a second lake from the log of a lake that ingests live."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdiff.cli.options import LakeOption
+from flowdiff.cli.terminal import echo
+from flowdiff.cli.upkeep import GraceOption, no_lake, upkeep
+from flowdiff.cli.version import version
+from flowdiff.settings.keys import duration_of, size_of
+from schemas.windows import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from flowdiff.cli.stopping import Stop
+    from stitch.drivers.build.builder import Step
+
+
+def command(
+    lake: LakeOption,
+    into: Annotated[str, typer.Option(help="The lake to build, made where it is missing.", metavar="OTHER")],
+    finished: Annotated[
+        bool,
+        typer.Option("--finished", help="Nothing more is ingested: build every window, whatever still runs."),
+    ] = False,
+    follow: Annotated[
+        str | None,
+        typer.Option(help="Go on, and look for more so often (5s). Without it: once.", metavar="INTERVAL"),
+    ] = None,
+    memory: Annotated[
+        str, typer.Option(help="Memory beside the log's index; larger windows go by way of the disk.")
+    ] = "1GB",
+    grace: GraceOption = "1h",
+) -> None:
+    """Build the windows of another lake from the events that live lanes of a lake log.
+
+    Requests are joined whatever partitions their events came by. A window is built once every lane has passed
+    it, and again when late events come, for as long as the log is kept (live.keep_events).
+    """
+    interval_ns = None if follow is None else duration_of(follow)
+    grace_ns = duration_of(grace)
+    from flowdiff.cli.stopping import stopped_by_signal
+    from stitch.drivers.build.build_settings import BuildSettings
+    from stitch.drivers.build.builder import Builder, Step
+    from stitch.lake.chain import CommitTakenError
+    from stitch.lake.disk import make_private_folder
+    from stitch.lake.layout import ensure_lake, read_info
+    from stitch.lake.place import is_bucket, open_store
+    from stitch.scratch import Scratch
+
+    settings = BuildSettings(memory_bytes=size_of(memory))
+    source = open_store(lake)
+    info = read_info(source, lake)
+    if info is None:
+        raise no_lake(lake)
+    if not is_bucket(into):
+        make_private_folder(Path(into))
+    length_ns = info.window_length_ns
+    ensure_lake(open_store(into), length_ns, length_ns, f"flowdiff {version()}", into)
+    builder, total, swept_ns, removed = None, Step(), 0, 0
+    with Scratch() as scratch, stopped_by_signal() as stop:
+        while not stop.asked:
+            with upkeep(into, "Building", grace) as run:  # others may look after the lake in between
+                try:
+                    builder = builder or Builder(source, run, scratch.folder, settings)
+                    done = builder.step(time.time_ns(), finished=finished)
+                    if not done.did_anything and time.time_ns() - swept_ns >= grace_ns:
+                        removed, swept_ns = removed + builder.sweep(time.time_ns()), time.time_ns()
+                except CommitTakenError:
+                    if interval_ns is None:
+                        raise
+                    builder, done = None, Step()
+            total = total.and_(done)
+            if interval_ns is None and not done.did_anything:
+                break
+            if interval_ns is not None:
+                if done.did_anything:
+                    _tell(done)
+                else:
+                    _wait(interval_ns, stop)
+    if interval_ns is None:
+        _tell(total)
+        echo(f"{removed:,} files and folders removed, replaced longer than the grace ago")
+
+
+def _wait(interval_ns: int, stop: Stop) -> None:
+    """Wait, unless a signal ends it."""
+    until = time.monotonic() + interval_ns / NS_PER_SECOND
+    while not stop.asked and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 0.2))
+
+
+def _tell(done: Step) -> None:
+    again = f", {done.again:,} of them again" if done.again else ""
+    echo(f"{done.built + done.again:,} windows built of {done.events:,} events{again}")
+    if done.late:
+        echo(f"{done.late:,} late events stored as late: the log of their windows is gone (live.keep_events)")
+    if done.missing:
+        echo(
+            f"flowdiff: {done.missing:,} events are in no segment of the log any more, or never were: their "
+            "windows lack them. Build more often than live.keep_events, or raise it.",
+            err=True,
+        )

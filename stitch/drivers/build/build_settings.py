@@ -1,0 +1,53 @@
+"""Set when windows are built from a log, and how much memory that takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from schemas.config import Config
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+
+LEAST_MEMORY_BYTES: Final = 64 * 2**20
+_PAYLOAD_SHARE: Final = 8
+"""The budget for each byte of payload: a group is half of that, and the kernel takes six times its payload."""
+_ROW_SHARE: Final = 4_096
+"""Bytes of the budget for each event that is stitched: a third of it at the kernel's peak."""
+_LEAST_AT_ONCE: Final = 16_384
+_MOST_AT_ONCE: Final = 250_000
+_MEMO_SHARE: Final = 32_768
+"""Bytes of the budget for each structure that is remembered, of some 4 KB: an eighth of it."""
+_MOST_REMEMBERED: Final = 16_384
+
+
+class BuildSettings(Config):
+    """How to build windows from a log."""
+
+    memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
+    """Memory budget beside the idle process and the log's index (40 bytes a request that is kept)."""
+    linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
+    """A complete request is over when the watermark is this far past its last event."""
+    patience_ns: int = Field(default=10 * NS_PER_SECOND, ge=0)
+    """A window is built when the watermark is this far past its end, whatever still runs."""
+    rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
+    """A window that late events belong to is built again when the watermark moved so far since it was built"""
+    rebuild_share: float = Field(default=0.01, ge=0)
+    """or earlier, if its events grew by more than this share."""
+    windows_per_commit: int = Field(default=16, ge=1)
+    """Windows built before they are committed: what an interruption loses."""
+
+    @property
+    def rows_at_once(self) -> int:
+        """Events stitched at a time; a window of more is dealt into groups by way of the disk."""
+        return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
+
+    @property
+    def payload_bytes(self) -> int:
+        """Payload of events held in memory; a window with more goes by way of the disk."""
+        return self.memory_bytes // _PAYLOAD_SHARE
+
+    @property
+    def remembered(self) -> int:
+        """Structures that are remembered."""
+        return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

@@ -1,0 +1,186 @@
+"""The logs of a lake's live lanes, followed: which segments there are, up to when, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from schemas.arrays import U8
+from schemas.commits import CommitRecord, Segment
+from schemas.errors import LakeError
+from stitch.lake.chain import lanes, last_number, read_records, read_tail
+from stitch.lake.event_log import INDEX_TYPE, Index, SegmentReader, open_segment
+from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.store import Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
+
+_NO_KEYS: Final = np.zeros(0, np.uint64)
+
+
+@dataclass(eq=False, slots=True)
+class LogSegment:
+    """One segment, and the requests that it holds."""
+
+    lane: int
+    seq: int
+    """Commit whose events it holds."""
+    file: Segment
+    index: Index
+    """Requests that are named."""
+    n_loose: int
+    """Records without a request id."""
+    loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))
+    """Requests of these records, as linked records show."""
+    loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
+    """[records without a request id, in order] their request."""
+
+    @property
+    def entries(self) -> Index:
+        """Requests of all events; one that is in both indexes comes twice."""
+        return np.concatenate((self.index, self.loose)) if len(self.loose) else self.index
+
+
+@dataclass(slots=True)
+class _LaneLog:
+    head: int = 0
+    """Last commit that was read."""
+    start: int = 1
+    """First commit of those whose segments are all kept."""
+    watermark_ns: int | None = None
+    ended: bool = False
+    has_positions: bool = False
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def note(self, record: CommitRecord) -> None:
+        """Take what a commit says."""
+        standing = record.standing
+        self.has_positions = bool(standing.positions)
+        self.watermark_ns, self.ended = standing.watermark_ns, standing.ended_to_ns is not None
+        if "stitch" in record.config:
+            self.config = record.config
+
+
+class LogFollower:
+    """Segments of all live lanes of a lake. Used by one thread. Raises LakeError, OSError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lanes: dict[int, _LaneLog] = {}
+        self.segments: dict[tuple[int, int], LogSegment] = {}
+        """By lane and commit: those that are kept."""
+        self.missing = 0
+        """Events of commits read that nobody had built and that no segment holds any more, or ever did."""
+
+    def follow(self, known: Mapping[int, int]) -> tuple[list[LogSegment], bool]:
+        """Read what lanes committed since; `(new segments, True if others left, or are read anew)`.
+
+        known: lane -> commit up to which the log was read by whoever builds; of a lane that is read for the
+        first time. O(commits since).
+        """
+        fresh: list[LogSegment] = []
+        left = False
+        for lane in lanes(self._store):
+            if lane == UPKEEP_LANE:
+                continue
+            new, gone = self._follow_lane(lane, known.get(lane, 0))
+            fresh += new
+            left |= gone
+        return fresh, left
+
+    def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], bool]:
+        log = self._lanes.setdefault(lane, _LaneLog())
+        if last_number(self._store, lane, log.head) == log.head:
+            return [], False
+        last = read_tail(self._store, lane).records[-1].record
+        kept_from = last.seq + 1 if last.standing.kept_from is None else last.standing.kept_from
+        known = max(known, log.head)
+        # Records of what is not kept need not be read, but for what nobody has built.
+        begin = log.head + 1 if log.head else max(1, min(known + 1, kept_from))
+        named: dict[int, Segment] = {}
+        for link in read_records(self._store, lane, range(begin, last.seq + 1)):
+            record = link.record
+            self.missing += record.counters.events_unlogged if record.seq > known else 0
+            named |= {_seq(one): one for one in record.standing.segments}
+            log.note(record)
+        log.head = last.seq
+        gone, fresh = {at for at in self.segments if at[0] == lane and at[1] < kept_from}, []
+        there = {*self._store.names(segment_folder(lane))}
+        gone |= {at for at, one in self.segments.items() if at[0] == lane and _file(one.file) not in there}
+        log.start = max([log.start, kept_from, *(seq + 1 for _, seq in gone)])
+        for seq, segment in sorted(named.items()):
+            before = self.segments.get((lane, seq))
+            if before is not None and before.file.name == segment.name:
+                continue
+            opened = self._opened(segment) if seq >= log.start and _file(segment) in there else None
+            if opened is None:  # swept, or lost: what was built of it stays
+                log.start = max(log.start, seq + 1)
+                self.missing += segment.rows if seq > known else 0
+            else:
+                fresh.append(LogSegment(lane, seq, segment, opened.index, opened.n_loose))
+        gone |= {at for at in self.segments if at[0] == lane and at[1] < log.start}
+        for at in gone:
+            self.segments.pop(at, None)
+        fresh = [one for one in fresh if one.seq >= log.start]
+        again = bool(gone) or any((lane, one.seq) in self.segments for one in fresh)
+        self.segments |= {(lane, one.seq): one for one in fresh}
+        return fresh, again
+
+    def _opened(self, segment: Segment) -> SegmentReader | None:
+        """A segment, to read its index; None where it is gone or damaged."""
+        try:
+            opened = open_segment(self._store, segment, [])
+        except LakeError:
+            return None
+        if not opened.has_index:
+            raise LakeError(
+                f"'{segment.name}' has no index: an older version wrote it.",
+                remedy="Let `flowdiff ingest` run for as long as live.keep_events, then build.",
+            )
+        return opened
+
+    @property
+    def through(self) -> dict[int, int]:
+        """Lane -> last commit that was read, of lanes that took from a log."""
+        return {lane: log.head for lane, log in sorted(self._lanes.items()) if log.has_positions}
+
+    def start(self, lane: int) -> int:
+        """First commit of a lane of those whose segments are all kept."""
+        return self._lanes[lane].start if lane in self._lanes else 1
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration of the first lane that says how it stitches."""
+        return next((log.config for _, log in sorted(self._lanes.items()) if log.config), {})
+
+    @property
+    def watermark_ns(self) -> int | None:
+        """Time before which no lane that goes on expects anything; None: some lane does not know yet, or none
+        goes on (`over`).
+        """
+        going = [log for log in self._lanes.values() if log.has_positions and not log.ended]
+        times = [log.watermark_ns for log in going if log.watermark_ns is not None]
+        return min(times) if times and len(times) == len(going) else None
+
+    @property
+    def over(self) -> bool:
+        """True if every lane was ended."""
+        own = [log for log in self._lanes.values() if log.has_positions]
+        return bool(own) and all(log.ended for log in own)
+
+    def open(self, segment: LogSegment, columns: list[str] | None = None) -> SegmentReader:
+        """A segment's events. Raises LakeError where it is gone or damaged."""
+        return open_segment(self._store, segment.file, columns)
+
+
+def _seq(segment: Segment) -> int:
+    """Number of the commit whose events a segment holds."""
+    seq = segment_seq(_file(segment))
+    assert seq is not None
+    return seq
+
+
+def _file(segment: Segment) -> str:
+    return segment.name.rpartition("/")[2]

@@ -1,0 +1,66 @@
+"""Name records without a request id, over all segments of a log: linked records are one request.
+
+`assign_requests` over the linking columns of all records that the log keeps, about 300 bytes a record; nothing
+is held while no record lacks an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.events import SPAN_KIND_BASE
+from stitch.closing import event_times
+from stitch.columnar.runs import whole
+from stitch.drivers.build.log_follower import LogSegment
+from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
+from stitch.lake.event_log import index_requests
+
+COLUMNS = [*LINKING_COLUMNS, "ts_ns", "end_ns"]
+
+
+class LooseRecords:
+    """Linking columns of a log's records, by segment."""
+
+    def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
+        """read: some columns of all events of a segment."""
+        self._read = read
+        self._records: dict[tuple[int, int, str], pa.Table] = {}
+
+    def name(self, segments: Iterable[LogSegment]) -> bool:
+        """Find the requests of all records without an id, into the segments; False: there are none."""
+        every = [*segments]
+        if not any(one.n_loose for one in every):
+            self._records = {}
+            return False
+        known = {(one.lane, one.seq, one.file.name): one for one in every}
+        self._records = {
+            at: self._records[at] if at in self._records else self._of(one) for at, one in known.items()
+        }
+        tables = [table.select(LINKING_COLUMNS) for table in self._records.values()]
+        key = loose_keys(pa.concat_tables(tables).combine_chunks())
+        start = 0
+        for at, table in self._records.items():
+            own = key[start : start + table.num_rows]
+            start += table.num_rows
+            loose = whole(table["request_id"]).is_null().to_numpy(zero_copy_only=False)
+            first, last = event_times(table)
+            known[at].loose_key = own[loose]
+            known[at].loose = index_requests(own[loose], first[loose], last[loose])
+        return True
+
+    def _of(self, segment: LogSegment) -> pa.Table:
+        table = self._read(segment, COLUMNS)
+        return table.filter(pc.less(table["kind"], SPAN_KIND_BASE)).combine_chunks()
+
+
+def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
+    """[events] key of each, with those of loose ones (in order) put in."""
+    if loose is None or not loose.any():
+        return key
+    key = key.copy()
+    key[loose] = named
+    return key

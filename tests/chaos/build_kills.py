@@ -1,0 +1,228 @@
+"""Real processes that log and build, killed at random disk operations; stopped ones wake as zombies.
+
+Run: `PYTHONPATH=tests python tests/chaos/build_kills.py [KILLS] [SEED]`. Two lanes log what is dealt to them
+at random, a builder builds another lake of it, in processes of their own. Each is killed at a random
+operation and started again; now and then one is stopped, replaced, and woken. At the end the second lake is
+what one batch of all events is, the ledger closes, and `fsck` finds nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+import pyarrow as pa
+from oracles.logged_lake import BuiltLake, LoggingLane, as_rows, dealt, made_lake
+from oracles.traffic import native_lines, otlp_messages
+
+from ingest.formats import codec_for
+from schemas.config import DecodeConfig, StitchConfig
+from schemas.errors import LakeError
+from schemas.events import concat_events
+from schemas.windows import NS_PER_SECOND
+from stitch.drivers.build.build_settings import BuildSettings
+from stitch.kernel import stitch
+from stitch.lake.chain import CommitTakenError, read_tail
+from stitch.lake.disk import LocalDisk, exclusive_lock
+from stitch.lake.fsck import check
+from stitch.lake.store import LocalStore
+
+LANES = 2
+OPERATIONS = 90
+"""Until a process dies, in the mean."""
+FENCED, FAILED = 3, 4
+"""Exit codes."""
+
+
+class DyingDisk(LocalDisk):
+    """A disk whose process is killed before or after an operation."""
+
+    left: float = float("inf")
+
+
+def _dying(name: str) -> Callable[..., Any]:
+    real = getattr(LocalDisk, name)
+
+    def operation(self: DyingDisk, *given: Any, **named: Any) -> Any:
+        for _ in range(2):
+            self.left -= 0.5
+            if self.left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if _ == 0:
+                found = real(self, *given, **named)
+        return found
+
+    return operation
+
+
+for each in ("create", "link", "rename", "sync_file", "sync_folder", "remove", "make_folder"):
+    setattr(DyingDisk, each, _dying(each))
+
+
+def some_events(seed: int) -> pa.Table:
+    """A thousand events over ten minutes."""
+    spans = codec_for("otlp-proto").decode([*otlp_messages(25, seed=seed, spans=20)], DecodeConfig()).events
+    lines = [line.encode() for line in native_lines(40, seed=seed)]
+    return concat_events([codec_for("native").decode(lines, DecodeConfig()).events, spans])
+
+
+class Run:
+    """One pair of lakes, from nothing to the end."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.rng = folder, random.Random(seed)
+        for name in ("live", "built"):
+            (folder / name).mkdir()
+            made_lake(LocalStore.at(folder / name))
+        rng = np.random.default_rng(seed)
+        lanes = [_Plan() for _ in range(LANES)]
+        self.every, parts = dealt(some_events(seed), rng, lanes, late=0.02, twice=0.05)
+        for _ in parts:
+            pass
+        self.polls = [lane.polls for lane in lanes]
+        self.counts: Counter[str] = Counter()
+
+    def store(self, name: str) -> LocalStore:
+        """A store whose process dies sooner or later."""
+        disk = DyingDisk(self.folder / name)
+        disk.left = random.expovariate(1 / OPERATIONS)
+        return LocalStore(disk)
+
+    def log(self, number: int) -> None:
+        """What a lane's process does."""
+        lane = LoggingLane(self.store("live"), number + 1, polls=self.polls[number])
+        while lane.sent < len(self.polls[number]):
+            lane.polls = self.polls[number][: lane.sent + 1]
+            lane.take()
+            lane.commit()
+
+    def build(self) -> None:
+        """What a builder's process does, until lanes are done."""
+        settings = BuildSettings(rebuild_ns=0, windows_per_commit=2)
+        with exclusive_lock(self.folder / "built"):
+            source, store = LocalStore.at(self.folder / "live"), self.store("built")
+            built = BuiltLake(source, self.folder / "scratch", settings, store)
+            built.now_ns = time.time_ns()
+            while True:
+                done = [self._is_logged(number) for number in range(LANES)]
+                step = built.step(finished=all(done))
+                if all(done) and not step.did_anything:
+                    return
+                time.sleep(0.01)
+
+    def _is_logged(self, number: int) -> bool:
+        positions = read_tail(LocalStore.at(self.folder / "live"), number + 1).standing.positions
+        return bool(positions) and positions[0].end == len(self.polls[number])
+
+    def start(self, role: int) -> int:
+        """Process id of a child at work."""
+        pid = os.fork()
+        if pid:
+            return pid
+        code = FAILED
+        try:
+            random.seed(os.urandom(8))
+            if role < LANES:
+                self.log(role)
+            else:
+                self.build()
+            code = 0
+        except (CommitTakenError, FileNotFoundError):
+            code = FENCED
+        except LakeError as error:
+            code = FENCED if "is at work" in str(error) or "another" in str(error).lower() else FAILED
+            if code == FAILED:
+                print(error, flush=True)
+        finally:
+            os._exit(code)
+
+    def until_done(self) -> None:
+        """Start, stop, wake and replace processes until all have done their work."""
+        done: set[int] = set()
+        running: dict[int, int] = {}
+        stopped: dict[int, float] = {}
+        while len(done) <= LANES:
+            for role in range(LANES + 1):
+                if role not in done and role not in running.values():
+                    running[self.start(role)] = role
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                if running and not stopped and self.rng.random() < 0.02:
+                    pid = self.rng.choice([one for one, role in running.items() if role < LANES] or [0])
+                    if pid:
+                        os.kill(pid, signal.SIGSTOP)
+                        del running[pid]
+                        stopped[pid] = time.monotonic() + self.rng.random()
+                        self.counts["zombies"] += 1
+                for pid, when in [*stopped.items()]:
+                    if time.monotonic() > when:
+                        os.kill(pid, signal.SIGCONT)
+                        stopped[pid] = when + 3600
+                time.sleep(0.01)
+                continue
+            own = running.pop(pid, None)
+            stopped.pop(pid, None)
+            if os.WIFSIGNALED(status):
+                self.counts["kills"] += 1
+            elif os.WEXITSTATUS(status) == 0 and own is not None:
+                done.add(own)
+            else:
+                self.counts["fenced" if os.WEXITSTATUS(status) in (0, FENCED) else "failed"] += 1
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def judge(self) -> None:
+        """Raise AssertionError where the lake is not what one batch is."""
+        lake, store = (LocalStore.at(self.folder / name) for name in ("live", "built"))
+        built = BuiltLake(lake, self.folder / "scratch", BuildSettings(), store, now_ns=time.time_ns())
+        built.finish()
+        expected = stitch(self.every, StitchConfig())
+        assert as_rows(built.table("flows"), "lane") == as_rows(expected.flows, "lane")
+        assert as_rows(built.table("params")) == as_rows(expected.params)
+        ledger = built.ledger()
+        assert ledger["events"] == self.every.num_rows, ledger
+        assert ledger["duplicates"] == expected.counts["duplicates"], ledger
+        assert ledger["late"] == ledger["missing"] == 0, ledger
+        assert check(lake) == check(store) == []
+
+
+class _Plan:
+    def __init__(self) -> None:
+        self.polls: list[tuple[pa.Table, int]] = []
+
+
+def main(kills: int = 200, seed: int = 1) -> None:
+    """Print what happened, lake by lake."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    total: Counter[str] = Counter()
+    began = time.monotonic_ns()
+    while total["kills"] < kills:
+        with tempfile.TemporaryDirectory() as folder:
+            run = Run(Path(folder), seed + total["lakes"])
+            run.until_done()
+            try:
+                run.judge()
+            except BaseException:
+                shutil.copytree(folder, f"{folder}-bad", dirs_exist_ok=True)
+                print(f"seed {seed + total['lakes']}: the lakes are in {folder}-bad", flush=True)
+                raise
+        total.update(run.counts, lakes=1)
+        print(dict(total), f"{(time.monotonic_ns() - began) / NS_PER_SECOND:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

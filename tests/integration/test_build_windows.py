@@ -1,0 +1,281 @@
+"""Windows whose log is gone keep their version; what comes of them is late, and stored once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake
+from oracles.memory_disk import MemoryDisk
+from oracles.span_events import T0, batch, span
+
+from flowdiff.__main__ import main
+from schemas.errors import LakeError
+from schemas.events import with_text_ids
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.kernel import stitch
+from stitch.lake.chain import read_tail
+from stitch.lake.fsck import check
+from stitch.lake.late_events import late_files, read_events
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.compaction import compact
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
+from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+
+S = NS_PER_SECOND
+START = T0 - T0 % NS_PER_MINUTE + NS_PER_MINUTE
+KEEPS = LIVE.model_copy(update={"keep_events_ns": 5 * NS_PER_MINUTE})
+AT_ONCE = BuildSettings(rebuild_ns=0)
+
+
+def trace(name: str, at_s: float, *more: dict[str, object]) -> pa.Table:
+    begin = START - T0 + int(at_s * S)
+    return batch(span("a", at=(begin, begin + S), trace=name), *more)
+
+
+def child(name: str, at_s: float, own: str = "b") -> dict[str, object]:
+    begin = START - T0 + int(at_s * S)
+    return span(own, "a", (begin, begin + S // 2), trace=name)
+
+
+class Lakes:
+    """A lake with one lane, and one that is built from it."""
+
+    def __init__(self, scratch: Path, settings: LiveSettings = KEEPS) -> None:
+        self.source = made_lake(LocalStore(MemoryDisk()))
+        self.lane = LoggingLane(self.source, 1, settings)
+        self.built = BuiltLake(self.source, scratch, AT_ONCE)
+
+    def log(self, events: pa.Table, at_s: float) -> None:
+        self.lane.polls.append((events, START + int(at_s * S)))
+        self.lane.take()
+        self.lane.commit()
+
+    def ids(self) -> list[str]:
+        return sorted(self.built.table("flows")["request_id"].to_pylist())
+
+    def late(self) -> list[str]:
+        manifest = open_manifest(self.built.store)
+        return [
+            row
+            for files in late_files(manifest, "late").values()
+            for row in as_rows(with_text_ids(read_events(manifest, files)))
+        ]
+
+
+@pytest.fixture
+def lakes(tmp_path: Path) -> Lakes:
+    """Of the first window all segments but the last are gone."""
+    made = Lakes(tmp_path)
+    made.log(trace("one", 1), 2)
+    made.log(trace("two", 90), 92)
+    made.built.step()
+    for minute in range(3, 9):
+        made.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        made.built.step()
+    return made
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_comes_of_a_frozen_window_is_late_once(lakes: Lakes, restarts: bool) -> None:
+    before = as_rows(lakes.built.table("flows"))
+    lakes.log(batch(child("one", 1.2)), 8 * 60 + 10)
+    lakes.log(trace("new", 30), 8 * 60 + 12)  # a request that nobody knew, in the frozen window
+    lakes.log(batch(child("t8", 480.2)), 8 * 60 + 14)  # of one that is not
+    steps = []
+    for _ in range(3):
+        if restarts:
+            lakes.built.start()
+        steps.append(lakes.built.step())
+    assert [step.late for step in steps] == [2, 0, 0]
+    assert len(lakes.late()) == 2
+    lakes.built.finish()
+    assert set(before) <= set(as_rows(lakes.built.table("flows")))
+    assert lakes.ids() == sorted(["one", "two", *(f"t{minute}" for minute in range(3, 9))])
+    assert lakes.built.ledger()["late"] == 2
+    assert check(lakes.built.store) == []
+
+
+def test_a_request_of_a_frozen_window_does_not_begin_anew_in_a_later_one(lakes: Lakes) -> None:
+    lakes.log(batch(child("one", 8 * 60 + 5)), 8 * 60 + 10)
+    lakes.built.start()
+    lakes.built.finish()
+    assert lakes.ids().count("one") == 1
+    assert len(lakes.late()) == 1
+
+
+def test_a_log_that_went_before_it_was_built_is_missing_and_said(lakes: Lakes) -> None:
+    fresh = BuiltLake(lakes.source, lakes.built.scratch / "fresh", AT_ONCE)
+    fresh.finish()
+    kept_from = read_tail(lakes.source, 1).standing.kept_from
+    assert kept_from is not None
+    assert fresh.ledger()["missing"] > 0
+    assert fresh.ledger()["missing"] + fresh.ledger()["events"] == 8
+    assert check(fresh.store) == []
+
+
+def test_a_window_that_loses_its_only_request_to_an_earlier_one_is_emptied(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.log(batch(child("moves", 70)), 72)
+    lakes.log(trace("other", 200), 210)
+    lakes.built.step()
+    assert lakes.ids() == ["moves"]
+    lakes.log(trace("moves", 10), 220)
+    for _ in range(3):
+        lakes.built.step(urgent=True)
+    flows = lakes.built.table("flows")
+    assert flows.filter(pa.compute.equal(flows["request_id"], "moves"))["start_ns"].to_pylist() == [
+        START + 10 * S
+    ]
+    assert check(lakes.built.store) == []
+    lakes.built.start()
+    lakes.built.finish()
+    every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+    expected = stitch(every.combine_chunks(), LIVE.stitch)
+    assert as_rows(lakes.built.table("flows"), "lane") == as_rows(expected.flows, "lane")
+
+
+def test_a_version_as_before_is_not_published_again(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.log(trace("one", 1), 2)
+    lakes.log(trace("two", 90), 92)
+    assert lakes.built.step().built == 1
+    lakes.log(trace("one", 1), 93)  # a copy of it
+    assert lakes.built.step(urgent=True).again == 1
+    last = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record
+    assert last.publish == ()
+    assert last.build is not None
+    assert [(window.version, window.duplicates) for window in last.build.windows] == [(1, 1)]
+    assert check(lakes.built.store) == []
+
+
+def test_versions_compaction_and_retention_share_a_lake(lakes: Lakes) -> None:
+    run = UpkeepRun(lakes.built.store, "built", lakes.built.now_ns, 0, "o", "t")
+    before = as_rows(lakes.built.table("flows"))
+    compact(run, least_files=1)
+    assert as_rows(lakes.built.table("flows")) == before
+    lakes.log(batch(child("t8", 480.2)), 8 * 60 + 14)
+    lakes.built.start()
+    lakes.built.finish()
+    assert lakes.ids() == sorted(["one", "two", *(f"t{minute}" for minute in range(3, 9))])
+    assert check(lakes.built.store) == []
+    retire(replace(run, now_ns=START + 5 * NS_PER_MINUTE), keep_ns=3 * NS_PER_MINUTE)
+    kept = lakes.ids()
+    assert "one" not in kept
+    lakes.log(batch(child("one", 1.3)), 8 * 60 + 16)
+    lakes.built.start()
+    lakes.built.finish()
+    assert lakes.ids() == kept
+    assert check(lakes.built.store) == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_flow_that_begins_in_another_window_than_its_events_is_there_once(
+    restarts: bool, tmp_path: Path
+) -> None:
+    """The clock of a child is behind: its flow begins with the root, a window later."""
+    lakes = Lakes(tmp_path, LIVE)
+    lakes.log(trace("skewed", 65, child("skewed", 55)), 66)
+    lakes.log(trace("one", 50, child("one", 52)), 67)
+    for at_s in (100, 200, 300):
+        lakes.log(trace(f"end{at_s}", at_s), at_s + 10)
+        if restarts:
+            lakes.built.start()
+        lakes.built.step()
+    lakes.log(batch(child("skewed", 68, "c")), 320)  # late
+    lakes.log(trace("end", 400), 410)
+    for _ in range(2):
+        if restarts:
+            lakes.built.start()
+        lakes.built.step(urgent=True)
+    lakes.built.start()
+    lakes.built.finish()
+    every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+    expected = stitch(every.combine_chunks(), LIVE.stitch)
+    assert as_rows(lakes.built.table("flows"), "lane") == as_rows(expected.flows, "lane")
+    assert lakes.built.ledger()["events"] == every.num_rows
+    moved = {window.start_ns: window.moved for window in lakes.built.builder._versions.values()}
+    assert moved[START], "the request is of the first window by its events"
+    assert check(lakes.built.store) == []
+
+
+def test_a_window_of_more_events_than_are_stitched_at_once_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = []
+    for small in (False, True):
+        lakes = Lakes(tmp_path / str(small), LIVE)
+        if small:
+            monkeypatch.setattr(BuildSettings, "rows_at_once", 3)
+        lakes.log(
+            pa.concat_tables([trace(f"r{n}", n, child(f"r{n}", n)) for n in range(20)]).unify_dictionaries(),
+            30,
+        )
+        lakes.built.finish()
+        rows.append([as_rows(lakes.built.table(name)) for name in ("flows", "structures")])
+    assert rows[0] == rows[1]
+
+
+def test_a_lake_is_built_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("live", "built"):
+        (tmp_path / name).mkdir()
+    lane = LoggingLane(made_lake(LocalStore.at(tmp_path / "live")), 1)
+    for at_s in (1, 30, 90, 200):
+        lane.polls.append((trace(f"r{at_s}", at_s), START + (at_s + 1) * S))
+        lane.take()
+        lane.commit()
+    arguments = ["build", str(tmp_path / "live"), "--into", str(tmp_path / "built")]
+    assert run(arguments) == 0
+    assert "2 windows built of 3 events" in capsys.readouterr().out
+    assert run([*arguments, "--finished"]) == 0
+    assert "1 windows built of 1 events" in capsys.readouterr().out
+    assert run([*arguments, "--finished"]) == 0
+    assert "0 windows built of 0 events" in capsys.readouterr().out
+    for told in (["fsck"], ["windows"], ["sql", "-c", "select count(*) as n from requests"]):
+        assert run([*told, "--lake", str(tmp_path / "built")]) == 0
+    assert "4" in capsys.readouterr().out
+    assert run(["build", str(tmp_path / "none"), "--into", str(tmp_path / "built")]) == 2
+
+
+def run(arguments: list[str]) -> int:
+    """Exit code of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+def test_what_a_backlog_did_not_log_is_missing_and_said(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    both = pa.concat_tables([trace("one", 1), trace("two", 200)]).unify_dictionaries()
+    lakes.log(
+        both, 3600
+    )  # an hour behind, and five minutes are kept: what is published at once is not logged
+    assert read_tail(lakes.source, 1).records[-1].record.counters.events_unlogged == 1
+    lakes.built.finish()
+    assert lakes.ids() == ["two"]
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (1, 1)
+
+
+def test_a_lake_with_more_than_what_is_built_is_refused(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    with pytest.raises(LakeError, match="has commits of lane 1"):
+        BuiltLake(lakes.source, tmp_path, AT_ONCE, lakes.source)
+
+
+def test_versions_count_in_the_order_of_commits_whatever_clocks_say(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path, LIVE)
+    for number, now_ns in enumerate((50, 20, 90, 10, 30, 95)):
+        lakes.log(trace(f"r{number}", 1 + number), 2 + number)
+        lakes.built.now_ns = now_ns * S
+        lakes.built.start()
+        assert lakes.built.step(finished=True).did_anything
+    assert lakes.ids() == [f"r{number}" for number in range(6)]
+    assert check(lakes.built.store) == []
+    built = read_tail(lakes.built.store, UPKEEP_LANE).standing.upkeep.built  # type: ignore[union-attr]
+    assert len(built) <= 3

@@ -1,0 +1,94 @@
+"""The log of a live lane: its index says what its events are, and rows aside are no open events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.examples import examples
+from oracles.memory_disk import MemoryDisk
+from oracles.strategies import Row, record_batches, span_batches, table_of
+
+from schemas.commits import Segment
+from schemas.errors import LakeError
+from schemas.events import empty_events
+from stitch.closing import NEVER
+from stitch.drivers.live.due import log_rows, settled_of, with_settled
+from stitch.drivers.live.keys import request_keys
+from stitch.lake import event_log
+from stitch.lake.event_log import SegmentReader, encode_segment, read_segment
+from stitch.lake.store import LocalStore
+
+SETTLED = np.array([7, 2**63], np.uint64)
+
+
+def index_plainly(rows: list[Row], keys: list[int]) -> dict[int, tuple[int, int, int]]:
+    """Key -> (first time, last time, events) of requests that are named."""
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row, key in zip(rows, keys, strict=True):
+        times = [row[name] for name in ("ts_ns", "end_ns") if row.get(name) is not None]
+        start = row["ts_ns"] if row.get("ts_ns") is not None else row.get("end_ns")
+        if row.get("request_id") is not None or row["kind"] >= 16:
+            first = int(NEVER) if start is None else start
+            found[key].append((first, max(times, default=-int(NEVER))))
+    return {k: (min(f for f, _ in t), max(last for _, last in t), len(t)) for k, t in found.items()}
+
+
+@examples(60)
+@given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
+def test_an_index_tells_requests_times_and_events(data: st.DataObject, rows: list[Row]) -> None:
+    events = table_of(rows)
+    cut = data.draw(st.integers(0, len(rows)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_log, "BATCH_ROWS", data.draw(st.sampled_from([1, 3, 16_384])))
+        encoded, segment = encode_segment(
+            "s", log_rows(with_settled(events.slice(0, cut).combine_chunks(), SETTLED), events.slice(cut))
+        )
+    opened = SegmentReader(encoded)
+    keys, loose = request_keys(events)
+    assert opened.n_loose == (0 if loose is None else int(loose.sum()))
+    index = opened.index
+    assert (np.diff(index["key"].astype(object)) > 0).all()
+    assert {int(r["key"]): (int(r["first_ns"]), int(r["last_ns"]), int(r["rows"])) for r in index} == (
+        index_plainly(rows, keys.tolist())
+    )
+    assert segment.rows == len(rows)
+    assert opened.read().replace_schema_metadata(None).to_pylist() == events.to_pylist()
+    kept = opened.read(aside=False)
+    assert kept.to_pylist() == events.slice(0, cut).to_pylist()
+    assert settled_of(kept).tolist() == SETTLED.tolist()
+    assert opened.read(aside=True).to_pylist() == events.slice(cut).to_pylist()
+
+
+def test_a_segment_may_have_no_events_and_yet_tell_what_was_settled() -> None:
+    data, segment = encode_segment("s", log_rows(with_settled(empty_events(), SETTLED), empty_events()))
+    store = LocalStore(MemoryDisk())
+    store.put("s", data)
+    events = read_segment(store, segment)
+    assert (events.num_rows, settled_of(events).tolist()) == (0, SETTLED.tolist())
+
+
+def test_a_segment_of_an_older_lake_is_all_open_events() -> None:
+    events = with_settled(table_of([{"kind": 17, "request_id": "r", "id": "00" * 8, "ts_ns": 5}]), SETTLED)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, events.schema) as writer:
+        writer.write_table(events)
+    opened = SegmentReader(sink.getvalue())
+    assert not opened.has_index
+    assert settled_of(opened.read(aside=False)).tolist() == SETTLED.tolist()
+    assert opened.read(aside=False).num_rows == 1
+    assert opened.read(aside=True).num_rows == 0
+
+
+def test_a_segment_that_is_damaged_is_refused() -> None:
+    data, segment = encode_segment("s", log_rows(empty_events(), empty_events()))
+    store = LocalStore(MemoryDisk())
+    store.put("s", data.to_pybytes()[:-1] + b"!")
+    with pytest.raises(LakeError, match="is not what was committed"):
+        read_segment(store, segment)
+    with pytest.raises(LakeError, match="is missing"):
+        read_segment(store, Segment(name="other", sha256="", size=0, rows=0))
