@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.cache_blocks import FEW_CELLS
+from analyze.cache_blocks import FEW_CELLS, uneven_blocks
 from analyze.numbering import Numbering
 from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
@@ -144,7 +144,7 @@ def find_asynchronous(
     ]
     structure, early, behind = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     waits = Asked(structure, units.operation[np.stack((units.above[behind], behind, early), axis=1)])
-    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind), cells)
+    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind, cells), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
     kept = iter(stays_there[at].tolist())
     found = [
@@ -202,29 +202,37 @@ def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
     return is_late
 
 
-def _early(units: _Units, early: I8, behind: I8) -> Answer:
+def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
     """Whether a span ends before the waiting ancestor's next own event.
 
-    That is the first start of another of its children once the unit left behind has started, or its end.
+    That is the first start of another of its children once the unit left behind has started, or its end. It
+    is asked once for a unit left behind, however many spans are below it; `cells` of siblings at a time.
     """
-    waiting = units.above[behind]
     by_above = np.argsort(units.above, kind="stable")
-    first, past = (np.searchsorted(units.above[by_above], waiting, side=side) for side in ("left", "right"))
+
+    def next_event_ns(batch: FlowBatch, child: I8) -> I8:
+        of, waiting = units.structure[child], units.above[child]
+        first, past = (
+            np.searchsorted(units.above[by_above], waiting, side=side) for side in ("left", "right")
+        )
+        layout, n_others = batch.layout(of), past - first
+        next_ns = batch.at(of, units.end[waiting])
+        for part in uneven_blocks(n_others * layout.size, cells):
+            row = np.repeat(np.arange(part.start, part.stop), n_others[part])
+            other = by_above[ranges(first[part], n_others[part])]
+            row, other = (column[other != child[row]] for column in (row, other))
+            start = batch.at(of[row], units.start[other])
+            comes = start >= batch.at(of[row], units.start[child[row]])
+            at = batch.layout(of[row]).at(layout.first[row])
+            np.minimum.at(next_ns, at[comes], start[comes])
+        return next_ns
 
     def is_early(batch: FlowBatch, entries: slice) -> tuple[B1]:
-        unit, child = early[entries], behind[entries]
+        unit = early[entries]
+        child, which = np.unique(behind[entries], return_inverse=True)
         of = units.structure[unit]
-        layout = batch.layout(of)
-        next_ns = batch.at(of, units.end[waiting[entries]])
-        n_others = past[entries] - first[entries]
-        row = np.repeat(np.arange(len(unit)), n_others)
-        other = by_above[ranges(first[entries], n_others)]
-        row, other = (column[other != child[row]] for column in (row, other))
-        start = batch.at(of[row], units.start[other])
-        comes = start >= batch.at(of[row], units.start[child[row]])
-        at = batch.layout(of[row]).at(layout.first[row])
-        np.minimum.at(next_ns, at[comes], start[comes])
-        return (batch.at(of, units.end[unit]) <= next_ns,)
+        cell = batch.layout(of).at(batch.layout(units.structure[child]).first[which])
+        return (batch.at(of, units.end[unit]) <= next_event_ns(batch, child)[cell],)
 
     return is_early
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -112,6 +114,34 @@ def test_what_outlives_its_caller_is_the_oracles(kinds: list[list[Call]], cells:
     found, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
     expected = asynchronous(flows.categories, times, trees, ONE)
     assert [(here.left_behind, set(here.waited)) for here in found] == expected
+
+
+def test_memory_of_what_outlives_its_caller_does_not_grow_with_its_siblings() -> None:
+    """Every call of many outlives its caller, and each has spans below: siblings are looked at in parts."""
+    n_calls, n_requests, cells = 120, 40, 1 << 12
+    calls = [
+        call(
+            "b/z",
+            10 * at,
+            9_000 + at,
+            *(call(f"c/{nth}", 10 * at + nth, 10 * at + nth + 1) for nth in (1, 2)),
+        )
+        for at in range(n_calls)
+    ]
+    rows = [
+        row
+        for n in range(n_requests)
+        for row in request_events(call("a/x", 0, 5_000, *calls), f"{n:032x}", T0 + n)
+    ]
+    flows = group_flows(*stored([table(rows)]), 2)
+    times = [category.node_ns for category in flows.categories]
+    trees = [span_tree(category.structure) for category in flows.categories]
+    tracemalloc.start()
+    found, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found[0].left_behind) == n_calls
+    assert most < 500 * cells + 4_000 * n_calls, f"{most:,} bytes"
 
 
 def reachable(n_nodes: int, edges: list[list[int]]) -> list[set[int]]:
