@@ -96,7 +96,7 @@ def pages() -> list[Path]:
         *REPOSITORY.glob("*.md"),
         *(page for root in roots for page in (REPOSITORY / root).rglob("*.md")),
     ]
-    # remarks.md is a part of docs/internals/evaluation.md, which is checked.
+    # remarks.md is a part of docs/internals/evaluation.md, which is checked (below).
     return [page for page in found if not {"expected", "node_modules", "remarks.md"} & {*page.parts}]
 
 
@@ -126,6 +126,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not there:
             wrong.append(link[0])
     assert wrong == []
+
+
+def test_the_page_of_the_evaluation_has_its_remarks_as_they_would_be_written_again() -> None:
+    remarks = (REPOSITORY / "tests/evaluation/remarks.md").read_text().strip()
+    assert remarks in (REPOSITORY / "docs/internals/evaluation.md").read_text()
 
 
 def test_what_is_needed_every_day_is_not_among_the_rest() -> None:
