@@ -266,7 +266,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
 
 
 def _nesting(draft: Draft) -> Nesting:
-    """Which span each node belongs to."""
+    """Find the span of each node."""
     graph = draft.graph
     is_end = np.array([label.side == END for label in graph.labels])
     return Nesting(
@@ -352,7 +352,8 @@ def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]
 
 
 def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
-    """What the draft's rows left out, and [rows] which of these; more than one where branches were sorted."""
+    """(Variants of what the draft's rows left out, [rows] number of the variant): several where branches were
+    sorted."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
     rows = np.arange(len(draft.rows), dtype=np.int64)
     if draft.moved is None or not len(column):
