@@ -206,20 +206,20 @@ def _days_ago(word: str, today: int) -> int | None:
 
 
 def has_time_of_day(text: str) -> bool:
-    """True if `[LAKE@]START/…` begins with a time of day, which only a lake's end gives a day."""
-    start, slash, _ = text.strip().rpartition("@")[2].partition("/")
-    return bool(slash) and _TIME_OF_DAY.fullmatch(start.strip()) is not None
+    """True if START or END of `[LAKE@]START/END` is a time of day, which only a lake's end gives a day."""
+    ends = text.strip().rpartition("@")[2].split("/")
+    return len(ends) == 2 and any(_TIME_OF_DAY.fullmatch(end.strip()) for end in ends)
 
 
 def dated(text: str, end_ns: int) -> str:
     """`[LAKE@]START/END` with times of day as instants: START the last such before `end_ns`, END the first
     after START. Raises PeriodError for a time of day that no clock shows."""
     lake, at, range_text = text.strip().rpartition("@")
-    start_text, _, end_text = (part.strip() for part in range_text.partition("/"))
-    start_ns = moment_before(start_text, end_ns)
-    if _TIME_OF_DAY.fullmatch(end_text):
-        end_text = format_instant(moment_before(end_text, start_ns + NS_PER_DAY))
-    return f"{lake}{at}{format_instant(start_ns)}/{end_text}"
+    start, _, end = (part.strip() for part in range_text.partition("/"))
+    start_ns = moment_before(start, end_ns) if _TIME_OF_DAY.fullmatch(start) else _instant(start, text)[0]
+    if _TIME_OF_DAY.fullmatch(end):
+        end = format_instant(moment_before(end, start_ns + NS_PER_DAY))
+    return f"{lake}{at}{format_instant(start_ns)}/{end}"
 
 
 def moment_before(text: str, end_ns: int) -> int:

@@ -45,6 +45,8 @@ NOW = ns("2026-11-20T09:30:00")
         ("23:50/00:10", "2026-11-19T23:50Z/2026-11-20T00:10Z"),
         ("s3://a/b@09:00/10m", "s3://a/b@2026-11-20T09:00Z/10m"),
         ("09:00/2026-11-21", "2026-11-20T09:00Z/2026-11-21"),
+        ("2026-11-19T20:38Z/20:50", "2026-11-19T20:38Z/2026-11-19T20:50Z"),
+        ("a@2026-11-19T23:50/0:10", "a@2026-11-19T23:50Z/2026-11-20T00:10Z"),
     ],
 )
 def test_a_time_of_day_is_of_the_latest_day_that_has_it(text: str, said: str) -> None:
@@ -53,14 +55,20 @@ def test_a_time_of_day_is_of_the_latest_day_that_has_it(text: str, said: str) ->
     parse_period(dated(text, NOW), now_ns=NOW)
 
 
-@pytest.mark.parametrize("text", ["09:00", "all", "2026-11-19/1d", "last 1h", "x/1h", "a@b/1h"])
-def test_what_does_not_begin_with_a_time_of_day_needs_no_lake(text: str) -> None:
+@pytest.mark.parametrize("text", ["09:00", "all", "2026-11-19/1d", "last 1h", "x/1h", "a@b/1h", "/1h"])
+def test_what_has_no_time_of_day_needs_no_lake(text: str) -> None:
     assert not has_time_of_day(text)
 
 
 def test_a_time_that_no_clock_shows_is_refused() -> None:
     with pytest.raises(PeriodError, match="'25:00' is not a moment"):
         dated("25:00/1h", NOW)
+
+
+@pytest.mark.parametrize("text", ["30m/20:50", "/20:50", "yesterday/20:50"])
+def test_an_end_of_day_needs_a_start(text: str) -> None:
+    with pytest.raises(PeriodError, match="is not a period"):
+        dated(text, NOW)
 
 
 @pytest.mark.parametrize(
