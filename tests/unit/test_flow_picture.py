@@ -117,7 +117,7 @@ def test_a_failing_call_says_its_share() -> None:
     step = next(one for one in picture(outcome).steps if one.leads)
     assert (step.component, step.change) == ("db", ChangeKind.ERRORS)
     assert step.after == pytest.approx(0.5)
-    assert "fails: 0\u00a0% → 50\u00a0% of requests" in markup(picture(outcome))
+    assert "fails: 0\u00a0% → 50\u00a0% of its requests" in markup(picture(outcome))
 
 
 def test_nothing_found_is_no_picture() -> None:

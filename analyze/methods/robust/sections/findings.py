@@ -421,7 +421,7 @@ def differs(explanation: Explanation) -> str:
 
 def further(views: Sequence[FurtherView]) -> b.Blocks:
     """Give the command of the most telling view, on a line of its own; what others there are."""
-    others = " and ".join(view.method for view in views[1:])
+    others = ", ".join(view.method for view in views[1:])
     there = f" ({others}: on the page)" if others else ""
     return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))
 

@@ -213,7 +213,7 @@ def _changes(step: FlowStep) -> Iterator[str]:
         yield f"{_ONLY[step.only][1]}:{was} {', '.join(filter(None, (often, took)))}".rstrip(": ")
     if step.unit is not None and step.before is not None and step.after is not None:
         word = "" if step.change is None else KIND[step.change][0]
-        of = " of requests" if step.unit == "share" else ""
+        of = " of its requests" if step.unit == "share" else ""
         if not step.only or step.change in ERROR_KINDS:
             yield f"{word}: {measures.moved(step.unit, step.before, step.after)}{of}"
     if step.where:
