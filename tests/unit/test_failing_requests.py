@@ -8,7 +8,8 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.methods.robust.measures.registry import MEASURES
+from analyze.methods.robust import testing
+from analyze.methods.robust.measures.registry import MEASURES, Look
 from analyze.methods.robust.pattern_dispersion import PATTERN_DISPERSION
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
@@ -21,8 +22,8 @@ HOUR_NS = 3_600 * 10**9
 CALLS = 12
 
 
-def requests(n: int, failing: int, reads: int = 1) -> list[Call]:
-    """Pages that read twelve times; where some of the reads fail nothing else changes."""
+def requests(n: int, failing: int, reads: int = 1, others: int = 0) -> list[Call]:
+    """Pages that read twelve times, and call `others` besides; where reads fail nothing else changes."""
     return [
         call(
             "web/get",
@@ -37,13 +38,14 @@ def requests(n: int, failing: int, reads: int = 1) -> list[Call]:
                 )
                 for k in range(CALLS)
             ),
+            *(call(f"other{k}/do", 700 + k, 701 + k + (at + k) % 3) for k in range(others)),
         )
         for at in range(n)
     ]
 
 
-def run(failing: int, without: tuple[str, ...] = (), reads: int = 1) -> RobustRun:
-    before, after = requests(67, 0), requests(67, failing, reads)
+def run(failing: int, without: tuple[str, ...] = (), reads: int = 1, others: int = 0) -> RobustRun:
+    before, after = requests(67, 0, others=others), requests(67, failing, reads, others)
     samples = tuple(
         Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 67 * 10**9)
         for at, name in enumerate(("reference", "problem"))
@@ -64,6 +66,14 @@ def failures(found: RobustRun) -> list[tuple[str, float]]:
 def test_one_failing_call_of_twelve_in_a_third_of_the_requests_is_found() -> None:
     assert failures(run(22)) == [("db", pytest.approx(22 / 67))]
     assert failures(run(22, without=("failing-requests",))) == [], "the rule pays its rent"
+
+
+def test_a_second_look_is_corrected_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of first looks at a hundred other calls are no reason to ask more of it."""
+    assert failures(run(13, others=100)) == [("db", pytest.approx(13 / 67))]
+    together = [replace(m, look=Look.FIRST) if m.name == "failing-requests" else m for m in MEASURES]
+    monkeypatch.setattr(testing, "MEASURES", together)
+    assert failures(run(13, others=100)) == []
 
 
 def test_without_every_measure_nothing_is_found() -> None:
