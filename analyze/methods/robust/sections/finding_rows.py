@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -224,32 +224,55 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
     """Choose requests of both periods: the reference's at the median, the problem's affected at median and
-    tail."""
+    tail.
+
+    The reference's is of the root type of the problem's at the median, where it has one: the two are held
+    side by side.
+    """
+    categories = run.population.categories
+    problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
+    reference = _by_response(run, selected(at, REFERENCE, hit=False) or selected(at, REFERENCE, hit=None))
+    if problem:
+        root = categories[_at_quantile(problem, 0.5)[1]].graph.root
+        reference = [one for one in reference if categories[one[1]].graph.root == root] or reference
     examples: list[Example] = []
-    for sample, hit, places in ((REFERENCE, False, (0.5,)), (PROBLEM, True, (0.5, 0.95))):
-        rows = selected(at, sample, hit=hit) or selected(at, sample, hit=None)
-        flat = [
-            (int(run.population.categories[category].response_ns[row]), category, int(row))
-            for category, mine in rows.items()
-            for row in mine[np.linspace(0, len(mine) - 1, min(len(mine), _MOST_LOOKED_AT)).astype(np.int64)]
-        ]
-        flat.sort()
-        for place in places:
-            if not flat:
-                continue
-            response, category, row = flat[min(int(place * len(flat)), len(flat) - 1)]
-            source = run.population.categories[category]
-            example = Example(
-                sample=run.population.samples[sample].name,
-                request_id=source.request_id[row].as_py(),
-                what="typical" if place == 0.5 else "slow",
-                start_ns=int(source.start_ns[row]),
-                response_us=response / 1e3,
-                schedule=_schedule(run, category, row) if drawn else None,
-            )
-            if all(example.request_id != other.request_id for other in examples):
-                examples.append(example)
+    for sample, flat, place in (
+        (REFERENCE, reference, 0.5),
+        (PROBLEM, problem, 0.5),
+        (PROBLEM, problem, 0.95),
+    ):
+        if not flat:
+            continue
+        response, category, row = _at_quantile(flat, place)
+        source = categories[category]
+        example = Example(
+            sample=run.population.samples[sample].name,
+            request_id=source.request_id[row].as_py(),
+            what="typical" if place == 0.5 else "slow",
+            start_ns=int(source.start_ns[row]),
+            response_us=response / 1e3,
+            schedule=_schedule(run, category, row) if drawn else None,
+        )
+        if all(example.request_id != other.request_id for other in examples):
+            examples.append(example)
     return examples[:_MOST_EXAMPLES]
+
+
+_Timed = tuple[int, int, int]
+"""(response time, ns; category; row) of a request."""
+
+
+def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> list[_Timed]:
+    """List requests in the order of their response times, of each category at most `_MOST_LOOKED_AT`."""
+    return sorted(
+        (int(run.population.categories[category].response_ns[row]), category, int(row))
+        for category, mine in rows.items()
+        for row in mine[np.linspace(0, len(mine) - 1, min(len(mine), _MOST_LOOKED_AT)).astype(np.int64)]
+    )
+
+
+def _at_quantile(flat: Sequence[_Timed], place: float) -> _Timed:
+    return flat[min(int(place * len(flat)), len(flat) - 1)]
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
