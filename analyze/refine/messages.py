@@ -52,15 +52,15 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
 
 
 def _notes(counts: Counter[str]) -> Iterator[str]:
-    """How many requests are messages, by consumer."""
+    """Say how many requests are messages, by consumer."""
     n = counts.total()
     if not n:
         return
     named = [f"{name} ({count:,})" for name, count in counts.most_common(_NAMED)]
     rest = [f"{len(counts) - _NAMED} more"] if len(counts) > _NAMED else []
     yield (
-        f"{n:,} of the requests are messages that another one sent, from then to the end of the work: "
-        f"{', '.join([*named, *rest])}."
+        f"{n:,} of the requests are messages that other requests sent, timed from then to the end of their "
+        f"work: {', '.join([*named, *rest])}."
     )
 
 

@@ -128,7 +128,7 @@ def test_the_report_says_what_it_counts(lake: Path) -> None:
     said = " ".join(compare(lake, "bank slow").out.split())
     assert f"before {format_instant(T0 + (ORDINARY - 1) * WINDOW_NS)[:16]}" in said
     assert f"{3 * ORDERS} requests" in said
-    assert f"{4 * ORDERS} of the requests are messages that another one sent" in said
+    assert f"{4 * ORDERS} of the requests are messages that other requests sent" in said
 
 
 def test_the_command_for_more_reads_the_requests_that_sent_them(lake: Path, tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def test_the_request_that_sent_is_as_it_is_without() -> None:
 def test_it_is_told_how_many_and_whose() -> None:
     (note,) = population([order()] * 3, [order()] * 2).notes
     assert note == (
-        "10 of the requests are messages that another one sent, from then to the end of the work: "
-        "pay/orders (5), mail/deliver (5)."
+        "10 of the requests are messages that other requests sent, timed from then to the end of their "
+        "work: pay/orders (5), mail/deliver (5)."
     )
 
 
