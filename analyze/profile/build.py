@@ -35,6 +35,7 @@ from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
+from stitch.columnar.runs import group_stably
 
 _NO_SLOT: Final = -1
 
@@ -354,12 +355,15 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
 def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
     """[units, a cell a run] critical ns with everything below."""
     inclusive = units.totals(steps.unit, steps.request, steps.weighted_ns)
-    depth, caller = np.zeros(len(batch.above), dtype=np.int64), batch.above
-    while (caller >= 0).any():
-        depth += caller >= 0
-        caller = np.where(caller >= 0, batch.above[caller], -1)
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        mine = np.flatnonzero(depth == level)
+    depth = np.zeros(len(batch.above), dtype=np.int64)
+    rows, above = np.arange(len(depth)), batch.above
+    # Each time only units that are as deep: one deep graph must not cost a walk over all others a level.
+    while len(rows := rows[above >= 0]):
+        depth[rows] += 1
+        above = batch.above[above[above >= 0]]
+    by_depth, begin = group_stably(depth, int(depth.max(initial=0)) + 1)
+    for level in range(len(begin) - 2, 0, -1):
+        mine = by_depth[begin[level] : begin[level + 1]]
         layout, cells = units.layout.chosen(mine)
         np.add.at(inclusive, layout.at(units.layout.first[batch.above[mine]]), inclusive[cells])
     return inclusive
