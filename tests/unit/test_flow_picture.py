@@ -208,3 +208,28 @@ def test_a_report_without_one_is_drawn_all_the_same() -> None:
     old = robust_outcome()
     assert old.report.picture is None
     assert "graph flow" not in render_html(old.report, old.views)
+
+
+def test_what_a_second_finding_calls_anew_is_there() -> None:
+    """The database of one page is slower, and on another page the cart asks for prices, too."""
+
+    def asked(db_us: int, *below: Call) -> list[Call]:
+        return [
+            call("web/page", 0, db_us + 100 + at % 50, call("db/read", 20, 20 + db_us + at % 13))
+            if at % 3
+            else call(
+                "web/buy",
+                0,
+                1_500 + at % 50,
+                call("cart/get", 100, 900 + at % 17, call("cart/items", 110, 150), *below),
+            )
+            for at in range(N)
+        ]
+
+    found = picture(compared(asked(400), asked(3_000, call("cart/prices", 200, 260))))
+    (cart,) = (one for one in found.steps if one.leads and one.finding == 2)
+    assert (cart.operation, cart.change) == ("get", ChangeKind.NEW_PATH)
+    (prices,) = (one for one in found.steps if one.operation == "prices")
+    assert prices.only == "after"
+    assert prices.above is not None
+    assert found.steps[prices.above] == cart

@@ -48,7 +48,9 @@ def flow_picture(
             tree.add(way, shown)
     marks = _marks(run.causes, numbers)
     main = ways[foremost]
-    for parent in reversed(main):
+    # What a finding calls tells of one that takes other paths what is new, or gone.
+    ends = [way[-1] for rank, way in ways.items() if rank != foremost and way[-1] not in main]
+    for parent in dict.fromkeys((*reversed(main), *ends)):
         if parent in tree.places:
             tree.add_siblings(parent, marks, limits)
     roots = numbers.roots_of(run.causes[foremost - 1])
