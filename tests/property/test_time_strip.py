@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -76,3 +77,14 @@ def test_three_samples_and_statistics_have_no_strip() -> None:
     alone = population(chain(["a", "b"], [[1000]], []))
     assert time_strip(ComparedSamples(alone)) is None
     assert time_strip(ComparedSamples(replace(alone, samples=alone.samples[:1]))) is None
+
+
+@pytest.mark.parametrize(("apart_ns", "room"), [(0, 0.6), (60 * 10**9, 8.0), (-60 * 10**9, 8.0)])
+def test_periods_that_follow_each_other_have_no_gap(apart_ns: int, room: float) -> None:
+    strip = time_strip(ComparedSamples(population(chain(["a", "b"], [[1000]] * 9, [[1000]] * 9))))
+    assert strip is not None
+    begin = strip.before.end_ns + apart_ns
+    after = strip.after.model_copy(update={"start_ns": begin, "end_ns": begin + 60 * 10**9})
+    markup = drawn(strip.model_copy(update={"after": after})).markup
+    axes = re.findall(r'class="axis" x1="([\d.]+)%" x2="([\d.]+)%"', markup)
+    assert float(axes[1][0]) - float(axes[0][1]) == pytest.approx(room, abs=0.1)

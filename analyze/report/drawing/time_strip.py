@@ -26,6 +26,8 @@ _FAILING: Final = 8
 """Height of the lane of failures below them, px."""
 _GAP: Final = 8.0
 """Room between the periods, percent of the width."""
+_SEAM: Final = 0.6
+"""The same where one follows the other: a gap would look like missing data."""
 _LEAST: Final = 0.3
 """Part of the width that the shorter period has, at least."""
 _SHADES: Final = 5
@@ -38,12 +40,13 @@ def time_strip(strip: TimeStrip, since_ns: int | None = None) -> Drawing:
     failing = max((share for course in courses for share in course.failed_share if share), default=0.0)
     spans = [course.end_ns - course.start_ns for course in courses]
     part = min(1 - _LEAST, max(_LEAST, spans[0] / sum(spans)))
-    wide = (100 - _GAP) * part
-    places = ((0.0, wide), (wide + _GAP, 100 - _GAP - wide))
+    gap = _SEAM if 0 <= _apart_ns(strip) < NS_PER_SECOND else _GAP
+    wide = (100 - gap) * part
+    places = ((0.0, wide), (wide + gap, 100 - gap - wide))
     drawn: list[Markup] = []
     for kind, course, place in zip(("before", "after"), courses, places, strict=True):
         drawn += _curves(kind, course, place, top_us, failing)
-    drawn += _between(strip, wide)
+    drawn += _between(strip, places)
     drawn += _uprights(strip, places, since_ns)
     drawn.append(_text("tick left", 0, _TOP - 8, wording.duration(top_us)))
     title = element("title", _described(strip, top_us, failing, since_ns))
@@ -106,13 +109,21 @@ def _shade(share: float, most: float) -> int:
     return min(_SHADES - 1, int(_SHADES * share / most))
 
 
-def _between(strip: TimeStrip, wide: float) -> Iterator[Markup]:
-    """Draw the time between the periods as a gap with its length."""
-    apart_ns = strip.after.start_ns - strip.before.end_ns
-    middle = wide + _GAP / 2
-    yield element("line", class_="grid", x1=f"{px(middle)}%", x2=f"{px(middle)}%", y1=_TOP, y2=_FLOOR)
-    if apart_ns >= NS_PER_SECOND:
-        yield _text("tick", middle, _TOP - 8, f"{_length(apart_ns)} later")
+def _apart_ns(strip: TimeStrip) -> int:
+    return strip.after.start_ns - strip.before.end_ns
+
+
+def _middle(places: Sequence[tuple[float, float]]) -> float:
+    """Middle between the two periods, percent of the width."""
+    return (places[0][1] + places[1][0]) / 2
+
+
+def _between(strip: TimeStrip, places: Sequence[tuple[float, float]]) -> Iterator[Markup]:
+    """Draw the time between the periods as a gap with its length; periods that touch have a seam only."""
+    x = f"{px(_middle(places))}%"
+    yield element("line", class_="grid", x1=x, x2=x, y1=_TOP, y2=_FLOOR)
+    if _apart_ns(strip) >= NS_PER_SECOND:
+        yield _text("tick", _middle(places), _TOP - 8, f"{_length(_apart_ns(strip))} later")
 
 
 def _uprights(
@@ -139,7 +150,7 @@ def _place(strip: TimeStrip, places: Sequence[tuple[float, float]], at_ns: int) 
         if course.start_ns <= at_ns < course.end_ns:
             return left + width * (at_ns - course.start_ns) / (course.end_ns - course.start_ns)
     between = strip.before.end_ns <= at_ns < strip.after.start_ns
-    return places[1][0] - _GAP / 2 if between else None
+    return _middle(places) if between else None
 
 
 def _text(kind: str, x: float, y: float, text: str) -> Markup:
