@@ -47,7 +47,7 @@ class GraphSites:
     """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
 
     are_calls: bool
-    """Whether the units are calls; else they are steps between records."""
+    """True if the units are calls; else they are steps between records."""
 
     @property
     def n_units(self) -> int:
@@ -157,7 +157,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
 def _operation(
     nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
 ) -> OperationName:
-    """What a span is called here; `children` are where spans start that it calls, not points.
+    """Name of the operation of a span; `children`: positions where spans start that it calls, not points.
 
     The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
     they go.

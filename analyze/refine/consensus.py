@@ -89,7 +89,7 @@ def flow_batches(
 
 
 class Asked(NamedTuple):
-    """What is asked about; a row an entry, by structure."""
+    """Entries that are asked about; a row an entry, by structure."""
 
     structure: I8
     """[entries] ascending."""
@@ -103,7 +103,7 @@ Answer = Callable[[FlowBatch, slice], Sequence[B1]]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How requests answer some questions by their votes, one an entry."""
+    """Votes of requests on some questions, one an entry."""
 
     key: I8
     """[entries, columns] what is asked about; equal ones are one question once they are pooled."""

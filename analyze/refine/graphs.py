@@ -352,7 +352,8 @@ def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]
 
 
 def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
-    """What the draft's rows left out, and [rows] which of these; more than one where branches were sorted."""
+    """Return the variants of what the draft's rows left out, and [rows] the variant of each; more than one
+    where branches were sorted."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
     rows = np.arange(len(draft.rows), dtype=np.int64)
     if draft.moved is None or not len(column):

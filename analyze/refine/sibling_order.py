@@ -48,7 +48,7 @@ _MAX_NOTES = 5
 
 
 class SiblingRelation(IntEnum):
-    """How two child keys of a parent relate; `first` has the smaller key."""
+    """Relation of two child keys of a parent; `first` has the smaller key."""
 
     PARALLEL = 0
     FIRST_SECOND = 1
@@ -73,7 +73,7 @@ class ChildKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What the columns of `order_evidence` stand for."""
+    """Meaning of the columns of `order_evidence`."""
 
     children: Numbering[ChildKey] = field(default_factory=Numbering)
     families: Numbering[tuple[int, tuple[int, ...]]] = field(default_factory=Numbering)
@@ -311,7 +311,7 @@ def order_evidence(
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """What the evidence says, for each entry in the order it was given."""
+    """Result of the evidence, for each entry in the order it was given."""
 
     relation: I1
     notes: tuple[str, ...]

@@ -38,7 +38,7 @@ _COLUMNS = [
 
 
 class Operation(NamedTuple):
-    """What a span or record does, without host and side."""
+    """Name of the work of a span or record, without host and side."""
 
     component: str
     point: str
@@ -60,7 +60,7 @@ class StoredCategory:
     """All flows of one stored structure, sorted by (sample, start, request id)."""
 
     key: str
-    """Of the structure, in the lake."""
+    """Key of the structure, in the lake."""
     structure: Template
     node_ns: I8
     """[nodes, requests] ns since start, C order."""
@@ -82,7 +82,7 @@ class StoredCategory:
 
     @property
     def has_spans(self) -> bool:
-        """Whether the nodes are sides of spans (else they are activity records)."""
+        """True if the nodes are sides of spans; else they are activity records."""
         return any(side in (START, END) for side in self.structure.side)
 
 
