@@ -149,6 +149,7 @@ def _cut(
         host=category.host[np.array([consumer, *work.nodes, consumer])],
         status=_status(category.n_requests, consumer, failures, statuses, errors),
         failures=RecordedFailures(failures.row, place, failures.error),
+        positions=tuple(work.nodes),
     )
 
 

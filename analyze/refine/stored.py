@@ -74,6 +74,8 @@ class StoredCategory:
     request_id: pa.StringArray
     failures: RecordedFailures = NO_FAILURES
     """Positions are those of the stored structure; words are `FlowMatrices.errors`."""
+    positions: tuple[int, ...] | None = None
+    """Stored positions that the work of a message was cut out of; None: the structure is the stored one."""
 
     @property
     def n_requests(self) -> int:
