@@ -207,6 +207,14 @@ class Graph:
 _BOTH_SIDES: Final = ("left", "right")
 
 
+class Source(NamedTuple):
+    """Stored structure of a request, and the part of it that is the request's."""
+
+    key: str
+    positions: tuple[int, ...] | None = None
+    """Stored positions of the work of a message, ascending; None: all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Category:
     """All requests of one refined structure, sorted by (sample, start, id)."""
@@ -237,6 +245,10 @@ class Category:
     None: not loaded (made by hand)."""
     failures: RecordedFailures = NO_FAILURES
     """Every failing node of every request."""
+    sources: tuple[Source, ...] = ()
+    """Distinct sources of the requests, ascending; empty: all of `stored[0]`, whole."""
+    source: I4 | None = None
+    """[requests] index into `sources`; None: all 0."""
     origin: I4 | None = None
     """[requests] index into `left_behind`; None: all 0."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
@@ -425,7 +437,7 @@ class Population:
 def _rows_of(category: Category, first: int, past: int) -> Category:
     """Requests of samples `first` to `past`, with sample codes renumbered from 0."""
     rows = slice(category.rows(first).start, category.rows(past - 1).stop)
-    host, origin = category.host, category.origin
+    host, source, origin = category.host, category.source, category.origin
     return replace(
         category,
         node_ns=np.ascontiguousarray(category.node_ns[:, rows]),
@@ -437,6 +449,7 @@ def _rows_of(category: Category, first: int, past: int) -> Category:
         request_id=category.request_id[rows],
         host=None if host is None else _cut(host, rows),
         failures=category.failures.of_rows(rows),
+        source=None if source is None else source[rows],
         origin=None if origin is None else origin[rows],
     )
 

@@ -22,7 +22,7 @@ from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.columns import ANYWHERE, AttributeColumn, shown, text_column
 from analyze.explain.settings import IDENTIFIER_NAMES
 from analyze.numbering import Numbering, coded
-from analyze.population import Category, Population
+from analyze.population import Category, Population, Source
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
 
@@ -39,7 +39,7 @@ class _Structures:
     first: I8
     """[structures + 1] index of each structure's first node."""
     operation: I4
-    """[nodes of all structures] index into `operations`."""
+    """[nodes of all structures] index into `operations`; -1 where the node is not the request's."""
     operations: tuple[str, ...]
     passes: B1
     """[structures, operations] True if the structure contains the operation."""
@@ -308,32 +308,45 @@ def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[st
 def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
     """Operations by stored position, for every structure that a chosen request has."""
     of_request = np.zeros(len(chosen), np.int32)
-    keys = Numbering[str]()
+    sources = Numbering[Source]()
     graphs: list[Category] = []
     for index in np.unique(chosen.category):
         category = population.categories[int(index)]
         mine = np.flatnonzero(chosen.category == index)
-        origin = (
-            np.zeros(len(mine), np.int32) if category.origin is None else category.origin[chosen.row[mine]]
+        there = category.sources or (Source(category.stored[0]),)
+        source = (
+            np.zeros(len(mine), np.int32) if category.source is None else category.source[chosen.row[mine]]
         )
-        for stored in np.unique(origin):
-            key = category.stored[int(stored)]
-            number = keys[key]
+        for place in np.unique(source):
+            number = sources[there[int(place)]]
             if number == len(graphs):
                 graphs.append(category)
-            of_request[mine[origin == stored]] = number
-    known = population.stored_operations(tuple(keys))
+            of_request[mine[source == place]] = number
+    known = population.stored_operations(tuple({one.key: None for one in sources}))
     nodes = [
-        known[key] if key in known else [f"{node.component}/{node.point}" for node in graph.graph.nodes]
-        for key, graph in zip(keys, graphs, strict=True)
+        known[one.key]
+        if one.key in known
+        else [f"{node.component}/{node.point}" for node in graph.graph.nodes]
+        for one, graph in zip(sources, graphs, strict=True)
     ]
     operations = tuple(sorted({operation for names in nodes for operation in names}))
     number_of = {operation: number for number, operation in enumerate(operations)}
     first = np.cumsum([0, *(len(names) for names in nodes)]).astype(np.int64)
     flat = np.fromiter((number_of[op] for names in nodes for op in names), np.int32, int(first[-1]))
+    for start, one in zip(first[:-1].tolist(), sources, strict=True):
+        if one.positions is not None and one.key in known:
+            flat[start : start + len(known[one.key])][~_holds(one.positions, len(known[one.key]))] = -1
     passes = np.zeros((len(nodes), len(operations)), dtype=np.bool_)
-    passes[np.repeat(np.arange(len(nodes)), np.diff(first)), flat] = True
+    structure = np.repeat(np.arange(len(nodes)), np.diff(first))
+    passes[structure[flat >= 0], flat[flat >= 0]] = True
     return _Structures(of_request, first, flat, operations, passes)
+
+
+def _holds(positions: Sequence[int], n: int) -> B1:
+    """[n] True at the positions."""
+    there = np.zeros(n, dtype=np.bool_)
+    there[[at for at in positions if at < n]] = True
+    return there
 
 
 def _read(
@@ -356,7 +369,9 @@ def _read(
         request, position = mine[place], table["position"].to_numpy()[row]
         same = kind[request] == pc.equal(table["kind"], SPANS).to_numpy()[row]
         size = np.diff(structures.first)[structures.of_request[request]]
-        keep = np.flatnonzero(same & (position >= 0) & (position < size))
+        there = same & (position >= 0) & (position < size)
+        node = structures.first[structures.of_request[request]] + np.where(there, position, 0)
+        keep = np.flatnonzero(there & (structures.operation[node] >= 0))
         parts.append(table.take(pa.array(row[keep])))
         rows.append(request[keep])
     if not parts or sum(len(part) for part in rows) == 0:

@@ -66,7 +66,7 @@ class ExactAccount:
 
     @property
     def residual(self) -> float:
-        """What does not add up: rounding."""
+        """Residual of the account: rounding."""
         return self.after - self.before - float(self.mix.sum() + self.parts.total.sum())
 
 

@@ -157,7 +157,7 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
 def _operation(
     nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
 ) -> OperationName:
-    """Name a span; `children` are where spans start that it calls, not points.
+    """Name of the operation of a span; `children`: positions where spans start that it calls, not points.
 
     The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
     they go.

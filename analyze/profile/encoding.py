@@ -37,7 +37,7 @@ from schemas.arrays import I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
 STORED_VERSION: Final = 9
-"""Of this file's form."""
+"""Version of the form of a file."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
 META_COUNTS: Final = b"flowdiff.counts"
@@ -88,7 +88,7 @@ _PACKED: Final = dict.fromkeys(
 
 
 class Stored(NamedTuple):
-    """What a file holds: sound, and not yet in the forms of a profile."""
+    """Content of a file: sound, and not yet in the forms of a profile."""
 
     names: NameColumns
     slots: tuple[Slot, ...]
@@ -97,7 +97,7 @@ class Stored(NamedTuple):
     tables: Mapping[str, Mapping[str, Column]]
     """Every other table -> column -> [rows], keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
-    """What is joined with it has to be folded so, too: `analyze.profile.folded_names`."""
+    """Folded names, which whatever is joined with it needs, too: `analyze.profile.folded_names`."""
 
     def without_totals(self) -> Stored:
         """Leave out votes of total times, of which no test asks."""
@@ -105,7 +105,7 @@ class Stored(NamedTuple):
 
 
 def version() -> str:
-    """Of the meaning and the form of what is stored; other ones are not read."""
+    """Version of meaning and form of stored profiles; other ones are not read."""
     return f"{PROFILE_VERSION}.{STORED_VERSION}"
 
 
@@ -264,7 +264,7 @@ def profile_of_stored(stored: Stored) -> Profile:
 def stored_tables(
     data: pa.Buffer | bytes | None, *, with_account: bool = True, with_totals: bool = False
 ) -> Stored | None:
-    """What a file of `encode` holds, in columns; None for none, other bytes, and another version. O(rows), no
+    """Read a file of `encode` as columns; None for none, other bytes, and another version. O(rows), no
     object a name.
 
     Every key is looked up among the names that it refers to. Without the account there are no paths, which
@@ -300,7 +300,7 @@ _UNREADABLE: Final = (
 
 
 def is_of_other_version(data: pa.Buffer | bytes) -> bool:
-    """Whether a file holds statistics of another version, of whatever form; of no statistics it is false."""
+    """Tell whether a file holds statistics of another version; false for other files."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
@@ -513,7 +513,7 @@ def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
 
 
 def _is_sound(stored: Stored) -> bool:
-    """Whether every number stands for a name or a slot, and every run of votes has its rows."""
+    """Tell whether every number stands for a name or a slot, and every run of votes has its rows."""
     many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
     runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))

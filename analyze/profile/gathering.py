@@ -144,7 +144,7 @@ class Gathering:
     votes: list[OneSlotVotes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
-    """As windows were folded, each by itself."""
+    """Names that windows folded, each by itself."""
 
     def add(self, added: Added, sample: int) -> None:
         """Take a slot in."""
@@ -170,7 +170,7 @@ class Gathering:
         self.slots[last] = replace(self.slots[last], watched=watched)
 
     def gathered(self, n_blocks: int | None = None) -> Gathered:
-        """What was read, slots of a sample in the order of time.
+        """Return the windows that were read, slots of a sample in the order of time.
 
         n_blocks: the first sample's slots show the noise as so many blocks (`blocks_of_slots`), and its votes
         are in the first slot of each: nobody asks for them slot by slot.
@@ -207,7 +207,7 @@ class Gathered:
 
     run: RunNames
     names: Names
-    """As far as they were numbered then."""
+    """Names that were numbered by then."""
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]

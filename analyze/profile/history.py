@@ -59,7 +59,7 @@ class _Stretch:
 
     period: Period
     windows: tuple[Window, ...]
-    """Those that it touches, adjacent, in time order."""
+    """Windows that it touches, adjacent, in time order."""
 
 
 def cut_history(
@@ -107,7 +107,7 @@ def cut_history(
 
 
 def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
-    """What is left of a period without the windows of some samples."""
+    """Parts of a period that are left without the windows of some samples."""
     left = [period]
     for part in taken:
         first, past = (
@@ -132,7 +132,7 @@ def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
 
 
 def _stretch(period: Period, windows: Sequence[Window]) -> _Stretch:
-    """What a period has of some windows."""
+    """Part of a period within some windows."""
     start, end = max(period.start_ns, windows[0].start_ns), min(period.end_ns, windows[-1].end_ns)
     return _Stretch(replace(period, start_ns=start, end_ns=end), tuple(windows))
 
@@ -205,7 +205,7 @@ def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""What is read from statistics: what is large, nothing, the history, or the samples compared as well."""
+"""Samples read from statistics: large ones, none, the history, or the compared ones as well."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 """Names and periods, which share no instant."""
 

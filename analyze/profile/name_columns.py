@@ -38,7 +38,7 @@ class NameColumns:
 
     @property
     def many(self) -> dict[str, int]:
-        """How many names there are, by the key column that holds their numbers."""
+        """Counts of names by the key column that holds their numbers."""
         return {
             "site": len(self.caller),
             "path": len(self.above),

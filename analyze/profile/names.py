@@ -22,7 +22,8 @@ MOST_DEPTH: Final = 32
 
 
 class OperationName(NamedTuple):
-    """What a span or activity record does, and for a span that waits for one remote call: whose."""
+    """Name of the work of a span or activity record; with the callee where a span waits for one remote
+    call."""
 
     component: str
     point: str
@@ -41,7 +42,7 @@ class OperationName(NamedTuple):
 
 
 class SiteKind(IntEnum):
-    """What a site is a place of."""
+    """Kind of place that a site is."""
 
     CALL = 0
     """Spans: calls of an operation by another."""
@@ -110,7 +111,7 @@ class Names:
         return self.operations[self.sites[site].operation]
 
     def caller(self, site: int) -> OperationName | None:
-        """Who calls at a site."""
+        """Operation that calls at a site."""
         caller = self.sites[site].caller
         return None if caller == NO_CALLER else self.operations[caller]
 
@@ -140,7 +141,7 @@ class NameBook:
     roots: Numbering[str] = field(default_factory=Numbering)
     errors: Numbering[str] = field(default_factory=Numbering)
     _ranks: dict[int, PatternRank] = field(default_factory=dict)
-    """Of the patterns that were asked for."""
+    """Ranks of the patterns that were asked for."""
 
     def pattern(self, children: Sequence[tuple[int, bool]]) -> int:
         """Number of the pattern of (operation, awaited) children, in any order."""
@@ -170,7 +171,7 @@ class NameBook:
         return self._ranks[pattern]
 
     def names(self) -> Names:
-        """What was numbered so far."""
+        """Names that were numbered so far."""
         return Names(
             tuple(self.operations),
             tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
@@ -253,6 +254,6 @@ def site_name(site: int, names: Names) -> PartName:
 
 
 def caller_name(site: int, names: Names) -> str | None:
-    """Who calls, where a site is a call; None for a step, or the root."""
+    """Name of the caller of a call; None for a step, or the root."""
     caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
     return None if caller is None else caller.text

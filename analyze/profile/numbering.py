@@ -142,7 +142,7 @@ class RunNames:
         return self.patterns.numbers(prefix + 1)
 
     def names(self) -> Names:
-        """What was numbered so far. O(names)."""
+        """Names that were numbered so far. O(names)."""
         return names_of(self.columns())
 
     def columns(self) -> NameColumns:

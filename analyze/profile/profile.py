@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Column = npt.NDArray[Any]
 
 PROFILE_VERSION: Final = 8
-"""Of the meaning of a stored profile; another one is made anew."""
+"""Version of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS, STRETCH, TOTAL_TIME = 0, 1, 2, 3, 4
 """Measures of `votes`: a request's mean own time of a site's calls (ns); its mean overlap of their children

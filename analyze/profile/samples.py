@@ -34,14 +34,14 @@ PAIR_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class ComparedSamples:
-    """What is compared: requests at hand, or statistics that were kept of them."""
+    """Samples to compare: requests at hand, or their kept statistics."""
 
     population: Population
     """The samples and their requests; of samples that are statistics it holds none."""
     kept: Profile | None = None
     """The statistics: their slots cannot be chosen any more. Slot.sample: index into `samples`."""
     gathered: Gathered | None = None
-    """What was read, where names were numbered by a run."""
+    """Windows that were read, where names were numbered by a run."""
     workers: int = 1
     """Processes that may share the work on statistics."""
 
@@ -95,7 +95,7 @@ class ComparedSamples:
 
     @cached_property
     def traffic(self) -> ComparedTraffic:
-        """How much came in the first two samples, for how long that was watched, and where nothing came:
+        """Requests of the first two samples, the time for which they were recorded, and silences in it:
         request by request, or window by window, in which requests began between the first and the last. O(n
         log n)."""
         return compared_traffic(
@@ -191,7 +191,7 @@ def _summary(named: Sample, **numbers: object) -> SampleSummary:
 
 
 def _quantile(rows: dict[str, F8], q: float) -> float | None:
-    """Of response times as recorded, µs; linear inside a bin. None without requests."""
+    """Quantile of response times as recorded, µs; linear inside a bin. None without requests."""
     n = np.bincount(rows["bin"].astype(np.int64), rows["n"])
     if not n.any():
         return None

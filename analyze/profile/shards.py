@@ -47,7 +47,7 @@ class SiteShard(NamedTuple):
     tables: Mapping[str, pa.Table]
     """Visits and patterns; of responses what each slot holds."""
     site: I8
-    """What number each site has in the whole, ascending; likewise the call patterns."""
+    """Number of each site in the whole, ascending; likewise of the call patterns."""
     pattern: I8
 
     def profile(self) -> Profile:

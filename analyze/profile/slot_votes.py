@@ -145,7 +145,7 @@ class SlotVotes:
         return joined_votes([part.read() for part in self.parts])
 
     def of_sites(self, sites: B1) -> SlotVotes:
-        """Those of some sites, [sites] whether it is one."""
+        """Votes at some sites. sites: [sites] True for those."""
         parts = tuple(part.some(np.flatnonzero(sites[part.keys[1]])) for part in self.parts)
         return replace(self, parts=parts)
 

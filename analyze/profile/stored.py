@@ -70,16 +70,16 @@ after that goes on with the processes."""
 
 @dataclass(slots=True)
 class ProfileTally:
-    """What was read and made on the way to some profiles."""
+    """Counts of windows read, made and written while profiles are collected."""
 
     read: int = 0
     """Windows whose profile was kept in the lake."""
     made: int = 0
     """Windows (or parts of one) whose requests were read."""
     kept: int = 0
-    """Of those made, how many were written to the lake."""
+    """Number of made ones that were written to the lake."""
     outdated: int = 0
-    """Files of another version that gave way to them."""
+    """Number of files of other profile versions that were deleted when new ones were written."""
     refusals: list[str] = field(default_factory=list)
     """Why some could not be written, each reason once."""
 
@@ -106,7 +106,7 @@ class _KeptBlock(NamedTuple):
     """(lake, key) of each window; none where one is no whole window."""
     keep_account: bool
     folder: Path
-    """Of the `Scratch` for its votes."""
+    """Folder of the `Scratch` for its votes."""
 
 
 def gathered(
@@ -212,7 +212,7 @@ def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How blocks are read."""
+    """Settings by which blocks are read."""
 
     settings: RefineSettings
     tally: ProfileTally
@@ -238,7 +238,7 @@ class _Reading:
                     yield block, added
 
     def _votes_kept(self, blocks: Sequence[_Block]) -> int:
-        """How many there are to read, if all windows have as many as the first that is kept."""
+        """Estimated number of votes to read, if all windows have as many as the first that is kept."""
         pieces = [here for block in blocks for here in block.pieces]
         data = (_read(here, self.settings) for here in pieces if _is_whole(here))
         return next((votes_kept(one) for one in data if one is not None), 0) * len(pieces)
@@ -398,7 +398,7 @@ def coarsen(
 
 
 def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
-    """Those of several windows."""
+    """Quarters of a day that hold several windows."""
     return [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
 
 
@@ -440,7 +440,7 @@ def _lakes() -> Lakes:
 
 
 def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
-    """What a period has of one of its windows."""
+    """Part of a period within one of its windows."""
     start_ns, end_ns = (
         max(here.period.start_ns, part.period.start_ns),
         min(here.period.end_ns, part.period.end_ns),
@@ -449,13 +449,14 @@ def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
 
 
 def _is_whole(here: LakePeriod) -> bool:
-    """Whether it is all of its windows, so that statistics of it are kept."""
+    """Tell whether a period is all of its windows, so that statistics of it are kept."""
     bounds = (here.period.start_ns, here.period.end_ns)
     return here.period.where is None and bounds == (here.windows[0].start_ns, here.windows[-1].end_ns)
 
 
 def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
-    """What is kept of each, read ahead where a lake is in a bucket; None for a part of a window."""
+    """Yield the kept statistics of each piece, read ahead where a lake is in a bucket; None for a part of a
+    window."""
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
@@ -482,7 +483,7 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
 
 
 def window_pieces(part: LakePeriod) -> list[LakePeriod]:
-    """What a period has of each of its windows, without its filter, in the order of time."""
+    """Parts of a period within each of its windows, without its filter, in the order of time."""
     whole = replace(part, period=replace(part.period, where=None))
     return [_clipped(here, whole) for here in whole_windows(whole)]
 

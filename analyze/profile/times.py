@@ -177,12 +177,12 @@ class PathTimes:
     on_path: B1
     """[edges, requests]"""
     graph: GraphSites
-    """Sites that the edges and nodes belong to."""
+    """Graph of the edges and nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllPathTimes:
-    """Edges of all categories of a population; memory: 9 bytes an edge and request."""
+    """Path times of a population; memory: 9 bytes an edge and request."""
 
     categories: tuple[PathTimes, ...]
     names: Names

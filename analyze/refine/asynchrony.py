@@ -39,12 +39,12 @@ _MOVED = 0.5
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Calls of a sample from which a share of them says something."""
+"""Calls of a sample from which a share of them is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asynchrony:
-    """Children of one structure that nobody waits for, and what is awaited below them."""
+    """Decisions on the children of one structure."""
 
     left_behind: frozenset[int] = frozenset()
     """Units that nobody waits for."""
@@ -188,7 +188,7 @@ def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: list[bool]) -
 
 
 def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
-    """Ask if a unit ends after its parent does, by more than S5's epsilon."""
+    """Tell whether a unit ends after its parent does, by more than S5's epsilon."""
 
     def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = called[entries]
@@ -203,7 +203,7 @@ def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
 
 
 def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
-    """Ask if a span ends before the waiting ancestor's next own event.
+    """Tell whether a span ends before the waiting ancestor's next own event.
 
     That is the first start of another of its children once the unit left behind has started, or its end. It
     is asked once for a unit left behind, however many spans are below it; `cells` of siblings at a time.
@@ -238,7 +238,7 @@ def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
 
 
 DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
-"""Begin of the note that lists them: nothing to mind, as long as both periods have them."""
+"""Beginning of the note that lists them: no concern while both periods have them."""
 
 
 def _notes(

@@ -61,7 +61,7 @@ NOT_BOUNDED = np.int64(1) << 61
 
 @dataclass(frozen=True, slots=True)
 class _Corrections:
-    """What to add to the times of each host, constant in slices of time."""
+    """Corrections to add to the times of each host, ns, constant in slices of time."""
 
     from_ns: I8
     """[slices - 1] where each slice but the first begins, ascending."""
@@ -127,7 +127,7 @@ def estimate_clocks(
 
 
 def _moved(clock: PairClock) -> int | None:
-    """How far a clock moved against the other over all pieces of time, ns; None: nobody knows; 0: not."""
+    """Movement of a clock against the other over all pieces of time, ns; 0: none; None: unknown."""
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
@@ -381,7 +381,7 @@ def _interval(lower: I8, upper: I8) -> tuple[int, int]:
 
 
 def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
-    """As few pieces as can be, each with one correction; None if it takes more than `_MAX_STEPS` steps.
+    """Fewest pieces with one correction each; None if it takes more than `_MAX_STEPS` steps.
 
     `bounds` ascend in time. Each piece is made as long as it fits, block by block; then the step goes between
     the two calls that leave the fewest contradictions on both sides.

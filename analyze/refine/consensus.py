@@ -89,7 +89,7 @@ def flow_batches(
 
 
 class Asked(NamedTuple):
-    """Entries that are asked about, by structure."""
+    """Entries that are asked about; a row an entry, by structure."""
 
     structure: I8
     """[entries] ascending."""

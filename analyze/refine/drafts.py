@@ -128,7 +128,7 @@ def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """What each request decides about one family."""
+    """Decisions of each request about one family."""
 
     family: Family
     standing: dict[int, I8]
@@ -233,7 +233,7 @@ def _graph(
 def _labels(
     structure: Template, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
 ) -> tuple[GraphNode, ...]:
-    """What the nodes of some stored columns are called."""
+    """Nodes of some stored columns, with their names."""
     component, point, label = structure.component, structure.point, structure.label
     return tuple(
         GraphNode(component[at], point[at], label[at], hosts[at], side)

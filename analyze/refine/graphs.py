@@ -30,6 +30,7 @@ from analyze.population import (
     LeftBehind,
     Nesting,
     RecordedFailures,
+    Source,
 )
 from analyze.refine.stored import StoredCategory, row_order
 from analyze.stats.sums import numbered
@@ -233,6 +234,7 @@ def _category(root: str, key: str, members: list[Draft]) -> Category:
         order = row_order(sample.astype(np.int64), start_ns, request_id)
         node_ns = np.take(node_ns, order, axis=1)
         request_id = request_id.take(pa.array(order))
+    sources, source = _sources(members)
     origin, left_behind = _left_behind(members)
     return Category(
         graph=graph,
@@ -247,6 +249,8 @@ def _category(root: str, key: str, members: list[Draft]) -> Category:
         skewed_edges=skewed,
         host=_hosts(members, order),
         failures=_failures(members, order),
+        sources=sources,
+        source=None if source is None else source[order],
         origin=None if origin is None else origin[order],
         left_behind=left_behind,
     )
@@ -338,6 +342,16 @@ def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
     return found
 
 
+def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
+    """Return (`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
+    each = [Source(draft.category.key, draft.category.positions) for draft in members]
+    sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
+    if len(sources) == 1:
+        return sources, None
+    n_rows = [len(draft.rows) for draft in members]
+    return sources, np.repeat(np.array([sources.index(one) for one in each], dtype=np.int32), n_rows)
+
+
 def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]]:
     """([rows] index, the different things left out) of `Category`; rows in the order of the drafts."""
     if not any(draft.left_out for draft in members):
@@ -352,8 +366,8 @@ def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]
 
 
 def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
-    """(Variants of what the draft's rows left out, [rows] number of the variant): several where branches were
-    sorted."""
+    """Return the variants of what the draft's rows left out, and [rows] the variant of each; more than one
+    where branches were sorted."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
     rows = np.arange(len(draft.rows), dtype=np.int64)
     if draft.moved is None or not len(column):

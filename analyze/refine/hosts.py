@@ -22,7 +22,7 @@ from schemas.arrays import B1, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class HostLabels:
-    """What the policy decided."""
+    """Hosts that are part of the structure, by the policy."""
 
     labelled: frozenset[str]
     """Components whose nodes carry a host part."""

@@ -52,7 +52,7 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
 
 
 def _notes(counts: Counter[str]) -> Iterator[str]:
-    """Say how many requests are messages, by consumer."""
+    """Yield a note with the number of requests that are messages, by consumer."""
     n = counts.total()
     if not n:
         return
@@ -66,7 +66,7 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one consumer does; positions are those of the stored structure."""
+    """Work of one consumer; positions are those of the stored structure."""
 
     consumer: int
     """Its start."""
@@ -118,7 +118,7 @@ def _consumers(structure: Template) -> list[int]:
 
 
 def _failures_of(works: list[_Work], owner: I8, failures: RecordedFailures) -> Iterator[RecordedFailures]:
-    """Of each work those that lie in it, positions as they were. O(failures log failures)."""
+    """Yield the failures that lie in each work, positions as they were. O(failures log failures)."""
     mine = owner[failures.position]
     order = np.argsort(mine, kind="stable")
     mine = mine[order]
@@ -149,6 +149,7 @@ def _cut(
         host=category.host[np.array([consumer, *work.nodes, consumer])],
         status=_status(category.n_requests, consumer, failures, statuses, errors),
         failures=RecordedFailures(failures.row, place, failures.error),
+        positions=tuple(work.nodes),
     )
 
 

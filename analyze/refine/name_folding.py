@@ -72,14 +72,14 @@ def fold_text(text: str, level: int) -> str:
 
 
 class Folding:
-    """What becomes of names; nothing by default."""
+    """Map from names to folded names; empty by default."""
 
     def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
         self.folds = tuple(folds)
         self._levels = {fold.component: fold.level for fold in self.folds}
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same becomes of all names."""
+        """Tell whether both fold all names alike."""
         return isinstance(other, Folding) and self._levels == other._levels
 
     __hash__ = None  # type: ignore[assignment]
@@ -118,7 +118,7 @@ class NameFolder:
             self._put(name)
 
     def folding(self) -> Folding:
-        """What was found so far."""
+        """Folding that was found so far."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:
@@ -231,7 +231,7 @@ class FoldedStructures:
 
 
 class StoredKeys(NamedTuple):
-    """What became of the keys of structures whose names were folded."""
+    """Keys of structures before and after their names were folded."""
 
     folding: Folding
     key: pa.ChunkedArray

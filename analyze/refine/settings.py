@@ -19,7 +19,7 @@ class RefineSettings(Config):
     level: Level = "L0"
     """L0: every node. L3: component boundaries only."""
     host_policy: HostPolicy = "auto"
-    """Whether hosts are part of the structure: auto (of components with few), full, role, none."""
+    """Hosts as part of the structure: auto (of components with few), full, role, none."""
     host_roles: tuple[tuple[str, str], ...] = ()
     """Roles of hosts, REGEX=ROLE: the first regular expression that matches a whole host name counts."""
     max_names: int = Field(default=1000, ge=1)

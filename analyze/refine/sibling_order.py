@@ -48,7 +48,7 @@ _MAX_NOTES = 5
 
 
 class SiblingRelation(IntEnum):
-    """Order of two child keys of a parent; `first` has the smaller key."""
+    """Relation of two child keys of a parent; `first` has the smaller key."""
 
     PARALLEL = 0
     FIRST_SECOND = 1
@@ -311,7 +311,7 @@ def order_evidence(
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """Relations by the evidence, an entry each, in the order it was given."""
+    """Result of the evidence, for each entry in the order it was given."""
 
     relation: I1
     notes: tuple[str, ...]

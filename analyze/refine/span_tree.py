@@ -53,7 +53,7 @@ class SpanTree:
         return tuple(found)
 
     def is_remote_call(self, unit: int) -> bool:
-        """Whether the parent is the caller's side of the call that `unit` serves, so that it must enclose it.
+        """Tell whether the parent is the caller's side of the call that `unit` serves, and must enclose it.
 
         That is a CLIENT span, or one without kind whose only child is in another component.
         """

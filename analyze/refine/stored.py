@@ -38,7 +38,7 @@ _COLUMNS = [
 
 
 class Operation(NamedTuple):
-    """What a span or record does, without host and side."""
+    """Name of the work of a span or record, without host and side."""
 
     component: str
     point: str
@@ -60,7 +60,7 @@ class StoredCategory:
     """All flows of one stored structure, sorted by (sample, start, request id)."""
 
     key: str
-    """Of the structure, in the lake."""
+    """Key of the structure, in the lake."""
     structure: Template
     node_ns: I8
     """[nodes, requests] ns since start, C order."""
@@ -74,6 +74,8 @@ class StoredCategory:
     request_id: pa.StringArray
     failures: RecordedFailures = NO_FAILURES
     """Positions are those of the stored structure; words are `FlowMatrices.errors`."""
+    positions: tuple[int, ...] | None = None
+    """Stored positions that the work of a message was cut out of; None: the structure is the stored one."""
 
     @property
     def n_requests(self) -> int:
@@ -82,7 +84,7 @@ class StoredCategory:
 
     @property
     def has_spans(self) -> bool:
-        """Whether the nodes are sides of spans (else they are activity records)."""
+        """True if the nodes are sides of spans; else they are activity records."""
         return any(side in (START, END) for side in self.structure.side)
 
 

@@ -237,7 +237,7 @@ class SiteRows(WindowRows):
         return found.select(SITES.names).cast(SITES)
 
     def _room(self) -> int:
-        """As many of the latest windows as `most_site_rows` allows, by the rows of those that were read."""
+        """Number of latest windows that `most_site_rows` allows, by the rows of those that were read."""
         a_window = max(self._rows.num_rows / max(len(self._content), 1), 1.0)
         return max(min(int(self._settings.most_site_rows / a_window), self._settings.most_windows), 1)
 

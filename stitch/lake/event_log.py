@@ -138,7 +138,7 @@ class SegmentReader:
             **(self.schema.metadata or {}),
             **{key: value for key, value in footer.items() if key not in own},
         }
-        """What the writer said of the events."""
+        """Metadata that the writer gave the events."""
 
     def read(self, *, aside: bool | None = None) -> pa.Table:
         """Events, with the writer's metadata: all, or only those that stand aside or do not."""
@@ -185,7 +185,7 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
 
 
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
-    """As `read_segment`, of one that is open."""
+    """Read an open segment as `read_segment` does."""
     events = opened.read(aside=False)
     if events.schema.equals(EVENT_SCHEMA):
         return events

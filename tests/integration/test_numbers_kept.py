@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -153,3 +154,62 @@ def test_every_number_on_the_terminal_is_one_of_the_json(shown: Shown) -> None:
             known |= {n for text in wordings(part["contribution_us"] - change) for n in numbers_in(text)}
     missing = [number for number in dict.fromkeys(numbers_in(text)) if number not in known]
     assert missing == []
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a row with those of its call site and of the interval of its change, as columns have them."""
+    return {**row, **(row.get("site") or {}), **(row.get("change") or {})}
+
+
+def listed(report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the JSON by the table that stores all of them."""
+    sections = {section["section"]: section for section in report["sections"]}
+    findings = sections["findings"]["findings"]
+    return {
+        "findings": findings,
+        "evidence": [
+            row | {"rank": one["rank"], "place": place}
+            for one in findings
+            for place, row in enumerate(one["evidence"], 1)
+        ],
+        "account": [
+            row | {"measure": account["measure"], "part": "site", "rank": row["finding"]}
+            for account in sections["account"]["accounts"]
+            for row in account["rows"]
+        ],
+        "kinds": sections["kinds"]["kinds"],
+    }
+
+
+def test_parquet_has_the_numbers_of_the_json(lake: Path, tmp_path: Path) -> None:
+    """Each row that the JSON lists is a row of its table, with the same value in each column of a name."""
+    with pytest.raises(SystemExit):
+        main(
+            [
+                *map(
+                    str,
+                    (
+                        "compare",
+                        *SIDES,
+                        "--fail-on",
+                        "never",
+                        "--lake",
+                        lake,
+                        "--html",
+                        tmp_path / "page.html",
+                    ),
+                )
+            ]
+        )
+    (folder,) = (one for one in (lake / "reports").iterdir() if one.is_dir())
+    for name, rows in listed(json.loads((folder / "report.json").read_text())).items():
+        stored = pq.read_table(folder / f"{name}.parquet").to_pylist()
+        compared = 0
+        for row in map(flat, rows):
+            known = {key: row[key] for key in stored[0] if isinstance(row.get(key), int | float | str)}
+            assert any(all(one[key] == value for key, value in known.items()) for one in stored), (
+                name,
+                known,
+            )
+            compared += len(known)
+        assert compared >= 3 * len(rows) > 0, name

@@ -12,9 +12,10 @@ from fixtures.explained import explain_finding
 from oracles.populations import category, graph, population
 
 from analyze.explain.chosen_requests import Selection, choose
+from analyze.explain.parameters import parameter_readings
 from analyze.explain.settings import SETTINGS
 from analyze.explain.table import FeatureTable, features
-from analyze.population import PARAMS_AS_TEXT, Category, Population
+from analyze.population import PARAMS_AS_TEXT, Category, Population, Source
 from analyze.report.wording import NBSP
 
 SPACING_NS = 1_000_000_000
@@ -316,6 +317,46 @@ def test_parameters_are_found_by_the_position_that_was_stored() -> None:
         stored_operations=lambda asked: {"other": ("web/GET", "web/PARSED", "db/QUERY", "db/DONE")},
     )
     assert keys(features(of, period(of, 1), period(of, 0))) == {"rows at db/QUERY"}
+
+
+def test_each_request_of_a_category_has_the_positions_of_its_own_structure() -> None:
+    """Structures that became one category were all read by the positions of the first."""
+    of, params, _ = world(20)
+    merged = replace(
+        of.categories[0],
+        stored=("long", "short"),
+        sources=(Source("long"), Source("short")),
+        source=(np.arange(40) % 2).astype(np.int32),
+    )
+    params.add(0, 2, "rows", [float(i % 4) for i in range(40)])
+    operations = {
+        "long": ("web/GET", "web/PARSED", "db/QUERY", "db/DONE"),
+        "short": ("web/GET", "db/QUERY", "db/DONE"),
+    }
+    of = replace(
+        of, categories=(merged,), stored_operations=lambda asked: {key: operations[key] for key in asked}
+    )
+    chosen = choose(of, [period(of, 1)], 40, np.random.default_rng(0))
+    read = parameter_readings(of, chosen)
+    operation = {
+        int(row): read.fields[int(field)][0] for row, field in zip(read.request, read.field, strict=True)
+    }
+    assert operation == {
+        at: ("db/QUERY", "db/DONE")[int(row) % 2] for at, row in enumerate(chosen.row.tolist())
+    }
+
+
+def test_a_message_has_the_parameters_of_its_own_work() -> None:
+    of, params, _ = world(20)
+    message = replace(of.categories[0], stored=("whole",), sources=(Source("whole", (2, 3)),))
+    for position in range(4):
+        params.add(0, position, f"key_{position}", [float(i % 4) for i in range(40)])
+    of = replace(
+        of,
+        categories=(message,),
+        stored_operations=lambda asked: {"whole": ("web/GET", "web/SEND", "mail/RECEIVE", "mail/DONE")},
+    )
+    assert keys(features(of, period(of, 1), period(of, 0))) == {"key_2 at mail/RECEIVE", "key_3 at mail/DONE"}
 
 
 def test_a_number_that_grows_between_nodes() -> None:

@@ -199,3 +199,18 @@ def test_many_messages_of_one_trace_are_cut_in_pieces_that_together_are_as_large
     found, _ = with_messages(group_flows(flows, structures, 1), 1)
     assert len(found.categories) == 1 + 301
     assert sum(len(work.node_ns) for work in found.categories[1:]) <= whole.structure.n_nodes + 4 * 301
+
+
+def test_a_message_knows_which_stored_positions_are_its_work() -> None:
+    """Parameters are stored by position in the whole structure, the sender's among them."""
+    found = by_root(population([order()] * 25, [order()] * 20))
+    sources = {root: found[root].sources for root in found}
+    ((whole,), (paid,), (mailed,)) = (
+        sources[root] for root in ("web/buy", "pay/waiting for orders", "mail/waiting for deliver")
+    )
+    assert whole.positions is None
+    assert paid.key == mailed.key == whole.key
+    assert paid.positions is not None
+    assert mailed.positions is not None
+    assert len(mailed.positions) == 2  # start and end of the consumer
+    assert set(mailed.positions) < set(paid.positions)  # which sees the ends of what it sends to

@@ -22,7 +22,7 @@ _MOST_REMEMBERED: Final = 16_384
 
 
 class BuildSettings(Config):
-    """How to build windows from a log."""
+    """Settings of building windows from a log."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
     """Memory budget beside the idle process and the log's index (40 bytes a request that is kept)."""

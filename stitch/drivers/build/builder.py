@@ -48,7 +48,7 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step of a builder did."""
+    """Result of one step of a builder."""
 
     built: int = 0
     """Windows built for the first time."""

@@ -28,7 +28,7 @@ class Routed:
     """A batch, dealt out; each event is in one place."""
 
     events: pa.Table
-    """Those that are open."""
+    """Events of open requests."""
     key: U8
     """[open] `request_keys`."""
     loose: B1 | None
@@ -38,7 +38,7 @@ class Routed:
     """Copies of events of closed requests."""
     refused: tuple[tuple[Reason, pa.Table], ...]
     goes_on: pa.Table | None = None
-    """Of `late`, events of requests that are closed and go on all the same."""
+    """Events of `late` whose requests are closed and go on all the same."""
 
 
 def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns: int | None) -> Routed:
@@ -124,7 +124,7 @@ def _rows(events: pa.Table, rows: B1) -> pa.Table:
 
 
 class Arrivals:
-    """What came since the last commit."""
+    """Events that came since the last commit."""
 
     def __init__(self, max_letters: int) -> None:
         """More dead letters than `max_letters` are counted only."""

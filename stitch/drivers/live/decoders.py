@@ -28,12 +28,12 @@ GATHERED_SHARE: Final = 96
 decodes are on their way at once."""
 GATHERED_MESSAGES: Final = 20_000
 GATHERED_NS: Final = 250_000_000
-"""What came is gathered no longer than that."""
+"""Longest time for which messages are gathered."""
 
 
 @dataclass(slots=True)
 class _Gathering:
-    """What came of a stream since the last decode, of one format."""
+    """Messages of one stream and format since the last decode."""
 
     since_ns: int
     polls: list[Payloads]
@@ -41,7 +41,7 @@ class _Gathering:
     messages: int = 0
 
     def is_enough(self, now_ns: int, n_bytes: int) -> bool:
-        """Whether to decode it."""
+        """Tell whether to decode them."""
         return (
             self.bytes >= n_bytes
             or self.messages >= GATHERED_MESSAGES
@@ -60,7 +60,7 @@ class Decoders:
         self._gathered: dict[StreamId, _Gathering] = {}
 
     def __bool__(self) -> bool:
-        """Whether something is on its way."""
+        """Tell whether something is on its way."""
         return bool(self._under_way or self._gathered)
 
     def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:

@@ -44,12 +44,12 @@ class Due:
     aside: pa.Table
     """EVENT_SCHEMA, for the same segment: events that were late or repeated; none where they are as old."""
     has_segment: bool
-    """Whether the segment must be written; it may have no rows, and yet tell what was settled."""
+    """True if the segment must be written; without rows it may still list what was settled."""
     segments_needed: int
-    """How many of the lane's last segments, the coming one among them, must be kept; earlier ones hold
+    """Number of the lane's last segments, the coming one among them, that must be kept; earlier ones hold
     nothing that is open."""
     pieces: tuple[Piece, ...]
-    """What `parts` are made of."""
+    """Pieces that `parts` are made of."""
 
     def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
         """Stage all but the segment of the log; `letters`: dead letters of others before its own. Raises
@@ -116,7 +116,7 @@ class SegmentRows:
 
 
 class Settled:
-    """What the segments of a lane say was settled. A segment speaks of itself and of those before it."""
+    """Settled events by the segments of a lane. A segment lists its own and those of segments before it."""
 
     def __init__(self, segments: Sequence[pa.Table]) -> None:
         """`segments` are all that the lane needs, in their order."""

@@ -60,7 +60,7 @@ COMMIT_BYTES: Final = 8
 
 
 def structure_memo(settings: LiveSettings) -> StructureMemo:
-    """What all lanes of a process know of structures, within the budget."""
+    """Make the memo of structures that all lanes of a process share, within the budget."""
     return StructureMemo(min(MOST_REMEMBERED, settings.memory_bytes // MEMO_SHARE))
 
 
@@ -97,10 +97,10 @@ class LaneBuffer:
         """Events since the last pass."""
         self._carried = 0
         self._settled: list[U8] = []
-        """Of events that were refused for want of any time, since the last commit."""
+        """Hashes of events that were refused for want of any time, since the last commit."""
         self._ties: list[tuple[int, int]] = []
-        """Of segments that tell what tied settled records without request ids: number, and end of the last
-        window of these. They are kept while something may come late."""
+        """Segments with ties of settled records without request ids: number, and end of the last window of
+        these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
         self._now_ns = 0
@@ -136,14 +136,14 @@ class LaneBuffer:
 
     @property
     def bytes(self) -> int:
-        """Of what a commit or a closing would let go; an event that came since the last commit may count
+        """Bytes that a commit or a closing would free; an event that came since the last commit may count
         twice. The memory of closed requests has a bound of its own.
         """
         return self._open.bytes + self._pending.bytes + self._arrivals.bytes
 
     @property
     def seals(self) -> bool:
-        """Whether a commit is worth its while now: a window could be sealed, or much came since the last."""
+        """True if a commit is worth its cost now: a window could be sealed, or much came since the last."""
         first = self._pending.first_end_ns()
         ready = first is not None and first <= (self._sealable() or first - 1)
         return ready or self._arrivals.bytes > self._settings.memory_bytes // COMMIT_BYTES
@@ -237,7 +237,7 @@ class LaneBuffer:
             self._pass()
 
     def _might_seal(self) -> bool:
-        """Whether a window is over that holds something, and the last pass was a while ago."""
+        """Tell whether a window is over that holds something, and the last pass was a while ago."""
         if self._watermark_ns is None:
             return False
         step = max(1, self._settings.stitch.idle_ns // STEPS_PER_GAP)

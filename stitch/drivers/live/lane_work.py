@@ -47,7 +47,7 @@ class _RetryState:
     commits: int = 0
     """Since the last loss."""
     is_away: bool = False
-    """Whether the lane is to be taken over again at `retry_at_ns`."""
+    """True if the lane is to be taken over again at `retry_at_ns`."""
 
 
 class RetryStates:
@@ -65,7 +65,7 @@ class RetryStates:
         return state.failures < MAX_FAILURES or passes_by_itself(error)
 
     def may_retry(self, lane: int) -> bool:
-        """Whether it is time for another try of a commit."""
+        """Tell whether it is time for another try of a commit."""
         state = self._of.get(lane)
         return state is None or self._clock() >= state.retry_at_ns
 
@@ -113,7 +113,7 @@ class RetryStates:
 
 
 def passes_by_itself(error: OSError) -> bool:
-    """Whether waiting helps: a disk that is full, a quota, a store that does not answer."""
+    """Tell whether waiting helps: a disk that is full, a quota, a store that does not answer."""
     return error.errno in _WAITS or isinstance(error, TimeoutError | ConnectionError)
 
 
@@ -122,7 +122,7 @@ Committed = tuple[CommitRecord, float]
 
 
 class Commit(Enum):
-    """Whether a piece of work ends with a commit."""
+    """End of a piece of work: with a commit or without."""
 
     NEVER = 0
     DUE = 1
@@ -140,7 +140,7 @@ class Taken:
 
 
 class LaneWork:
-    """What lanes have to do, and do. Used by one thread; while a lane works nobody else may touch it."""
+    """Queue of the work of lanes. Used by one thread; while a lane works nobody else may touch it."""
 
     def __init__(self, clock: Clock, pool: Executor) -> None:
         self._clock = clock
@@ -148,7 +148,7 @@ class LaneWork:
         self._waiting: dict[int, list[Taken]] = {}
         self._working: dict[int, Future[Committed | None]] = {}
         self.bytes = 0
-        """Of decoded events that wait until their lane has done what it does."""
+        """Bytes of decoded events that wait for the current work of their lane."""
 
     def give(self, taken: Taken) -> None:
         """Something for the lane of a stream."""

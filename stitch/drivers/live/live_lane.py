@@ -77,9 +77,9 @@ class LiveLane:
         verify_open(self._buffer, lane, self._lane.events_open)
         self._segments = standing.segments
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
-        """What the last commit said of every stream, those of other times among them."""
+        """Positions of every stream in the last commit, streams of earlier assignments among them."""
         self._places: dict[StreamId, Place] = {}
-        """Of our streams: of the next message."""
+        """Place of the next message of each of our streams."""
         self._begun: dict[StreamId, int] = {}
         """Where streams began, of which the last commit does not say so."""
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
@@ -126,7 +126,7 @@ class LiveLane:
 
     @property
     def bytes(self) -> int:
-        """Of what the lane holds."""
+        """Bytes that the lane holds."""
         return self._buffer.bytes
 
     def share(self, lanes: int) -> None:
@@ -216,7 +216,7 @@ class LiveLane:
             self._buffer.advance(reached.ns)
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether to commit now: a window can be sealed, or there is something to say and it is time."""
+        """Tell whether to commit now: a window can be sealed, or something came and it is time."""
         if self._committed_at_ns is None:
             return True
         waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
@@ -224,7 +224,8 @@ class LiveLane:
 
     @property
     def _holds_the_seal(self) -> bool:
-        """Whether a window is over of which this lane, silent, has not said that it has nothing of it."""
+        """True if a window is over (by watermark and oldest open event) that this lane has not sealed: others
+        wait for its seal, so it commits even without new events."""
         times = [time for time in (self._watermark_ns, self._buffer.oldest_open_ns) if time is not None]
         sealed_to_ns = self._buffer.sealed_to_ns
         if self._watermark_ns is None:

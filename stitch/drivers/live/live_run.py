@@ -53,7 +53,7 @@ from stitch.lake.store import Store, UncertainError
 
 @dataclass(frozen=True, slots=True)
 class LiveIdentity:
-    """Who writes."""
+    """Identity of a writer."""
 
     owner: str
     created_by: str
@@ -135,7 +135,7 @@ class LiveRun:
 
     @property
     def all_halted(self) -> bool:
-        """Whether there is nothing left to do: every lane that was ours is halted."""
+        """True if nothing is left to do: every lane of ours is halted."""
         return bool(self._halted) and not self._lanes and not self._later
 
     # -- a turn ---------------------------------------------------------------------------------------------

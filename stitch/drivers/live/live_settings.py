@@ -16,14 +16,14 @@ that reads more formats takes more, and says so at its start."""
 
 
 class LiveSettings(Config):
-    """How to ingest from a log. What reaches Kafka, and how, is `ingest.kafka`'s."""
+    """Settings of ingestion from a log; those of Kafka are in `ingest.kafka`."""
 
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
     commit_interval_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
     """A lane commits this often while something comes in: it bounds what is read again after a crash."""
     lateness_ns: int = Field(default=30 * NS_PER_SECOND, ge=0)
-    """How much later than the latest event of its stream an event may come and still count."""
+    """Time after the latest event of its stream within which an event still counts."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request closes when the watermark is this far past its last event."""
     max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
@@ -31,7 +31,7 @@ class LiveSettings(Config):
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = 2**30
-    """What the process may take, 352 MB at least. The driver is given what is
+    """Memory of the process, 352 MB at least. The driver is given what is
     left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
     pause until windows are published or open requests are closed: first those that have all that they name,
     then the oldest, INCOMPLETE."""
@@ -62,7 +62,7 @@ class LiveSettings(Config):
 
 
 RECORDED: Final = ("params_share", "stitch")
-"""What a commit says of how its requests were made."""
+"""Settings that a commit records, by which its requests were made."""
 
 
 def recorded_settings(config: Mapping[str, Any]) -> LiveSettings:

@@ -67,7 +67,7 @@ class Slab:
 
 @dataclass(frozen=True, slots=True)
 class ClosedEvents:
-    """What a pass took out."""
+    """Events that a pass took out."""
 
     events: pa.Table
     """EVENT_SCHEMA, in any number of chunks."""
@@ -102,7 +102,7 @@ class OpenEvents:
         """Requests that were not complete when last looked at, and how many events they had then."""
         self.n_events = 0
         self.n_requests = 0
-        """As of the last pass, and at most one more for each event since."""
+        """Number of requests at the last pass, and at most one more for each event since."""
         self.oldest_ns: int | None = None
         """First time of an open event, as of the last pass."""
         self.bytes = 0

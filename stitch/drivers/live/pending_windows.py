@@ -31,7 +31,7 @@ from stitch.lake.windowing import WindowPart
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """What one pass made for one window."""
+    """Rows that one pass made for one window."""
 
     window: Window
     flows: pa.Table
@@ -40,7 +40,7 @@ class Piece:
     keys: U8
     """Requests, distinct."""
     words: U8
-    """What those of its records that name no request are tied by; see `request_keys.record_words`."""
+    """Words that tie its records without a request id; see `request_keys.record_words`."""
     n_events: int
     """Events of its requests, whatever became of them."""
     n_copies: int

@@ -39,7 +39,7 @@ class ProvisionalFile:
     sha256: str
     """Hex."""
     counts: FlowCounts | None
-    """Of flows; else None."""
+    """Counts of flows; None of others."""
 
 
 def provisional_flows(segments: Sequence[pa.Table], config: StitchConfig, *, lane: int = 0) -> Stitched:

@@ -24,7 +24,7 @@ JUMP_NS: Final = NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What time it is, in ns since the epoch, as far as can be known."""
+    """Time of now, ns since the epoch, as an interval."""
 
     now_ns: int
     """By the counter, from what the clock said first: says how long something takes. Never goes back."""
@@ -63,9 +63,9 @@ class SteadyClock:
         self._first_ns = wall() - counter()
         """Makes a date of the counter; stays."""
         self._apart_ns = self._first_ns
-        """What the clock was ahead of the counter when it was believed last."""
+        """Lead of the clock over the counter, ns, when it was believed last."""
         self._jumped_ns: int | None = None
-        """What it was ahead when it was seen to have jumped; None: it did not."""
+        """Lead of the clock after a jump, ns; None: it did not jump."""
         self._since_ns = 0
         """By the counter, when that was."""
 
@@ -86,7 +86,7 @@ class SteadyClock:
             return wall_ns, counted_ns, self._apart_ns + counted_ns
 
     def _is_believed(self, apart_ns: int, counted_ns: int) -> bool:
-        """Whether the clock counts; notes where it jumped to."""
+        """Tell whether the clock counts, and keep where it jumped to."""
         if abs(apart_ns - self._apart_ns) < JUMP_NS:
             return True
         if self._jumped_ns is None or abs(apart_ns - self._jumped_ns) >= JUMP_NS:

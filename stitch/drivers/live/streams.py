@@ -47,7 +47,7 @@ def by_lane(streams: Iterable[StreamId]) -> Iterator[tuple[int, list[StreamId]]]
 
 @dataclass(slots=True)
 class _StreamTime:
-    """What is known of one stream."""
+    """Times of one stream."""
 
     latest_ns: int | None
     """Latest event time that counts; None before the first."""
@@ -57,7 +57,7 @@ class _StreamTime:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How far a lane is."""
+    """Progress of a lane in time."""
 
     ns: int | None
     """No event before it is expected; None: nobody can tell yet."""

@@ -10,7 +10,7 @@ from schemas.commits import CommitRecord
 
 
 class LaneState(StrEnum):
-    """What a lane is doing."""
+    """State of a lane."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -24,9 +24,9 @@ class StreamStatus:
     name: str
     """`topic/partition`."""
     position: int
-    """Of the next message."""
+    """Offset of the next message."""
     end: int | None
-    """Of the message to be written next; None: not known yet."""
+    """Offset of the message to be written next; None: not known yet."""
     idle: bool
 
     @property
@@ -52,7 +52,7 @@ class LaneStatus:
     pending_flows: int = 0
     """Closed, waiting for their window."""
     bytes: int = 0
-    """Of what the lane holds."""
+    """Bytes that the lane holds."""
     oldest_open_ns: int | None = None
     """First event of the oldest open request."""
     commit: int = 0
@@ -69,16 +69,16 @@ class LiveStatus:
     """`Moment.now_ns`: says how long something takes, not what time it is."""
     lanes: tuple[LaneStatus, ...]
     paused: bool
-    """Whether reading waits for memory or the disk."""
+    """True if reading waits for memory or the disk."""
     trouble: str | None
-    """What keeps the log from being read; None: nothing does."""
+    """Reason why the log cannot be read; None: it can."""
     stopping: bool
     halted: tuple[tuple[int, str], ...] = ()
     """Lanes that need a person, and why."""
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work: the log answers, no lane is halted or waits."""
+        """True if it does its work: the log answers, no lane is halted or waits."""
         return (
             self.trouble is None
             and not self.stopping

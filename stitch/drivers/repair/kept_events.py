@@ -26,7 +26,7 @@ from stitch.lake.store import Store, map_concurrently
 
 
 def lane_settings(store: Store, lane: int) -> LiveSettings:
-    """What the lane's last commit that says so was stitched with. Raises LakeError."""
+    """Read the settings of the lane's last commit that records them. Raises LakeError."""
     configs = (link.record.config for link in reversed(read_tail(store, lane).records))
     return recorded_settings(next((config for config in configs if "stitch" in config), {}))
 

@@ -38,7 +38,7 @@ _COMPARED: Final = [name for name in FLOWS_SCHEMA.names if name not in ("lane", 
 
 
 class LateOutcome(IntEnum):
-    """What becomes of the late events of a unit."""
+    """Outcome of the late events of a unit."""
 
     FOLDED = 0
     """Flows change."""
@@ -60,9 +60,9 @@ class Bounds:
 
     length_ns: int
     reach_ns: int
-    """How far from its events a request's flow is looked for."""
+    """Distance from its events in which a request's flow is looked for."""
     open_ns: int
-    """How long a live lane may hold a request open after its last event."""
+    """Longest time for which a live lane holds a request open after its last event."""
     sealed_to_ns: int | None
     """None: no live lane, everything is whole."""
     retired_to_ns: int | None
@@ -74,7 +74,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mended:
-    """What becomes of some late events. Units are numbered from 0."""
+    """Outcomes of some late events. Units are numbered from 0."""
 
     lane: int
     late: pa.Table

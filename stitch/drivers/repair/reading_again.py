@@ -38,15 +38,15 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """What became of a lane."""
+    """Result for a lane."""
 
     segments: int
-    """That were damaged."""
+    """Number of damaged segments."""
     open_before: int
     """Events, as the last commit says."""
     open_after: int
     lost: tuple[PartitionRange, ...]
-    """What the log has no more, of what was to be read again."""
+    """Ranges to be read again that the log does not have any more."""
 
 
 def read_again(
@@ -153,7 +153,7 @@ def _events(
 
 
 class _Known:
-    """What the lake has of a lane: all else that its messages hold is open."""
+    """Flows and late events of a lane that the lake has; all other events of its messages are open."""
 
     def __init__(
         self, manifest: Manifest, lane: int, settings: LiveSettings, sealed_to_ns: int | None, now_ns: int

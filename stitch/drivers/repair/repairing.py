@@ -45,12 +45,12 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 from stitch.lake.windowing import flow_names, merged_structures
 
 _STUCK: Final = (LateOutcome.LOST, LateOutcome.SPLIT, LateOutcome.RETIRED)
-"""What does not come right by waiting."""
+"""Outcomes that waiting does not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a run of repair did, or would do."""
+    """Result of a run of repair, or of a dry run."""
 
     requests: int
     """Units stitched anew whose flows changed."""
@@ -210,17 +210,17 @@ def _commit(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share:
-    """What one commit does. The shares before it are done."""
+    """Work of one commit; the shares before it are done."""
 
     mended: Sequence[Mended]
     group: Sequence[I8]
-    """Of each of `mended`: [units] the share that settles them; -1: none does."""
+    """Arrays of `mended`, one each: [units] the share that settles them; -1: none does."""
     number: int
     length_ns: int
     windows: tuple[int, ...]
     """Starts of those that change, ascending."""
     structures: pa.Table
-    """Of all that was mended, each category once."""
+    """Structures of all that was mended, each category once."""
 
     def _mine(self, place: int, unit: I8) -> B1:
         """[rows] of units that this commit settles, by the unit of each."""

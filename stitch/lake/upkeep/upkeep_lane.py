@@ -56,7 +56,7 @@ class UpkeepRun:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a commit says of windows built from a log; their files are on its stage."""
+    """Windows built from a log in one commit; their files are on its stage."""
 
     build: Build
     emptied: frozenset[int]
