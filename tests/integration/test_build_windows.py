@@ -21,6 +21,7 @@ from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
 from stitch.lake.fsck import check
 from stitch.lake.late_events import late_files, read_events
+from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.compaction import compact
@@ -118,6 +119,43 @@ def test_a_log_that_went_before_it_was_built_is_missing_and_said(lakes: Lakes) -
     assert fresh.ledger()["missing"] > 0
     assert fresh.ledger()["missing"] + fresh.ledger()["events"] == 8
     assert check(fresh.store) == []
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_a_damaged_segment_takes_no_other_one_with_it(was_read: bool, tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path, LIVE)
+    for number in range(5):
+        lakes.log(trace(f"r{number}", 1 + number), 2 + number)
+    if was_read:
+        lakes.built.step()
+    folder = segment_folder(1)
+    lakes.source.remove(f"{folder}/{sorted(lakes.source.names(folder))[2]}")
+    lakes.log(trace("r5", 6), 7)
+    lakes.built.finish()
+    assert lakes.ids() == ["r0", "r1", "r3", "r4", "r5"]
+    assert lakes.built.ledger()["missing"] == 1
+    lakes.built.start()
+    lakes.built.finish()
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (1, 5)
+    assert lakes.late() == []
+    assert check(lakes.built.store) == []
+
+
+def test_a_log_that_was_read_but_went_before_it_was_built_is_missing_and_said(tmp_path: Path) -> None:
+    """Another lane holds the watermark for longer than the log is kept."""
+    lakes = Lakes(tmp_path)
+    slow = LoggingLane(lakes.source, 2, KEEPS)
+    slow.polls.append((trace("slow", 1), START + 2 * S))
+    slow.take()
+    slow.commit()
+    steps = []
+    for minute in range(9):
+        lakes.log(trace(f"t{minute}", 60 * minute + 1), 60 * minute + 2)
+        steps.append(lakes.built.step())
+    assert [step.did_anything for step in steps] == [False] * 5 + [True] * 4  # `--follow` says it
+    lakes.built.finish()
+    assert lakes.ids() == ["slow", "t4", "t5", "t6", "t7", "t8"]
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (4, 6)
 
 
 def test_a_window_that_loses_its_only_request_to_an_earlier_one_is_emptied(tmp_path: Path) -> None:
