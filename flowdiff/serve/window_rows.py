@@ -94,7 +94,7 @@ class WindowRows(ABC):
         return None
 
     def _latest(self, known: Known) -> Sequence[WindowEntry]:
-        """Latest windows that may be kept, by number and by the rows of those that were read; at least one."""
+        """Latest windows that may be kept, by number and by rows of those that were read; at least one."""
         latest, most = known.windows[-self._settings.most_windows :], self._most_rows()
         if most is None:
             return latest
