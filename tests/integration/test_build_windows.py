@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,6 +282,28 @@ def test_a_lake_is_built_by_the_command(tmp_path: Path, capsys: pytest.CaptureFi
         assert run([*told, "--lake", str(tmp_path / "built")]) == 0
     assert "4" in capsys.readouterr().out
     assert run(["build", str(tmp_path / "none"), "--into", str(tmp_path / "built")]) == 2
+
+
+def test_the_command_follows_the_log_until_it_is_stopped(tmp_path: Path) -> None:
+    for name in ("live", "built"):
+        (tmp_path / name).mkdir()
+    lane = LoggingLane(made_lake(LocalStore.at(tmp_path / "live")), 1)
+    arguments = ["build", str(tmp_path / "live"), "--into", str(tmp_path / "built")]
+    assert run([*arguments, "--follow", "0s"]) == 2
+    command = [sys.executable, "-m", "flowdiff", *arguments, "--follow", "100ms"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for minute in range(3):
+                lane.polls.append((trace(f"r{minute}", 60 * minute + 30), START + (60 * minute + 31) * S))
+                lane.take()
+                lane.commit()
+                if minute:  # the watermark has passed the one before
+                    assert process.stdout.readline() == "1 windows built of 1 events\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def run(arguments: list[str]) -> int:
