@@ -202,7 +202,7 @@ class LiveSource(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Reason why polls return nothing, one sentence; None: no problem."""
+        """Reason why polls return nothing or a receiver takes nothing, one sentence; None: no problem."""
         ...
 
     def change(self) -> StreamChange:
@@ -246,7 +246,10 @@ class LiveSource(Protocol):
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Report positions to the log, for lag tools; True if accepted, in bounded time."""
+        """Report positions up to which the lake has all; True if accepted, in bounded time.
+
+        Kafka keeps them for lag tools; a spool removes its files by them, most of all while it is full.
+        """
         ...
 
     def close(self) -> None:

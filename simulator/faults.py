@@ -177,12 +177,15 @@ def plan_causes(
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
     end_s: second of the run at which all are repaired; None: they stay. Raises `ConfigError` on negative
-    severities (but for load), an end before a start, more than MAX_CAUSES, and if two share a mechanism.
+    severities (but for load), an end before a start or of no fault, more than MAX_CAUSES, and if two share a
+    mechanism.
     """
+    if end_s is not None and not chosen:
+        raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")
     end_ns = inf if end_s is None else end_s * 1e9
     causes: list[FaultCause] = []
     for fault, severity, start_s in chosen:
-        if start_s * 1e9 >= end_ns:
+        if not start_s * 1e9 < end_ns:  # or one is no number
             raise ConfigError(f"{fault.name} begins at {start_s:g} s and ends at {end_s:g} s.")
         level = fault.severity if severity is None else severity
         for mechanism, mode, relative in fault.parts:

@@ -13,6 +13,7 @@ from flowdiff.cli.terminal import echo
 from flowdiff.cli.upkeep import GraceOption, no_lake, upkeep
 from flowdiff.cli.version import version
 from flowdiff.settings.keys import duration_of, size_of
+from schemas.errors import ConfigError
 from schemas.windows import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def command(
     it, and again when late events come, for as long as the log is kept (live.keep_events).
     """
     interval_ns = None if follow is None else duration_of(follow)
+    if interval_ns == 0:
+        raise ConfigError("--follow looks for more so often: 0 is no time.", remedy="Write --follow 5s.")
     grace_ns = duration_of(grace)
     from flowdiff.cli.stopping import stopped_by_signal
     from stitch.drivers.build.build_settings import BuildSettings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from os.path import abspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -52,7 +53,9 @@ def command(
 
 def _names(before: str, after: str) -> tuple[str, str]:
     """Names of the two lakes, which reports show: the last parts of the paths that differ."""
-    for first, second in zip(*(Path(files).parts[::-1] for files in (before, after)), strict=False):
+    # Without `..`, which would be a folder beside ours.
+    paths = [Path(abspath(files)) for files in (before, after)]  # noqa: PTH100 - links keep their names
+    for first, second in zip(*(path.parts[::-1] for path in paths), strict=False):
         left, right = (re.sub(r"[^\w.*-]", "_", part) for part in (first, second))
         if left != right:
             return left, right

@@ -144,14 +144,19 @@ def shop_plan(
         raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
     _refuse_more(faults, severities, starts)
     if not faults:
+        if end is not None:
+            raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")
         return ShopPlan(requests, seed, start_ns)
     if len(faults) > 1 or not SLOW_STOCK.lower().startswith(faults[0].lower()):
         raise ConfigError(f"{SHOP} has no fault {', '.join(faults)}.", remedy=f"It has one: {SLOW_STOCK}.")
+    deployed_s = starts[0] if starts else 0.0
+    if end is not None and not deployed_s < end:
+        raise ConfigError(f"{SLOW_STOCK} begins at {deployed_s:g} s and ends at {end:g} s.")
     return ShopPlan(
         requests,
         seed,
         start_ns,
-        deployed_s=starts[0] if starts else 0.0,
+        deployed_s=deployed_s,
         rolled_back_s=end,
         slow_ms=severities[0] if severities else SLOW_MS,
     )

@@ -117,7 +117,11 @@ class RunMetrics(Watch):
             buckets=COMMIT_BUCKETS_S,
             registry=registry,
         )
-        self._trouble = Gauge("flowdiff_source_trouble", "1: the log cannot be read.", registry=registry)
+        self._trouble = Gauge(
+            "flowdiff_source_trouble",
+            "1: the log cannot be read, or the receiver takes nothing.",
+            registry=registry,
+        )
         for reason in Reason:  # a series that begins at its first increment hides it from `rate`
             self._rejected.labels(reason.value)
         for change in LANE_CHANGES:

@@ -13,6 +13,18 @@ from analyze.report.blocks import Blocks
 from schemas.errors import ConfigError
 
 
+def whole_number(text: str, least: int, most: int) -> int | None:
+    """Whole number that a text of any length writes; None if it writes none from `least` to `most`."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > max(len(str(abs(least))), len(str(abs(most)))):
+        return None  # Python refuses to read thousands of digits
+    found = int(sign + digits)
+    return found if least <= found <= most else None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Parameters of a request, and who asks."""
@@ -44,9 +56,10 @@ class Asked:
         text = self.one(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdigit()) or not least <= int(text[:18]) <= most:
+        found = whole_number(text, least, most)
+        if found is None:
             raise ConfigError(f"{name} is a number from {least} to {most}.")
-        return int(text)
+        return found
 
     def chosen(self, name: str, choices: Sequence[str]) -> str:
         """One of some words; the first by default. Raises ConfigError."""

@@ -71,7 +71,8 @@ class Fresh(Generic[T]):
         try:
             kept = self._timed()
             with self._lock:
-                if self._kept is not None:
+                # After `forget` another one may have been read: what was begun before it is older.
+                if self._kept is not None and self._kept[0] <= kept[0]:
                     self._kept = kept
         except (FlowdiffError, OSError) as error:
             _LOG.warning("The lake cannot be read: %s", error)

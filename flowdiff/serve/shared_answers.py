@@ -17,6 +17,8 @@ from starlette.responses import Response
 
 _MOST_KEY: Final = 2_000
 """Characters of an address that is shared; longer ones are one reader's."""
+_ENTRY_BYTES: Final = 1_000
+"""Bytes that an answer takes beside its body and address, rounded up: objects and entries of mappings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,13 @@ class SharedAnswers:
 
     def _keep(self, key: str, made: _Kept) -> None:
         before = self._kept.pop(key, None)
-        self._bytes += len(made.body) - (len(before.body) if before is not None else 0)
+        self._bytes += _size(key, made) - (0 if before is None else _size(key, before))
         self._kept[key] = made
         while self._bytes > self._most and self._kept:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.body)
+            address, oldest = self._kept.popitem(last=False)
+            self._bytes -= _size(address, oldest)
+
+
+def _size(key: str, kept: _Kept) -> int:
+    """Bytes of memory: answers may be small, and their addresses many."""
+    return len(kept.body) + 4 * len(key) + _ENTRY_BYTES

@@ -75,7 +75,9 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Content of each window that is read, by its start."""
+        """Content of each window that was read, by its start."""
+        self._n_rows: dict[int, int] = {}
+        """Rows that each of them has, whether they are kept or not."""
         self._reading: threading.Thread | None = None
         self._closed = False
 
@@ -87,9 +89,21 @@ class WindowRows(ABC):
     def _kept(self, found: pa.Table) -> pa.Table:
         """Rows as they are kept; called under the lock."""
 
-    def _room(self) -> int:
-        """Number of the latest windows that may be kept."""
-        return self._settings.most_windows
+    def _most_rows(self) -> int | None:
+        """Rows that may be kept; None: as many as the windows have."""
+        return None
+
+    def _latest(self, known: Known) -> Sequence[WindowEntry]:
+        """Latest windows that may be kept, by number and by rows of those that were read; at least one."""
+        latest, most = known.windows[-self._settings.most_windows :], self._most_rows()
+        if most is None:
+            return latest
+        n_rows = 0
+        for at in range(len(latest) - 1, -1, -1):
+            n_rows += self._n_rows.get(latest[at].window.start_ns, 0)
+            if n_rows >= most:
+                return latest[min(at + (n_rows > most), len(latest) - 1) :]
+        return latest
 
     def between(self, start_ns: int, end_ns: int, only: pc.Expression | None = None) -> Summed:
         """Rows of the windows that begin in [start, end), or those of them for which `only` holds.
@@ -99,8 +113,8 @@ class WindowRows(ABC):
         known = self._known()
         self.begin(known)
         with self._lock:
-            rows, content, room = self._rows, dict(self._content), self._room()
-        here = [entry for entry in known.windows[-room:] if start_ns <= entry.window.start_ns < end_ns]
+            rows, content, latest = self._rows, dict(self._content), self._latest(known)
+        here = [entry for entry in latest if start_ns <= entry.window.start_ns < end_ns]
         missing = sum(content.get(entry.window.start_ns) != _content(entry) for entry in here)
         start = pc.field("start_ns")
         wanted = (start >= start_ns) & (start < end_ns)
@@ -133,7 +147,7 @@ class WindowRows(ABC):
             self._reading.start()
 
     def _missing(self, known: Known) -> Sequence[WindowEntry]:
-        latest = known.windows[-self._room() :]
+        latest = self._latest(known)
         return [entry for entry in latest if self._content.get(entry.window.start_ns) != _content(entry)]
 
     def _read_all(self) -> None:
@@ -178,11 +192,20 @@ class WindowRows(ABC):
             rows = self._rows.filter(pa.array(~np.isin(before, [*read])))
             self._rows = pa.concat_tables([rows, found]).combine_chunks()
             self._content |= read
-            latest = {entry.window.start_ns for entry in known.windows[-self._room() :]}
+            starts, counts = np.unique(found["start_ns"].to_numpy(), return_counts=True)
+            self._n_rows |= dict.fromkeys(read, 0) | dict(zip(starts.tolist(), counts.tolist(), strict=True))
+            there = {entry.window.start_ns for entry in known.windows[-self._settings.most_windows :]}
+            self._n_rows = {at: one for at, one in self._n_rows.items() if at in there}
+            latest = {entry.window.start_ns for entry in self._latest(known)}
             if len(self._content.keys() - latest):
                 self._content = {at: one for at, one in self._content.items() if at in latest}
                 keep = np.isin(self._rows["start_ns"].to_numpy(), [*latest])
                 self._rows = self._rows.filter(pa.array(keep)).combine_chunks()
+                self._trimmed()
+
+    @abstractmethod
+    def _trimmed(self) -> None:
+        """Forget what belongs to rows that are not kept any more; called under the lock."""
 
 
 class ResponseRows(WindowRows):
@@ -202,6 +225,9 @@ class ResponseRows(WindowRows):
 
     def _kept(self, found: pa.Table) -> pa.Table:
         return found.cast(RESPONSES)
+
+    def _trimmed(self) -> None:
+        """Nothing: rows are all there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +249,7 @@ class SiteRows(WindowRows):
 
     @property
     def names(self) -> Mapping[int, SiteName]:
-        """Words of every site that was read, by its key."""
+        """Words of every site that has rows, by its key."""
         with self._lock:
             return dict(self._names)
 
@@ -236,10 +262,12 @@ class SiteRows(WindowRows):
             self._names[row["site"]] = SiteName(row["component"], row["operation"], row["caller"] or "")
         return found.select(SITES.names).cast(SITES)
 
-    def _room(self) -> int:
-        """Number of latest windows that `most_site_rows` allows, by the rows of those that were read."""
-        a_window = max(self._rows.num_rows / max(len(self._content), 1), 1.0)
-        return max(min(int(self._settings.most_site_rows / a_window), self._settings.most_windows), 1)
+    def _most_rows(self) -> int:
+        return self._settings.most_site_rows
+
+    def _trimmed(self) -> None:
+        there = {*pc.unique(self._rows["site"]).to_pylist()}
+        self._names = {site: words for site, words in self._names.items() if site in there}
 
 
 def _content(entry: WindowEntry) -> _Content:

@@ -232,6 +232,8 @@ class KafkaSource:
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         """See `LiveSource.commit_offsets`. Bound: 2 s."""
+        if self._trouble is not None:
+            return False  # each lane would wait for an answer
         try:
             known = {stream: kept.place.epoch for stream, kept in self._streams.items()}
             places = {stream: Place(at, epoch=known.get(stream)) for stream, at in positions.items()}

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import B1, I8
+from schemas.arrays import B1, I8, U8
 from schemas.commits import Publish, Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
+from stitch.columnar.hashing import mix
 from stitch.lake.chain import (
     FILES_SCHEMA,
     Listing,
@@ -85,7 +86,7 @@ class WindowEntry:
     size: int
     """Bytes of the window's files in all three tables."""
     commits: int = 0
-    """Sum over these files of a number of their commit: another one after a repair, whatever the sizes."""
+    """Sum over these files of hashes of their commits: another one after a repair, whatever the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,14 @@ class Manifest:
         rows = np.where(_of_table(listed, "flows"), listed["rows"].to_numpy(), 0)
         sums = (
             np.bincount(codes, weights, len(starts)).astype(np.int64).tolist()
-            for weights in (rows, None, listed["size"].to_numpy(), _commit_numbers(listed))
+            for weights in (rows, None, listed["size"].to_numpy())
         )
+        commits = np.zeros(len(starts), dtype=np.uint64)  # a sum of floats would lose the last digits
+        np.add.at(commits, codes, _commit_hashes(listed))
         windows = (Window(start, self.info.window_length_ns) for start in starts.tolist())
         return [
             WindowEntry(window, self.is_sealed(window), flows, files, size, commits)
-            for window, flows, files, size, commits in zip(windows, *sums, strict=True)
+            for window, flows, files, size, commits in zip(windows, *sums, commits.tolist(), strict=True)
         ]
 
     def starts_ns(self) -> I8:
@@ -315,10 +318,10 @@ class Manifest:
         return hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
 
 
-def _commit_numbers(listed: pa.Table) -> I8:
-    """[files] number of the commit of each file, unlike those of other lanes."""
-    numbers: I8 = listed["seq"].to_numpy() + (listed["lane"].to_numpy().astype(np.int64) << 24) + 1
-    return numbers
+def _commit_hashes(listed: pa.Table) -> U8:
+    """[files] hash of the commit of each file, over its lane and number."""
+    lane, seq = (listed[name].to_numpy().astype(np.uint64) for name in ("lane", "seq"))
+    return mix(mix(lane) ^ seq)
 
 
 def _of_table(listed: pa.Table, table: str) -> B1:

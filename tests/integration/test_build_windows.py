@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
 from stitch.lake.fsck import check
 from stitch.lake.late_events import late_files, read_events
+from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.compaction import compact
@@ -118,6 +122,43 @@ def test_a_log_that_went_before_it_was_built_is_missing_and_said(lakes: Lakes) -
     assert fresh.ledger()["missing"] > 0
     assert fresh.ledger()["missing"] + fresh.ledger()["events"] == 8
     assert check(fresh.store) == []
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_a_damaged_segment_takes_no_other_one_with_it(was_read: bool, tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path, LIVE)
+    for number in range(5):
+        lakes.log(trace(f"r{number}", 1 + number), 2 + number)
+    if was_read:
+        lakes.built.step()
+    folder = segment_folder(1)
+    lakes.source.remove(f"{folder}/{sorted(lakes.source.names(folder))[2]}")
+    lakes.log(trace("r5", 6), 7)
+    lakes.built.finish()
+    assert lakes.ids() == ["r0", "r1", "r3", "r4", "r5"]
+    assert lakes.built.ledger()["missing"] == 1
+    lakes.built.start()
+    lakes.built.finish()
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (1, 5)
+    assert lakes.late() == []
+    assert check(lakes.built.store) == []
+
+
+def test_a_log_that_was_read_but_went_before_it_was_built_is_missing_and_said(tmp_path: Path) -> None:
+    """Another lane holds the watermark for longer than the log is kept."""
+    lakes = Lakes(tmp_path)
+    slow = LoggingLane(lakes.source, 2, KEEPS)
+    slow.polls.append((trace("slow", 1), START + 2 * S))
+    slow.take()
+    slow.commit()
+    steps = []
+    for minute in range(9):
+        lakes.log(trace(f"t{minute}", 60 * minute + 1), 60 * minute + 2)
+        steps.append(lakes.built.step())
+    assert [step.did_anything for step in steps] == [False] * 5 + [True] * 4  # `--follow` says it
+    lakes.built.finish()
+    assert lakes.ids() == ["slow", "t4", "t5", "t6", "t7", "t8"]
+    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (4, 6)
 
 
 def test_a_window_that_loses_its_only_request_to_an_earlier_one_is_emptied(tmp_path: Path) -> None:
@@ -241,6 +282,28 @@ def test_a_lake_is_built_by_the_command(tmp_path: Path, capsys: pytest.CaptureFi
         assert run([*told, "--lake", str(tmp_path / "built")]) == 0
     assert "4" in capsys.readouterr().out
     assert run(["build", str(tmp_path / "none"), "--into", str(tmp_path / "built")]) == 2
+
+
+def test_the_command_follows_the_log_until_it_is_stopped(tmp_path: Path) -> None:
+    for name in ("live", "built"):
+        (tmp_path / name).mkdir()
+    lane = LoggingLane(made_lake(LocalStore.at(tmp_path / "live")), 1)
+    arguments = ["build", str(tmp_path / "live"), "--into", str(tmp_path / "built")]
+    assert run([*arguments, "--follow", "0s"]) == 2
+    command = [sys.executable, "-m", "flowdiff", *arguments, "--follow", "100ms"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for minute in range(3):
+                lane.polls.append((trace(f"r{minute}", 60 * minute + 30), START + (60 * minute + 31) * S))
+                lane.take()
+                lane.commit()
+                if minute:  # the watermark has passed the one before
+                    assert process.stdout.readline() == "1 windows built of 1 events\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def run(arguments: list[str]) -> int:

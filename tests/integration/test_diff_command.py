@@ -68,6 +68,24 @@ def test_sides_are_called_by_what_differs_of_their_paths(
     assert "after tuesday@" in said
 
 
+def test_sides_named_from_a_folder_above_stay_in_their_own(
+    recorded: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    for folder, file in zip((tmp_path, here / "sub"), recorded, strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "traces.otlp.jsonl.gz").write_bytes(file.read_bytes())
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.chdir(here)
+    assert run("diff", "../traces.otlp.jsonl.gz", "sub/traces.otlp.jsonl.gz") == 1
+    assert f"before {tmp_path.name}@" in " ".join(capsys.readouterr().out.split())
+    assert [*temporary.iterdir()] == []
+
+
 def test_a_file_that_is_not_there_is_one_line(
     recorded: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -378,6 +378,30 @@ def test_a_full_disk_is_told_and_waited_for(tmp_path: Path) -> None:
     assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
 
 
+def test_a_full_spool_is_emptied_by_what_the_lake_takes(tmp_path: Path) -> None:
+    """Files that the lake has go while the receiver is in trouble, too: else it would stay full for ever."""
+    sent = traces(60)
+    padding = b"\x12\x80\x80\x02" + bytes(2**15)
+    with receiving(
+        tmp_path,
+        *("--commit-interval", "3s", "--lateness", "2h"),
+        FLOWDIFF_RECEIVER_MAX_SPOOL="1MB",
+        FLOWDIFF_RECEIVER_SEGMENT="64KB",
+    ) as (run, address):
+        told = set()
+        for each in sent:
+            deadline = time.monotonic() + 60
+            while (status := post(address["otlp"], each.protobuf() + padding)[0]) != 200:
+                told.add(status)
+                assert time.monotonic() < deadline, run.text
+                time.sleep(0.1)
+        assert told == {503}
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
+
+
 def test_a_file_of_limited_size_is_told_and_gone_on_from(tmp_path: Path) -> None:
     """RLIMIT_FSIZE: a write beyond it is cut short, then fails; the spool goes on in another file."""
     script = (

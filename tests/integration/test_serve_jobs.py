@@ -109,6 +109,8 @@ def test_a_finding_has_an_address_that_leads_to_requests_of_both_sides(site: Ser
     assert pair["twin"] is not None
     assert site.get("/compare/finding/99?" + address.partition("?")[2]).status == 404
     assert site.get("/compare/finding/0?" + address.partition("?")[2]).status == 404
+    assert site.get("/compare/finding/0000000019?" + address.partition("?")[2]).status == 404  # 19, not 1
+    assert site.get(f"{own}&method=paths").status == 200  # a part of the same result
 
 
 def test_a_finding_of_a_question_that_nobody_asked_is_its_form(site: Served) -> None:

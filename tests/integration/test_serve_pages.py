@@ -223,7 +223,15 @@ def test_the_timeline_of_a_host_and_of_a_version_are_sums_over_spans(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/timeline?site=abc", 400), ("/timeline?site=1", 404), ("/timeline?root=none", 404)]
+    ("path", "status"),
+    [
+        ("/timeline?site=abc", 400),
+        ("/timeline?site=1", 404),
+        (f"/timeline?site={'1' * 5000}", 400),
+        ("/timeline?root=none", 404),
+        (f"/incidents?from={'0' * 20}{'9' * 5000}", 400),
+        (f"/incidents?from={'0' * 18}{'9' * 40}", 400),
+    ],
 )
 def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None:
     windows_of(site, "/timeline?root=nfs%2FWRITE_CALL")

@@ -32,6 +32,7 @@ from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.sums import SUMS, sums_name, write_sums
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 @pytest.fixture
@@ -62,6 +63,20 @@ def test_the_manifest_lists_windows_and_files(store: LocalStore, tmp_path: Path)
     assert [entry.rows for entry in manifest.files("dead_letters")] == [1]
     on_disk = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("flows/*/*"))
     assert [entry.name for entry in manifest.files("flows")] == on_disk
+
+
+def test_windows_of_other_commits_differ_whatever_else_is_the_same(store: LocalStore) -> None:
+    """The number of the upkeep lane is large: floats, which count sums elsewhere, do not hold both."""
+    manifest = open_manifest(store)
+    listing, found = manifest.listing, []
+    for lane, seq in ((1, 5), (1, 6), (2, 5), (UPKEEP_LANE, 5), (UPKEEP_LANE, 6)):
+        for name, value in (("lane", lane), ("seq", seq)):
+            at = listing.schema.get_field_index(name)
+            column = pa.array([value] * listing.num_rows, listing.schema.field(at).type)
+            listing = listing.set_column(at, listing.schema.field(at), column)
+        found.append(replace(manifest, listing=listing).windows())
+    assert len({windows[0] for windows in found}) == 5
+    assert len({replace(windows[0], commits=0) for windows in found}) == 1
 
 
 def test_a_commit_counts_once_all_its_files_are_visible() -> None:

@@ -30,6 +30,32 @@ def test_readers_wait_for_the_first_reading_only() -> None:
         pass
 
 
+def test_a_reading_that_began_before_all_was_forgotten_does_not_replace_a_later_one() -> None:
+    going, reading = threading.Event(), threading.Event()
+    state = ["old"]
+    n_read = 0
+
+    def read() -> str:
+        nonlocal n_read
+        n_read += 1
+        found = state[0]
+        if n_read == 2:  # in the background
+            reading.set()
+            going.wait(10)
+        return found
+
+    fresh = Fresh(read, 0.0, 60.0, most_share=1.0)
+    assert fresh() == fresh() == "old"
+    assert reading.wait(10)
+    state[0] = "new"
+    fresh.forget()
+    assert fresh() == "new"
+    going.set()
+    with fresh._reading:  # until it has ended
+        assert fresh._kept is not None
+        assert fresh._kept[2] == "new"
+
+
 def test_an_error_of_the_first_reading_is_raised_and_not_kept() -> None:
     answers = iter([LakeError("gone"), 7])
 

@@ -134,6 +134,38 @@ def test_call_sites_of_as_many_windows_as_rows_may_be_kept() -> None:
     assert rows.names == {1: SiteName("shop", "buy", ""), -2: SiteName("shop", "buy", "web/page")}
 
 
+class GrowingLake(Lake):
+    """The same with call sites by window, of numbers of their own."""
+
+    sites = (10, 10, 10, 1, 1, 1)
+
+    def query(self, text: str) -> pa.Table:
+        assert "call_sites" in text
+        numbers = dict.fromkeys((one.name for one in SITES), 1)
+        words = {"component": "shop", "operation": "buy", "caller": None}
+        return pa.Table.from_pylist(
+            [
+                {**numbers, **words, "start_ns": number * LENGTH, "site": 100 * number + site}
+                for number in self.asked[-1]
+                for site in range(self.sites[number])
+            ]
+        )
+
+
+def test_windows_of_many_call_sites_are_read_once_and_not_again_and_again() -> None:
+    lake = GrowingLake([entry(number, 1) for number in range(6)])
+    settings = ServeSettings(summed_windows=3, most_site_rows=8)
+    rows = SiteRows(lake.known, lake, settings)  # type: ignore[arg-type]
+    for _ in range(4):
+        if missing := rows._missing(lake.known()):
+            rows._read(lake.known(), rows._next(missing))
+    assert lake.asked == [[3, 4, 5], [0, 1, 2]]
+    found = rows.between(0, 9 * LENGTH)
+    assert found.missing == 0
+    assert found.rows["start_ns"].to_pylist() == [3 * LENGTH, 4 * LENGTH, 5 * LENGTH]
+    assert sorted(rows.names) == [300, 400, 500], "words of sites without rows would grow for ever"
+
+
 def test_call_sites_are_read_once_all_response_times_are_there() -> None:
     lake = Lake([entry(number, 1) for number in range(3)])
     order: list[int] = []

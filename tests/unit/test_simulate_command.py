@@ -50,6 +50,24 @@ def test_a_run_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pyt
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("keep.gz", b"before")]
 
 
+@pytest.mark.parametrize(("workload", "fault"), [("sfs97", "F5-spin"), ("web-shop", "S1-slow-stock")])
+@pytest.mark.parametrize(
+    "how", ["--fault-end 10", "--fault {} --fault-start 60 --fault-end 30", "--fault {} --fault-end nan"]
+)
+def test_an_end_that_ends_nothing_is_refused(workload: str, fault: str, how: str, tmp_path: Path) -> None:
+    arguments = [
+        "--workload",
+        workload,
+        "--requests",
+        "20",
+        "--out",
+        str(tmp_path / "a"),
+        *how.format(fault).split(),
+    ]
+    assert simulate(*arguments) == 2
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_traces_on_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     size = ("--requests", "20", "--workers", "1")
     assert simulate(*size, "--out", str(tmp_path / "a.ndjson")) == 0

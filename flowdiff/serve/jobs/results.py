@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -59,9 +60,11 @@ class Results:
     def tables(self, key: str) -> dict[str, pa.Table]:
         """All tables of a result by name; empty if it is not kept (any more)."""
         with suppress(ValueError, OSError):
-            names = sorted(one.stem for one in self.path(key).iterdir() if one.suffix == ".parquet")
-            found = {name: self.table(key, name) for name in names}
-            return {name: table for name, table in found.items() if table is not None}
+            path = self.path(key)
+            names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
+            os.utime(path)  # what is asked for stays
+            found = {name: table for name in names if (table := self.table(key, name)) is not None}
+            return found if len(found) == len(names) else {}
         return {}
 
     def forget_oldest(self) -> None:
@@ -78,18 +81,32 @@ class Results:
         for _, path, own in sorted(written):
             if left <= self._most and (size <= self._most_bytes or left <= 1):
                 break
-            shutil.rmtree(path, ignore_errors=True)  # what is left goes at the next one
+            _remove(path)
             left, size = left - 1, size - own
+
+
+def _remove(path: Path) -> None:
+    """Remove a result, at once for readers: what an interruption leaves is a draft."""
+    gone = _draft(path)
+    with suppress(OSError):  # at the next one
+        path.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}{_DRAFT}")
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
     """Put a result at its place, whole; one that is there already stays. Raises OSError."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
+    draft = _draft(path)
     draft.mkdir()
     try:
         for name, table in tables.items():
             pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
         (draft / REPORT).write_text(report, encoding="utf-8")
+        if not (path / REPORT).is_file():
+            _remove(path)  # half of one that was removed
         with suppress(OSError):
             draft.rename(path)
     finally:

@@ -19,9 +19,9 @@ from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.report import wording
 from analyze.report.blocks import Beside, Block, Column, Grid, Part, Styled, Text, Words
 from flowdiff.cli.version import version
-from flowdiff.serve.answer import Answer, Asked, Moved, Reply
+from flowdiff.serve.answer import Answer, Asked, Moved, Reply, whole_number
 from flowdiff.serve.jobs.question import Question, asked_question, identity
-from flowdiff.serve.pages.compare import address, offered
+from flowdiff.serve.pages.compare import address, offered, run_by
 from flowdiff.serve.report_pages import Stored, named_report, report_address, requests_link, result
 from flowdiff.serve.site import Site
 from schemas.errors import ConfigError, NotFoundError
@@ -62,7 +62,7 @@ def finding(site: Site, asked: Asked) -> Reply:
     question: Question | None = None
     if stored is None:
         question = asked_question(
-            asked.chosen("method", offered()), asked.query, site.known(), site.clock_ns()
+            run_by(asked.chosen("method", offered())), asked.query, site.known(), site.clock_ns()
         )
         if question is None:
             raise ConfigError("Name a report, or two periods.", remedy="Choose them on Compare.")
@@ -123,9 +123,10 @@ def _ways_on(site: Site, stored: Stored, report: str) -> Words:
 
 
 def _rank(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text[:9]) <= _MOST_RANK:
-        raise NotFoundError(f"'{text}' is no rank of a finding.")
-    return int(text[:9])
+    found = whole_number(text, 1, _MOST_RANK)
+    if found is None:
+        raise NotFoundError(f"'{wording.clip(text, 40)}' is no rank of a finding.")
+    return found
 
 
 def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:

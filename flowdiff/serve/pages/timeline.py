@@ -20,7 +20,7 @@ from analyze.report import wording
 from analyze.report.blocks import Block, Column, Drawing, Grid, Items, Part, Styled, Text, Words, dim
 from analyze.report.drawing.heat_strip import draw_marks
 from analyze.report.drawing.wide_charts import Series, draw_by_time
-from flowdiff.serve.answer import Answer, Asked
+from flowdiff.serve.answer import Answer, Asked, whole_number
 from flowdiff.serve.event_marks import marks_of
 from flowdiff.serve.pages.empty import empty
 from flowdiff.serve.site import Site
@@ -93,10 +93,8 @@ class _Course:
 
 def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
     """Course of a call site, from the rows in memory. Raises ConfigError, NotFoundError."""
-    if not text.removeprefix("-").isdigit() or not text.isascii():
-        raise ConfigError("site is the key of a call site.")
-    key = int(text)
-    if not -(2**63) <= key < 2**63:
+    key = whole_number(text, -(2**63), 2**63 - 1)
+    if key is None:
         raise ConfigError("site is the key of a call site.")
     summed = site.sites.between(start_ns, end_ns, pc.field("site") == key)
     name = site.sites.names.get(key)

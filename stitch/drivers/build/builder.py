@@ -73,8 +73,8 @@ class Step:
 
     @property
     def did_anything(self) -> bool:
-        """True if a window was built or late events were stored."""
-        return bool(self.built or self.again or self.late)
+        """True if a window was built, late events were stored, or some were found to be missing."""
+        return bool(self.built or self.again or self.late or self.missing)
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:
@@ -138,21 +138,44 @@ class Builder:
                 if window.start_ns not in self._versions:
                     self._versions[window.start_ns] = window
                     self._built_at_ns[window.start_ns] = build.watermark_ns
-            if all(last < self._log.start(lane) for lane, last in build.through):
+            if all(last < self._log.first(lane) for lane, last in build.through):
                 break
         for window in self._versions.values():
             self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
 
     def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
         """Read what came to the log; known: the commits of lanes that were read for the last build."""
-        fresh, again = self._log.follow(known)
-        if not fresh and not again:
+        fresh, left = self._log.follow(known)
+        if not fresh and not left:
             return
+        self._log.missing += self._unbuilt([one for one in left if (one.lane, one.seq) not in self._log.segments])
         segments = [*self._log.segments.values()]
-        if self._loose.name(segments) or again:
+        if self._loose.name(segments) or left:
             self._plan.reset(segments)
         else:
             self._plan.add(fresh)
+
+    def _unbuilt(self, gone: list[LogSegment]) -> int:
+        """Events of segments that are gone, still planned, which neither a version has nor late events."""
+        if not gone:
+            return 0
+        starts = self._starts_ns()
+        total = 0
+        for segment in gone:
+            of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
+            for start in np.unique(of_entry[of_entry != NEVER]).tolist():
+                version = self._versions.get(start)
+                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
+                    total += int(segment.entries["rows"][of_entry == start].sum())
+        return total
+
+    def _starts_ns(self) -> I8:
+        """[planned requests] start of the window of each; of one that a frozen window has, of that."""
+        starts = self._plan.starts_ns()
+        keys, of_key = self._frozen()
+        known = among(keys, self._plan.requests["key"])
+        starts[known] = of_key[np.searchsorted(keys, self._plan.requests["key"][known])]
+        return starts
 
     def _is_frozen(self, start_ns: int) -> bool:
         """True if a window has a version that cannot be made again, as a segment that it needs is gone, or is
@@ -224,16 +247,12 @@ class Builder:
     def _late(self) -> tuple[dict[int, Planned], U8]:
         """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
         requests = self._plan.requests
-        starts = self._plan.starts_ns()
+        starts = self._starts_ns()
         distinct, code = np.unique(starts, return_inverse=True)
         frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
         bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
-        keys, of_key = self._frozen()
-        known = among(keys, requests["key"])
-        if not bound.any() and not known.any():
+        if not bound.any():
             return {}, _NO_KEYS
-        starts[known] = of_key[np.searchsorted(keys, requests["key"][known])]
-        bound = bound | known
         late = {}
         for start in np.unique(starts[bound]).tolist():
             own = requests[bound & (starts == start)]

@@ -74,26 +74,26 @@ class LogFollower:
         self.missing = 0
         """Events of commits read that nobody had built and that no segment holds any more, or ever did."""
 
-    def follow(self, known: Mapping[int, int]) -> tuple[list[LogSegment], bool]:
-        """Read what lanes committed since; `(new segments, True if others left, or are read anew)`.
+    def follow(self, known: Mapping[int, int]) -> tuple[list[LogSegment], list[LogSegment]]:
+        """Read what lanes committed since; `(new segments, those that are gone or that new ones replace)`.
 
         known: lane -> commit up to which the log was read by whoever builds; of a lane that is read for the
         first time. O(commits since).
         """
         fresh: list[LogSegment] = []
-        left = False
+        left: list[LogSegment] = []
         for lane in lanes(self._store):
             if lane == UPKEEP_LANE:
                 continue
             new, gone = self._follow_lane(lane, known.get(lane, 0))
             fresh += new
-            left |= gone
+            left += gone
         return fresh, left
 
-    def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], bool]:
+    def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
         log = self._lanes.setdefault(lane, _LaneLog())
         if last_number(self._store, lane, log.head) == log.head:
-            return [], False
+            return [], []
         last = read_tail(self._store, lane).records[-1].record
         kept_from = last.seq + 1 if last.standing.kept_from is None else last.standing.kept_from
         known = max(known, log.head)
@@ -106,27 +106,33 @@ class LogFollower:
             named |= {_seq(one): one for one in record.standing.segments}
             log.note(record)
         log.head = last.seq
-        gone, fresh = {at for at in self.segments if at[0] == lane and at[1] < kept_from}, []
         there = {*self._store.names(segment_folder(lane))}
-        gone |= {at for at, one in self.segments.items() if at[0] == lane and _file(one.file) not in there}
-        log.start = max([log.start, kept_from, *(seq + 1 for _, seq in gone)])
+        gone = {
+            at: one
+            for at, one in self.segments.items()
+            if at[0] == lane and (at[1] < kept_from or _file(one.file) not in there)
+        }
+        fresh: list[LogSegment] = []
+        log.start = max(log.start, kept_from)
         for seq, segment in sorted(named.items()):
             before = self.segments.get((lane, seq))
             if before is not None and before.file.name == segment.name:
                 continue
-            opened = self._opened(segment) if seq >= log.start and _file(segment) in there else None
-            if opened is None:  # swept, or lost: what was built of it stays
+            is_kept = seq >= kept_from and _file(segment) in there
+            opened = self._opened(segment) if is_kept else None
+            if opened is not None:
+                fresh.append(LogSegment(lane, seq, segment, opened.index, opened.n_loose))
+                if before is not None:
+                    gone[lane, seq] = before
+            elif before is None:  # swept, or lost: what was built of it stays
                 log.start = max(log.start, seq + 1)
                 self.missing += segment.rows if seq > known else 0
-            else:
-                fresh.append(LogSegment(lane, seq, segment, opened.index, opened.n_loose))
-        gone |= {at for at in self.segments if at[0] == lane and at[1] < log.start}
+        # Whole segments before one that is gone stay: windows that nobody built need them.
+        log.start = max([log.start, *(seq + 1 for _, seq in gone)])
         for at in gone:
             self.segments.pop(at, None)
-        fresh = [one for one in fresh if one.seq >= log.start]
-        again = bool(gone) or any((lane, one.seq) in self.segments for one in fresh)
         self.segments |= {(lane, one.seq): one for one in fresh}
-        return fresh, again
+        return fresh, [*gone.values()]
 
     def _opened(self, segment: Segment) -> SegmentReader | None:
         """A segment, to read its index; None where it is gone or damaged."""
@@ -149,6 +155,10 @@ class LogFollower:
     def start(self, lane: int) -> int:
         """First commit of a lane of those whose segments are all kept."""
         return self._lanes[lane].start if lane in self._lanes else 1
+
+    def first(self, lane: int) -> int:
+        """Least commit of a lane whose segment is there; without one as `start`."""
+        return min((seq for own, seq in self.segments if own == lane), default=self.start(lane))
 
     @property
     def config(self) -> dict[str, Any]:

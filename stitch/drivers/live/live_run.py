@@ -419,8 +419,7 @@ class LiveRun:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
             self._watch.committed(*committed)
-            if self._trouble is None:  # else each lane would wait for an answer
-                self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
+            self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
         """Another process went on with a lane that the log gave to us."""
