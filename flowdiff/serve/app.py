@@ -90,7 +90,7 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
                 response = await shared.get(f"{request.url.path}?{request.url.query}", made)
             else:
                 response = await made()
-            if page.method == "POST":
+            if page.method == "POST" and response.status_code < HTTPStatus.BAD_REQUEST:
                 shared.forget()
             metrics.seconds.labels(page.path).observe(time.perf_counter() - began)
             metrics.answers.labels(page.path, str(response.status_code)).inc()
