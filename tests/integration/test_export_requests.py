@@ -111,7 +111,16 @@ def rows_of(category: Refined, role: str) -> list[dict[str, object]]:
     """Rows of a report's `requests`."""
     named = zip(("reference", "problem"), category.requests, strict=True)
     row = {"rank": 1, "role": role, "category": category.key, "kind": "records"}
-    return [row | {"sample": sample, "request_id": name} for sample, names in named for name in names]
+    return [
+        row | {"sample": sample, "request_id": name, "response_us": response_us(name)}
+        for sample, names in named
+        for name in names
+    ]
+
+
+def response_us(request_id: str) -> float:
+    """Two steps of a request of `traffic`."""
+    return 2 * (1_000_000 + int(request_id[1:]) % 100) / 1_000
 
 
 @pytest.fixture(scope="module")
