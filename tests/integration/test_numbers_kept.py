@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -53,13 +54,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Shown:
     """What one question gives: terminal, page, JSON."""
 
-    def __init__(self, lake: Path, folder: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, lake: Path, folder: Path, asked: str) -> None:
         words = [*ASKED[asked], "--lake", lake, "--no-save"]
         words += ["--json", folder / "report.json", "--html", folder / "page.html"]
-        with pytest.raises(SystemExit) as ended:
+        with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
             main([*map(str, words)])
         assert not ended.value.code
-        self.terminal = capsys.readouterr().out
+        self.terminal = out.getvalue()
         self.page = (folder / "page.html").read_text()
         self.json = (folder / "report.json").read_text()
 
@@ -68,11 +69,9 @@ class Shown:
         return from_json(self.json, [view.model for view in known_views().values()])
 
 
-@pytest.fixture(params=ASKED)
-def shown(
-    request: pytest.FixtureRequest, lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Shown:
-    return Shown(lake, tmp_path, request.param, capsys)
+@pytest.fixture(scope="module", params=ASKED)
+def shown(request: pytest.FixtureRequest, lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    return Shown(lake, tmp_path_factory.mktemp(request.param), request.param)
 
 
 def test_page_and_terminal_are_made_of_the_json_alone(shown: Shown) -> None:
