@@ -334,3 +334,11 @@ def link_texts(library: Library, tables: Tables) -> U1:
     out = np.empty(LINK_BYTES * len(tables.links), np.uint8)
     library.call("link_texts", (_U1, LINK, _U1), tables.buffer, tables.links, out)
     return out
+
+
+def has_sound_spans(library: Library, message: bytes) -> bool:
+    """True if every span of a message has ids and times that the decoder accepts.
+
+    False where one has not, or where only the decoder can tell. Reads no other field. O(fields).
+    """
+    return library.call("has_sound_spans", (_U1,), np.frombuffer(message, np.uint8)) == 1
