@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, unpacked
-from ingest.receiver.partial_success import Refused, has_no_refused_spans, refused_spans
+from ingest.receiver.partial_success import Refused, is_sound, refused_spans
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
 from schemas.config import DecodeConfig
@@ -120,8 +120,8 @@ class Intake:
             content = unpacked(body, encoding, self._decode.max_payload_bytes)
             refused = None
             if content:  # an empty request of protobuf is one without spans
-                check_readable(content, format_)
-                if not has_no_refused_spans(content, format_):
+                if not is_sound(content, format_):
+                    check_readable(content, format_)
                     refused = await self._refused(content, format_)
                 await asyncio.wrap_future(self._spool.append(format_, content))
         except TooLargeError as error:

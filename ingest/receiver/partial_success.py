@@ -1,7 +1,6 @@
 """Count the spans of a request that will be dead letters, before it is answered: OTLP's partial success.
 
-A cheap check passes nearly all requests; what it does not pass is decoded, and the dead letters counted. So
-the count is the lake's, but for what only the lake knows (conflicting spans, windows that are retired).
+A cheap check passes nearly all requests; what it does not pass is decoded, and the dead letters counted.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from ingest.codecs.otlp.wire import tables
 from ingest.codecs.otlp.wire.library import native_library
-from ingest.codecs.otlp.wire.tables import has_sound_spans
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.formats import codec_for
@@ -89,14 +88,16 @@ def response_bytes(refused: Refused | None, format_: str) -> bytes:
     return written
 
 
-def has_no_refused_spans(content: bytes, format_: str) -> bool:
-    """True if every span of a request has ids and times that are accepted; False where that is not sure.
+def is_sound(content: bytes, format_: str) -> bool:
+    """True if a request is readable, and has spans with accepted ids and times alone; False where that is not
+    sure.
 
-    Protobuf without the native library is never sure. Takes 0.03 µs a span of protobuf, 0.6 of JSON.
+    Protobuf without the native library is never sure. Takes 0.05 to 0.15 µs a span of protobuf, half of what
+    protobuf's parser takes, and 0.8 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library
-        return library is not None and has_sound_spans(library, content)
+        return library is not None and tables.is_sound(library, content)
     try:
         request = _REQUEST.decode(content)
     except JSON_ERRORS:  # or its fields are other ones

@@ -16,7 +16,7 @@ from ingest.codecs.otlp.wire.fuzz import Messages
 from ingest.codecs.otlp.wire.library import native_library
 from ingest.codecs.values.protobuf import parses
 from ingest.formats import codec_for
-from ingest.receiver.partial_success import has_no_refused_spans, refused_spans
+from ingest.receiver.partial_success import is_sound, refused_spans
 from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.config import DecodeConfig
 
@@ -73,24 +73,20 @@ def test_every_span_with_a_fault_is_counted(format_: str, kinds: list[str]) -> N
     refused = refused_spans(content, format_, DecodeConfig())
     assert (0 if refused is None else refused.n_spans) == n_wrong
     if n_wrong:
-        assert not has_no_refused_spans(content, format_)
+        assert not is_sound(content, format_)
     elif set(kinds) <= {"no parent", "end at start", "nothing"} and (
         format_ == JSON or native_library().library is not None
     ):
-        assert has_no_refused_spans(content, format_)
+        assert is_sound(content, format_)
 
 
 @pytest.mark.skipif(native_library().library is None, reason="needs the native library")
 @given(seed=st.integers(0, 2**32))
-def test_a_message_that_passes_the_check_has_no_dead_letter(seed: int) -> None:
+def test_a_message_that_passes_the_check_is_readable_and_has_no_dead_letter(seed: int) -> None:
     messages, config, passed = Messages(seed), DecodeConfig(), 0
     for _ in range(10):
         for content in messages.poll():
-            if (
-                content
-                and parses(ExportTraceServiceRequest, content)
-                and has_no_refused_spans(content, PROTOBUF)
-            ):
+            if content and parses(ExportTraceServiceRequest, content) and is_sound(content, PROTOBUF):
                 passed += 1
                 assert not codec_for(PROTOBUF).decode([content], config).refused, content.hex()
     assert passed
@@ -100,5 +96,5 @@ def test_a_message_that_passes_the_check_has_no_dead_letter(seed: int) -> None:
 def test_bytes_at_random_end_the_check_in_order(seed: int) -> None:
     rng = random.Random(seed)
     content = rng.randbytes(rng.randrange(1, 200))
-    assert has_no_refused_spans(content, PROTOBUF) in (True, False)
-    assert not has_no_refused_spans(content, JSON)
+    assert is_sound(content, PROTOBUF) in (True, False)
+    assert not is_sound(content, JSON)

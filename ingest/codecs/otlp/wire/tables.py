@@ -336,9 +336,9 @@ def link_texts(library: Library, tables: Tables) -> U1:
     return out
 
 
-def has_sound_spans(library: Library, message: bytes) -> bool:
-    """True if every span of a message has ids and times that the decoder accepts.
+def is_sound(library: Library, message: bytes) -> bool:
+    """True if protobuf's parser reads a message, and the decoder accepts ids and times of every span.
 
-    False where one has not, or where only the decoder can tell. Reads no other field. O(fields).
+    False where it does not, or where only they can tell. O(bytes).
     """
-    return library.call("has_sound_spans", (_U1,), np.frombuffer(message, np.uint8)) == 1
+    return library.call("is_sound", (_U1,), np.frombuffer(message, np.uint8)) == 1

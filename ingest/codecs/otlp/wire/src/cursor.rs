@@ -13,8 +13,8 @@ pub const fn tag(field: u8, wire: Wire) -> u8 {
     field << 3 | wire as u8
 }
 
-/// Bytes of a field's tag, at most.
-const MAX_TAG_BYTES: usize = 5;
+/// Bytes of a tag that is skipped, at most: numbers of fields below 2^25.
+const MAX_TAG_BYTES: usize = 4;
 
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
@@ -93,6 +93,10 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub fn skip(&mut self, first: u8) -> Option<()> {
         const CONTINUED: u8 = 0x80;
+        const FIRST_FIELD: u8 = 1 << 3;
+        if first < FIRST_FIELD {
+            return None;
+        }
         let mut last = first;
         for _ in 1..MAX_TAG_BYTES {
             if last < CONTINUED {

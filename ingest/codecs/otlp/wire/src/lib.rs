@@ -169,10 +169,10 @@ fn read_all<'a>(
     .map(|n| n as i64))
 }
 
-exported!(has_sound_spans, arrays, {
+exported!(is_sound, arrays, {
     // SAFETY: types as in `tables.py`.
     let message = unsafe { arrays.input::<u8>(0) };
-    Ok(i64::from(scan::has_sound_spans(message)))
+    Ok(i64::from(scan::is_sound(message)))
 });
 
 exported!(distinct, arrays, {

@@ -1,7 +1,7 @@
 //! Unit tests, small enough for miri: `cargo test`, `cargo +nightly miri test`.
 
 use crate::cursor::{Cursor, Once};
-use crate::scan::has_sound_spans;
+use crate::scan::is_sound;
 use crate::tables::{Attribute, Event, Link, Read, Resource, Span, Stop, Table, Value, Word};
 use crate::walk::{Walk, role};
 use crate::words::{Kind, Words};
@@ -264,7 +264,7 @@ fn codes_are_numbered_in_the_order_of_their_rows() {
 fn spans_are_sound_by_ids_and_times_alone() {
     let sound = |fields: &[Vec<u8>]| {
         let span = field(2, &fields.concat());
-        has_sound_spans(&field(1, &field(2, &span)))
+        is_sound(&field(1, &field(2, &span)))
     };
     let (trace, id) = (field(1, &[7; 16]), field(2, &[8; 8]));
     let time =
@@ -294,5 +294,5 @@ fn spans_are_sound_by_ids_and_times_alone() {
     assert!(!sound(&[trace.clone(), field(2, &[0; 8])]));
     assert!(!sound(&[trace.clone()]));
     assert!(!sound(&[trace, id, vec![0x8a, 0x00, 0]])); // a tag that is not in its shortest form
-    assert!(!has_sound_spans(b"\x12\x00"));
+    assert!(!is_sound(b"\x12\x00"));
 }
