@@ -50,7 +50,8 @@ def made(lake: Path) -> None:
 
 def job_cpu_s(server: int) -> float | None:
     """CPU seconds of the job that a server runs; None without one."""
-    for child in Path(f"/proc/{server}/task/{server}/children").read_text().split():
+    tasks = Path(f"/proc/{server}/task").glob("*/children")
+    for child in " ".join(task.read_text() for task in tasks).split():
         process = Path(f"/proc/{child}")
         if b"flowdiff.serve.jobs.process" in (process / "cmdline").read_bytes():
             ticks = (process / "stat").read_text().rpartition(")")[2].split()
