@@ -51,6 +51,10 @@ class ServeSettings(Config):
     """Time limit of a query, after which its process is killed."""
     queries: int = Field(default=4, ge=1)
     """Queries computed at once."""
+    comparing_queries: int = Field(default=2, ge=1)
+    """Queries that wait for comparisons at once, of these: as a comparison may take `job_seconds`, fewer than
+    `queries` leave room for pages and other queries; a further one is refused.
+    """
     query_wait_seconds: float = Field(default=10.0, gt=0)
     """Time that a query waits for others; then it is refused (503)."""
     shown_rows: int = Field(default=200, ge=1)
