@@ -32,7 +32,9 @@ class ServeSettings(Config):
     shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
     stale_seconds: float = Field(default=5.0, ge=0)
-    """Time after that from which a page waits for the new reading: nobody may have looked for an hour."""
+    """Time after that from which a page waits for the new reading, as long at most: nobody may have looked
+    for an hour, and a bucket may not answer.
+    """
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
     most_site_rows: int = Field(default=1_000_000, ge=1)
