@@ -135,7 +135,7 @@ def _life(one: Incident) -> str:
 def _facts(site: Site, one: Incident) -> list[Fact]:
     value = (f"{measures.value(one.unit, one.before)} → ", strong(measures.value(one.unit, one.after)))
     facts = [
-        Fact("what", (tag(KIND[one.kind][0]), " ", *value)),
+        Fact("what", (tag(*KIND[one.kind][:2]), " ", *value)),
         Fact("where", (strong(one.component), f": {one.operation}")),
     ]
     facts += (
