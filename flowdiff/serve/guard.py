@@ -69,7 +69,9 @@ class Guard:
             self._check(scope)
             await self._app(scope, self._bounded(receive), answered)
         except RefusedError as refusal:
-            await PlainTextResponse(f"{refusal}\n", refusal.status)(scope, receive, answered)
+            # What is still coming on the connection may be meant as anything.
+            refused = PlainTextResponse(f"{refusal}\n", refusal.status, {"connection": "close"})
+            await refused(scope, receive, answered)
 
     def _check(self, scope: Scope) -> None:
         headers: dict[bytes, list[bytes]] = {}
@@ -78,6 +80,9 @@ class Guard:
         hosts = headers.get(b"host", [])
         if len(hosts) != 1:
             raise RefusedError(400, "A request names one Host.")
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            # A proxy may take the other one, and what follows for a request of somebody else's.
+            raise RefusedError(400, "A request has a length or chunks.")
         host = hosts[0].decode("latin-1")
         if host_name(host) not in self._hosts:
             raise RefusedError(421, "This server is not known by that name; see --host.")

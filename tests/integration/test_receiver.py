@@ -354,6 +354,32 @@ def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
         assert post(address["otlp"], traces(1)[0].protobuf())[0] == 200
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 0\r\nContent-Length: 40\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_no_request_is_smuggled_behind_another(head: bytes, tmp_path: Path) -> None:
+    """Of a head that a proxy could read otherwise nothing behind it is taken for a request."""
+    body = traces(1)[0].protobuf()
+    kind = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    hidden = kind + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+    with receiving(tmp_path) as (_, address):
+        host, _, port = address["otlp"].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as client:
+            client.sendall(kind + head + hidden)
+            found = b""
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                while part := client.recv(65536):
+                    found += part
+        assert b"HTTP/1.1 200" not in found, found
+        assert post(address["otlp"], body)[0] == 200
+
+
 def test_too_much_at_once_is_asked_for_again(tmp_path: Path) -> None:
     limits = {"FLOWDIFF_RECEIVER_PENDING": "1MB", "FLOWDIFF_RECEIVER_MAX_BODY": "1MB"}
     with receiving(tmp_path, **limits) as (_, address):

@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,13 @@ def test_every_page_has_a_form_for_programs(site: Served) -> None:
         ("/reports/0123456789abcdef", 404),
         ("/reports/..%2f..%2fflowdiff.json", 404),
         ("/static/..%2f..%2fapp.py", 404),
+        ("/../../../../etc/passwd", 404),
+        ("/static/../../../etc/passwd", 404),
+        ("/static/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("/static//etc/passwd", 404),
+        ("/results/..%2f..%2fflowdiff.json", 404),
+        ("/sql?q=" + "x" * 20_001, 400),
+        ("/sql?" + "q=x&" * 2_000, 400),
         ("/incidents/none", 404),
         ("/?span=long", 400),
         ("/reports?from=-1", 400),
@@ -110,6 +118,31 @@ def test_a_request_names_one_host(site: Served) -> None:
     assert (
         raw(site, b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: attacker.example\r\n\r\n").split()[1] == b"400"
     )
+
+
+SMUGGLED = {
+    "length and chunks": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 0\r\nContent-Length: 40\r\n\r\n",
+    "a length with a sign": b"Content-Length: +0\r\n\r\n",
+    "chunks by another name": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a blank before the colon": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+}
+"""Ends of a request's head about which a proxy in front could think otherwise, and a body."""
+
+
+@pytest.mark.parametrize("kind", SMUGGLED)
+def test_no_request_is_smuggled_behind_another(site: Served, kind: str) -> None:
+    """What a proxy may take for a body is no request of its own; the first is refused, or the last one."""
+    first = b"POST /incidents/none/accept HTTP/1.1\r\nHost: localhost\r\n" + SMUGGLED[kind]
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as connection:
+        connection.sendall(first + hidden)
+        found = b""
+        with suppress(TimeoutError, ConnectionError):
+            while part := connection.recv(65536):
+                found += part
+    assert found.count(b"HTTP/1.1 200") == 0, found
+    assert site.get("/healthz").status == 200
 
 
 @pytest.mark.parametrize(
