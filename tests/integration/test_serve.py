@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -214,6 +217,15 @@ def test_an_empty_lake_says_what_to_send_where(tmp_path: Path) -> None:
         assert 'href="/flow/reports"' in got.text
         assert served.get("/").status == 404
         assert not (tmp_path / "none").exists()
+        commands = served.get("/flow/?format=json").json["commands"]
+    assert len(commands) > 3
+    for command in commands:  # with all of its options
+        words = shlex.split(command)
+        said = subprocess.run(
+            [sys.executable, "-m", *words[:2], "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in (word for word in words if word.startswith("--")):
+            assert re.search(rf"{option}\s", said), command
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def empty(site: Site) -> Answer:
         ),
         (
             "Read a topic of Kafka",
-            f"flowdiff ingest --bootstrap HOST:9092 --topic traces --lake {site.lake}",
+            f"flowdiff ingest --bootstrap HOST:9092 --topics traces --lake {site.lake}",
             "continuously, exactly once",
         ),
         ("Try it", "flowdiff demo", "a simulated service before and after a change"),
