@@ -18,6 +18,7 @@ from typing import Final
 from analyze.scope import LakePeriod
 from analyze.sql.connection import arrays, statement
 from schemas.errors import PeriodError
+from schemas.messages import is_message
 from schemas.periods import DURATION_KEY, FLOW_KEYS, Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
@@ -170,6 +171,11 @@ def unknown_name(found: LakePeriod) -> str:
         sql = statement("known_names").replace("/*names*/", _NAMES[key])
         files = [path for name, paths in sources.items() if name in values for path in paths]
         names = [str(name) for name in arrays(found, files, sql, values)["name"]]
+        if key == "root" and any(map(is_message, texts)):
+            return (
+                f"'{texts[0]}' is a message: filters keep the requests that send it, such as "
+                f"component = '{texts[0].partition('/')[0]}'."
+            )
         if names and not set(texts).intersection(names):
             return (
                 f"No request of these windows has {condition.key} = '{texts[0]}'. {_nearest(texts[0], names)}"
