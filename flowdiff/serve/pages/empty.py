@@ -21,7 +21,7 @@ def empty(site: Site) -> Answer:
         (
             "Send OpenTelemetry traces",
             f"flowdiff up --lake {site.lake}",
-            "takes OTLP on ports 4317 (gRPC) and 4318 (HTTP); point an SDK at it:",
+            "takes OTLP on ports 4317 (gRPC) and 4318 (HTTP); not needed where it runs already",
         ),
         (
             "Import files of traces",
@@ -38,8 +38,10 @@ def empty(site: Site) -> Answer:
     sdk = "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
     blocks: list[Block] = [Text(first)]
     for title, line, note in ways:
-        lines = f"{line}\n{sdk}" if "SDK" in note else line
-        blocks.append(Part(title, (Text(lines, "pre"),), note=note))
+        blocks.append(Part(title, (Text(line, "pre"),), note=note))
+    blocks.insert(
+        2, Part("Point a service at it", (Text(sdk, "pre"),), note="where it starts, then start it")
+    )
     return Answer(
         "Nothing to show yet",
         (*blocks, Text(("This page looks again every ", code(f"{REFRESH_SECONDS} s"), "."), "dim")),
