@@ -202,9 +202,9 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     shares = percent(errors.before), percent(errors.after)
     same = "" if errors.changed else _CHANCE
     parts.append(
-        f"with a failing call {shares[0]} (same)"
+        f"calls fail in {shares[0]} (same)"
         if shares[0] == shares[1]
-        else f"with a failing call {' → '.join(shares)}{same}"
+        else f"calls fail in {' → '.join(shares)}{same}"
     )
     load = None if report.headline.change is None else report.headline.change.load_ratio
     if load is not None:
