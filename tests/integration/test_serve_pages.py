@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pyarrow.parquet as pq
@@ -19,6 +21,7 @@ import flowdiff
 from flowdiff.serve.recipes import RECIPES
 
 DOCS = Path(__file__).parents[2] / "docs" / "internals"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 @pytest.fixture(scope="module")
@@ -238,3 +241,31 @@ def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None
     while site.get("/timeline?format=json").json["windows_not_read"]:
         time.sleep(0.2)
     assert site.get(path).status == status
+
+
+def grafana_targets() -> dict[str, dict[str, Any]]:
+    dashboard = json.loads((DEPLOY / "grafana" / "lake" / "dashboard.json").read_text())
+    variables = dashboard["templating"]["list"]
+    asked = {one["name"]: one["query"]["infinityQuery"] for one in variables if one["type"] == "query"}
+    return asked | {one["title"]: target for one in dashboard["panels"] for target in one["targets"]}
+
+
+@pytest.mark.parametrize("name", grafana_targets())
+def test_grafana_gets_the_rows_of_its_panels(site: Served, lake: str, name: str) -> None:
+    (roots,) = (
+        flowdiff.open(lake).sql("SELECT list(DISTINCT root) AS roots FROM requests").arrow().to_pylist()
+    )
+    quoted = ",".join("'" + root.replace("'", "''") + "'" for root in roots["roots"])
+    first, last = 0, 4_000_000_000_000
+    target = grafana_targets()[name]
+    given = {one["key"]: one["value"] for one in target["url_options"]["params"]}
+    query = given["q"].replace("${root:singlequote}", quoted)
+    query = query.replace("${__from}", f"{first}").replace("${__to}", f"{last}")
+    assert "${" not in query
+    rows = site.get(f"{target['url']}?{urlencode(given | {'q': query})}").json
+    assert rows
+    columns = flowdiff.open(lake).sql(query).arrow().schema
+    kinds = {one.name: "string" if str(one.type) == "string" else "number" for one in columns}
+    known = {"timestamp_epoch": "number", "number": "number", "string": "string"}
+    assert [one["selector"] for one in target["columns"]] == [*kinds]
+    assert all(kinds[one["selector"]] == known[one["type"]] for one in target["columns"])
