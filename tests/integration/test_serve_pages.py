@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import pyarrow.parquet as pq
 import pytest
-from fixtures.served_site import Served, serving, simulated_lake
+from fixtures.served_site import Got, Served, serving, simulated_lake
 from oracles.watched_shop import Pods, write_minutes
 
 import flowdiff
@@ -55,12 +55,21 @@ def test_a_result_is_a_table_and_a_file(site: Served, lake: str) -> None:
     assert site.get(of_sql(ROOTS, format="json")).json == rows
 
 
+def result_of(served: Served, query: str) -> Got:
+    """Ask until there is room: a result that was sent leaves its place only after its last byte arrived."""
+    deadline = time.monotonic() + 60
+    while (got := served.get(of_sql(query, format="csv"))).status == 503:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return got
+
+
 def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> None:
     big = "SELECT repeat('x', 1000) || i AS text FROM range(60000) AS r(i)"
     with serving(lake, "--set", "send_seconds=2", "--set", "results_sent=2") as served:
-        assert len(served.get(of_sql("SELECT 1 AS one", format="csv")).body) == len("one\r\n1\r\n") - 2
+        assert len(result_of(served, "SELECT 1 AS one").body) == len("one\r\n1\r\n") - 2
         for _ in range(2):  # what making it takes is not given back
-            assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000
+            assert len(result_of(served, big).body) > 60_000_000
         before = resident_mb(served)
         slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
         try:
@@ -71,14 +80,11 @@ def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> 
             assert resident_mb(served) - before < 40  # of twice 60 MB
             refused = served.get(of_sql("SELECT 1 AS one", format="csv"))
             assert refused.status in (200, 503)  # 200: they are cut off by now
-            deadline = time.monotonic() + 60
-            while served.get(of_sql("SELECT 1 AS one", format="csv")).status != 200:
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            assert result_of(served, "SELECT 1 AS one").status == 200
         finally:
             for one in slow:
                 one.close()
-        assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000  # a reader that reads gets all
+        assert len(result_of(served, big).body) > 60_000_000  # a reader that reads gets all
 
 
 def resident_mb(served: Served) -> float:
