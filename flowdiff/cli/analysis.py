@@ -155,9 +155,9 @@ def publish(
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
     from schemas.report.report import to_json
-    from stitch.lake.place import is_bucket
+    from stitch.lake.place import local_path
 
-    if to.open_page and to.html_file is None and is_bucket(lake):
+    if to.open_page and to.html_file is None and local_path(lake) is None:
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):

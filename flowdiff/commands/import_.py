@@ -17,7 +17,7 @@ from pydantic import SecretBytes, ValidationError
 
 from flowdiff.cli.kafka import kafka_settings
 from flowdiff.cli.listing import Heading, Kind, print_rows
-from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
+from flowdiff.cli.options import LAKE_HELP, ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
@@ -47,7 +47,7 @@ def command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files or globs, also s3://BUCKET/…; `-` reads standard input. A topic of Kafka is "
+            help="Files or globs, also where a lake can lie; `-` reads standard input. A topic of Kafka is "
             "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or @OFFSET:OFFSET.",
         ),
     ],
@@ -55,7 +55,7 @@ def command(
         str,
         typer.Option(
             envvar="FLOWDIFF_LAKE",
-            help="Lake: a folder, made where it is missing, or s3://BUCKET/PREFIX.",
+            help=f"{LAKE_HELP} Made where it is missing.",
             metavar="LAKE",
         ),
     ],
