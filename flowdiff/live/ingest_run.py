@@ -74,6 +74,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 giving_back(
                     config.live.keep_freed_share * config.live.memory_bytes,
                     config.live.keep_freed_ns / NS_PER_SECOND,
+                    config.heap.look_every_ns / NS_PER_SECOND,
                 ),
                 served(address, registry, run.status, clock, stalled_ns) as serves,
             ):
@@ -185,7 +186,7 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
     for name in {*received, *(row.format for row in kafka.formats)}:
         codec_for(name)
     kept_bytes = config.receiver.pending_bytes if config.receives else 0
-    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes() + kept_bytes)
+    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes() + kept_bytes, config.heap)
     return config.live.model_copy(update={"memory_bytes": memory_bytes})
 
 
