@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from analyze.methods.robust.calls_by_instance import HOST
 from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, times_called
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
-from analyze.methods.robust.measures.instances import HOST
 from analyze.methods.robust.segments.segment import Segment
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
