@@ -1,13 +1,14 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or one of OTHERS. Compared are the
-populations made for one rule each (`made_cases`) and the goldens' lakes; with `--real DIR` and `--systems
-SEED` labelled recordings and described systems, with history and alone, with the quiet pairs of `make score`; with `--simulated SEED` the simulator's cases of 12,000
-requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
-and only where the rule had a part in it (`without_each`). What is compared is what a person reads first: how
-many findings there are, and the first of them; of a labelled fault, whether it is the right one. `make
-evaluate RULES=1 REAL=DIR` measures all and writes docs/internals/evaluation-rules.json,
-of which the page has the table; `WITHOUT=name` prints what one rule changes.
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or one of OTHERS. Compared are the populations made for
+one rule each (`made_cases`) and the goldens' lakes; with `--real DIR` and `--systems SEED` labelled
+recordings and described systems, with history and alone, with the quiet pairs of `make score`; with
+`--simulated SEED` the simulator's cases of 12,000 requests, alone. Each is profiled and observed once; what
+is made again without a rule is what comes after it, and only where the rule had a part in it
+(`without_each`). What is compared is what a person reads first: how many findings there are, and the first of
+them; of a labelled fault, whether it is the right one. `make evaluate RULES=1 REAL=DIR` measures all and
+writes docs/internals/evaluation-rules.json, of which the page has the table; `WITHOUT=name` prints what one
+rule changes.
 """
 
 from __future__ import annotations
