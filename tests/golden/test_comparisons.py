@@ -21,6 +21,7 @@ from golden.report_json import differences, kept, only_words_differ, written
 from oracles.contradictions import contradictions
 
 from flowdiff.__main__ import main
+from schemas.report.accounts import ReasonKind
 
 SHOWN = 40
 """Differences told of one report."""
@@ -170,6 +171,21 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
             found[case.name] = contradictions(known, known["exit_code"])
     assert len(found) > 50
     assert not {name: said for name, said in found.items() if said}
+
+
+def test_the_guard_against_contradictions_acts_in_no_kept_comparison(expected_folder: Path) -> None:
+    """What it counts is in the report: a reason of this kind (`verdict.assertions.checked`)."""
+    kinds = Counter(
+        reason["kind"]
+        for case in CASES
+        for section in json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes()).get(
+            "sections", ()
+        )
+        if section["section"] == "verdict"
+        for reason in section.get("reasons", ())
+    )
+    assert kinds.total() > 100
+    assert kinds[ReasonKind.CONTRADICTION] == 0
 
 
 @pytest.mark.parametrize(
