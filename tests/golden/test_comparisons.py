@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.walk import STAGES, calls_of, of_the_product, stages
 from golden.comparisons import CASES, Case
 from golden.lakes import lake_of
 from golden.report_json import differences, kept, only_words_differ, written
@@ -171,6 +172,16 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
             found[case.name] = contradictions(known, known["exit_code"])
     assert len(found) > 50
     assert not {name: said for name, said in found.items() if said}
+
+
+def test_each_stage_of_a_comparison_is_entered_once(lake: Callable[[str], Path], tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.name == CHANGED)
+    page = tmp_path / "page.html"
+    calls = calls_of(
+        lambda: flowdiff(*case.arguments, "--lake", lake(case.lake), "--no-save", "--html", page)
+    )
+    assert page.stat().st_size
+    assert stages(of_the_product(calls)) == dict.fromkeys(STAGES, 1)
 
 
 def test_the_guard_against_contradictions_acts_in_no_kept_comparison(expected_folder: Path) -> None:
