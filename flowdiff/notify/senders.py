@@ -166,7 +166,7 @@ class EventSender(Sender):
                 return self._settings.longest_wait_ns / NS_PER_SECOND
             try:
                 message = self._message(event)
-            except Exception:
+            except Exception:  # of a template that somebody wrote, whatever it raises
                 self._refusals += 1
                 if self._refusals < self._settings.refusals:
                     raise

@@ -215,6 +215,7 @@ def test_the_guard_against_contradictions_acts_in_no_kept_comparison(expected_fo
             [{"text": "The change of the mean response time is not significant (1 → 2): chance."}],
         ),
         ("verdict", "missing_requests", 5),
+        ("verdict", "reasons", [{"text": "Likely at web: 80 % of the change of the mean lies there."}]),
         ("verdict", "reasons", [{"text": "About 5 more problem requests would tell."}]),
         ("mean", "changed", False),
         ("mean", "rows", [{"finding": 99}]),

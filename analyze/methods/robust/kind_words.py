@@ -139,7 +139,7 @@ _MEDIAN, _CALLS, _TAKEN, _FAILING, _AT_ONCE = (
 KIND_WORDS: Final[Mapping[ChangeKind, KindWords]] = {
     ChangeKind.SLOWER: KindWords("slower", "worse", _MEDIAN, "SLOWER", "▲", _time),
     ChangeKind.FASTER: KindWords("faster", "better", _MEDIAN, "FASTER", "▼", _time),
-    ChangeKind.TAIL: KindWords("longer tail", "worse", "requests over the limit", "SLOWER", "▲", _tail),
+    ChangeKind.TAIL: KindWords("slow", "worse", "requests over the limit", "SLOWER", "▲", _tail),
     ChangeKind.MORE_CALLS: KindWords("more calls", "", _CALLS, "MORE CALLS", "×", _calls),
     ChangeKind.FEWER_CALLS: KindWords("fewer calls", "", _CALLS, "FEWER CALLS", "×", _calls),
     ChangeKind.PATH: KindWords("other path", "", _TAKEN, "OTHER PATHS", "⇄", _path),
