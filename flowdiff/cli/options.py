@@ -14,13 +14,14 @@ import typer
 
 from flowdiff.cli.terminal import echo
 from schemas.errors import ConfigError
+from stitch.lake.backends import LAKE_FORMS
 
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
     from schemas.config import Config
 
 S = TypeVar("S", bound="Config")
-LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LAKE_HELP = f"Lake: {LAKE_FORMS}."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
