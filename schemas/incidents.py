@@ -95,7 +95,7 @@ class Incident(Config):
     contribution_us: float
     """Added mean response time, µs a request."""
     share_of_change: float | None = None
-    """Share of all added time that it explains, 0 to 1."""
+    """Share of all that got slower that it explains, 0 to 1."""
     finding: Finding | None = None
     """Finding of the last comparison, without data that only its report draws."""
     also: tuple[str, ...] = ()

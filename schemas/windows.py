@@ -43,13 +43,21 @@ def parse_duration_ns(text: str) -> int:
 
 
 def window_length_ns(text: str) -> int:
-    """Length of `text`, if valid for windows: whole minutes that divide a day. Raises ConfigError."""
-    ns = parse_duration_ns(text)
-    if ns % NS_PER_MINUTE or NS_PER_DAY % ns:
+    """Length of `text`, if valid for windows (`checked_length_ns`). Raises ConfigError."""
+    return checked_length_ns(parse_duration_ns(text), text)
+
+
+def checked_length_ns(length_ns: int, text: str = "") -> int:
+    """The length, if valid for windows: whole minutes, by which windows are named, that divide a day.
+
+    text: the length as it was given. Raises ConfigError.
+    """
+    if length_ns <= 0 or length_ns % NS_PER_MINUTE or NS_PER_DAY % length_ns:
         raise ConfigError(
-            f"Window '{text}' does not divide a day into whole minutes.", remedy="Use 1m, 5m, 15m, 1h or 1d."
+            f"Window '{text or f'{length_ns} ns'}' does not divide a day into whole minutes.",
+            remedy="Use 1m, 5m, 15m, 1h or 1d.",
         )
-    return ns
+    return length_ns
 
 
 @dataclass(frozen=True, slots=True, order=True)

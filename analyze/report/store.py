@@ -11,6 +11,7 @@ them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from stitch.lake.sums import sums_name, write_sums
 
 JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
+_GROUP_ROWS: Final = 2**14
+"""Rows of a row group: a finding has up to 50,000 affected requests, and a report many findings."""
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
@@ -74,9 +77,14 @@ def _holds(store: Store, name: str, data: bytes) -> bool:
         return False
 
 
+def write_report_table(table: pa.Table, to: Path | pa.NativeFile) -> None:
+    """Write a table of a report as Parquet, in groups of rows that are read apart. Raises OSError."""
+    pq.write_table(table, to, compression="zstd", row_group_size=_GROUP_ROWS, write_page_checksum=True)
+
+
 def _table_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    write_report_table(table, sink)
     return bytes(sink.getvalue())
 
 

@@ -116,7 +116,7 @@ class OtlpInput:
 
         config = self._config
         self._receiver = Receiver(
-            self._spool, config.receiver, config.otlp, config.otlp_grpc, config.live.decode.max_payload_bytes
+            self._spool, config.receiver, config.otlp, config.otlp_grpc, config.live.decode
         )
         registry.register(ReceiverCollector(self._spool, self._receiver))
         addresses = {"otlp": self._receiver.http, "otlp_grpc": self._receiver.grpc}

@@ -80,7 +80,7 @@ def sentence(known: Mapping[str, Any]) -> str:
     share = known["share_of_change"]
     parts = [f"{known['moved']} ({known['change']})", f"{known['contribution']} on the mean"]
     if share is not None:
-        parts.append(f"{share:.0%} of all added time")
+        parts.append(f"{share:.0%} of all that got slower")
     parts.append(f"since {known['began_after']}")
     if known["resolved"]:
         parts.append(f"until {known['resolved']}")

@@ -87,7 +87,7 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
                 return await _answered(site, access, page, request, limiter[0])
 
             if page.is_shared and access.user(request).role >= page.role:
-                response = await shared.get(f"{request.url.path}?{request.url.query}", made)
+                response = await shared.get(_address_of(request), made)
             else:
                 response = await made()
             if page.method == "POST" and response.status_code < HTTPStatus.BAD_REQUEST:
@@ -185,7 +185,7 @@ async def _asked(site: Site, request: Request, user: User) -> Asked:
         address=f"{path}?{request.url.query}" if request.url.query else path,
         who=user.name,
         wants_json=_wants_json(request),
-        is_foreign=request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"),
+        is_foreign=_is_foreign(request),
     )
 
 
@@ -223,6 +223,16 @@ class _FileResponse(Response):
         finally:
             self._sent.file.close()
             self._sent.done()
+
+
+def _is_foreign(request: Request) -> bool:
+    """True if a page of another site leads here."""
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _address_of(request: Request) -> str:
+    """Address of an answer that readers share; those from another site may get another one."""
+    return f"{request.url.path}?{request.url.query}{' foreign' if _is_foreign(request) else ''}"
 
 
 def _wants_json(request: Request) -> bool:

@@ -17,6 +17,7 @@ from analyze.report.section_view import SectionView, views_by_tag
 from flowdiff.extras import installed
 from flowdiff.serve.answer import Asked, Whole
 from flowdiff.serve.jobs.question import Question
+from flowdiff.serve.links import Links
 from flowdiff.serve.shell import own_style
 from flowdiff.serve.site import Site
 from schemas.errors import NotFoundError
@@ -114,7 +115,7 @@ def report_page(site: Site, asked: Asked, stored: Stored, tab: str) -> Whole:
 
 def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     report = stored.report
-    link = requests_link(site, stored)
+    link = requests_link(site.links, stored)
     sections = tuple(
         _linked(site, section) if isinstance(section, FindingsSection) else section
         for section in report.sections
@@ -127,9 +128,10 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     return Whole(page.encode(), policy=page_policy(drawn, views, frame) + _ANSWERS)
 
 
-def requests_link(site: Site, stored: Stored) -> str:
+def requests_link(links: Links, stored: Stored) -> str:
     """Address of a request that a report leads to, `{trace_id}` in place of its id."""
-    return site.links.to("requests", "ID", **stored.link).replace("/ID", f"/{TRACE_ID}", 1)
+    requests = links.to("requests")
+    return f"{requests}/{TRACE_ID}{links.to('requests', **stored.link).removeprefix(requests)}"
 
 
 def report_address(site: Site, stored: Stored) -> str:

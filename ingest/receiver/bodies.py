@@ -1,8 +1,4 @@
-"""Bodies of OTLP requests: unpack them within a limit, and check that they can be read at all.
-
-What a readable body says of its spans is checked where it is decoded: a span that is wrong becomes a dead
-letter of the lake, as one of a topic does.
-"""
+"""Bodies of OTLP requests: unpack them within a limit, and check that they can be read at all."""
 
 from __future__ import annotations
 

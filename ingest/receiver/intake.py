@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, unpacked
+from ingest.receiver.partial_success import Refused, is_sound, refused_spans
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
+from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 
@@ -39,10 +41,9 @@ class Answer:
 
     outcome: Outcome
     why: str = ""
-    """One sentence for the sender, empty when it was taken."""
-
-
-TAKEN: Final = Answer(Outcome.TAKEN)
+    """One sentence for the sender; empty when it was taken."""
+    refused: Refused | None = None
+    """Spans of a request that was taken which will be dead letters."""
 
 
 class Tokens:
@@ -88,8 +89,8 @@ class Tokens:
 class Intake:
     """Takes bodies: admits, unpacks, checks, and waits until they are durable."""
 
-    def __init__(self, spool: Spool, settings: ReceiverSettings, max_content_bytes: int) -> None:
-        """`max_content_bytes`: of a body, unpacked."""
+    def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
+        """decode: settings with which the lake decodes what is received."""
         self.settings: Final = settings
         self.tokens: Final = Tokens(settings.token_file)
         self.counts: Final[Counter[tuple[str, Outcome]]] = Counter()
@@ -97,7 +98,8 @@ class Intake:
         self.received_bytes = 0
         """Bytes of bodies that were taken, as sent."""
         self._spool = spool
-        self._max_content_bytes = max_content_bytes
+        self._decode = decode
+        self._counting: Final = asyncio.Lock()
         self._held_bytes = 0
         """Bytes of bodies that are being received, and are not pending in the spool yet."""
 
@@ -115,9 +117,12 @@ class Intake:
     async def take(self, body: bytes, encoding: str, format_: str) -> Answer:
         """Make a body durable, and say what became of it."""
         try:
-            content = unpacked(body, encoding, self._max_content_bytes)
+            content = unpacked(body, encoding, self._decode.max_payload_bytes)
+            refused = None
             if content:  # an empty request of protobuf is one without spans
-                check_readable(content, format_)
+                if not is_sound(content, format_):
+                    check_readable(content, format_)
+                    refused = await self._refused(content, format_)
                 await asyncio.wrap_future(self._spool.append(format_, content))
         except TooLargeError as error:
             return Answer(Outcome.TOO_LARGE, error.message)
@@ -130,7 +135,13 @@ class Intake:
         except OSError as error:
             return Answer(Outcome.NO_ROOM, f"The spool cannot be written: {error.strerror or error}.")
         self.received_bytes += len(body)
-        return TAKEN
+        return Answer(Outcome.TAKEN, refused=refused)
+
+    async def _refused(self, content: bytes, format_: str) -> Refused | None:
+        """Decode a body to count the dead letters. Beside the event loop, one body at a time: it may take a
+        second, and ten times the memory of the body."""
+        async with self._counting:
+            return await asyncio.to_thread(refused_spans, content, format_, self._decode)
 
     def counted(self, transport: str, answer: Answer) -> Answer:
         """Count an answer, and return it."""

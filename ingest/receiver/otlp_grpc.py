@@ -15,6 +15,7 @@ from grpc import aio
 
 from ingest.receiver.bodies import encoding_of
 from ingest.receiver.intake import Answer, Intake, Outcome
+from ingest.receiver.partial_success import response_bytes
 from ingest.receiver.receiver_settings import PROTOBUF
 from schemas.errors import ConfigError
 from schemas.windows import NS_PER_SECOND
@@ -82,7 +83,7 @@ class GrpcServer:
         """Answer one call."""
         answer = self._intake.counted("grpc", await self._taken(context))
         if answer.outcome is Outcome.TAKEN:
-            return b""
+            return response_bytes(answer.refused, PROTOBUF)
         details: tuple[tuple[str, bytes], ...] = ()
         code = _CODES[answer.outcome]
         if answer.outcome in _AGAIN:

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ingest.receiver.bodies import ENCODINGS
 from ingest.receiver.intake import Answer, Intake, Outcome
+from ingest.receiver.partial_success import response_bytes
 from ingest.receiver.receiver_settings import JSON, PROTOBUF, ReceiverSettings
 from schemas.windows import NS_PER_SECOND
 
@@ -69,7 +70,7 @@ class OtlpHttp:
             return
         answer = self._intake.counted("http", await self._taken(receive, encoding, format_))
         if answer.outcome is Outcome.TAKEN:
-            await _send(send, HTTPStatus.OK, format_, b"" if format_ == PROTOBUF else b"{}", [])
+            await _send(send, HTTPStatus.OK, format_, response_bytes(answer.refused, format_), [])
             return
         status, code = _STATUS[answer.outcome]
         extra = [(b"retry-after", self._retry_after)] if answer.outcome in _AGAIN else []

@@ -15,6 +15,7 @@ from ingest.receiver.otlp_grpc import GrpcServer
 from ingest.receiver.otlp_http import HttpServer
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import Spool
+from schemas.config import DecodeConfig
 from schemas.errors import ConfigError
 
 
@@ -25,11 +26,11 @@ class Receiver:
     """
 
     def __init__(
-        self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, max_content_bytes: int
+        self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, decode: DecodeConfig
     ) -> None:
-        """http, grpc: `host:port`, one of them may be empty. max_content_bytes: of a request, unpacked."""
+        """http, grpc: `host:port`, one of them may be empty. decode: settings with which the lake decodes."""
         _check_certificate(settings)
-        self.intake: Final = Intake(spool, settings, max_content_bytes)
+        self.intake: Final = Intake(spool, settings, decode)
         self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
         self._grpc_address = grpc
         started: Future[int | None] = Future()

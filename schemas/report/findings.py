@@ -233,8 +233,8 @@ class Finding(Frozen):
     after: After
     change: Change
     share_of_change: Interval | None
-    """Share of all added time (of a mean that fell: of all saved time) that it explains, 0 to 1; over all
-    findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
+    """Share of all that got slower (of a mean that fell: of all that got faster) that it explains, 0 to 1;
+    over all findings 1 at most. None where the mean did not change by test, or it went the other way."""
     share_estimate: float | None = None
     """Point estimate of `share_of_change`. Not the middle of its interval, which is cut at 0 and 1; None also
     in reports of older versions."""
@@ -317,7 +317,7 @@ FINDINGS: Final = (
     stored(
         "share",
         "share",
-        "the same as a share of all added (saved) time; null: no change, or the other way",
+        "the same as a share of all that got slower (faster); null: no change, or the other way",
         attrgetter("share_estimate"),
         null=True,
     ),

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from schemas.closed import Closed
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
-from schemas.windows import Window
+from schemas.windows import Window, checked_length_ns
 from stitch.lake.store import DRAFTS, Store, map_concurrently
 
 LAKE_FILE: Final = "flowdiff.json"
@@ -189,14 +189,14 @@ def ensure_lake(
     """Create the lake if it is missing; refuse another window length.
 
     window_length_ns: None accepts that of the lake, and `default_ns` for a new one. option: the option that
-    sets it, for messages. Raises LakeError.
+    sets it, for messages. Raises LakeError, and ConfigError for a length that windows cannot have.
     """
     info = read_info(store, lake)
     if info is None:
         _refuse_foreign(store, lake)
         info = LakeInfo(
             layout_version=LAYOUT_VERSION,
-            window_length_ns=default_ns if window_length_ns is None else window_length_ns,
+            window_length_ns=checked_length_ns(default_ns if window_length_ns is None else window_length_ns),
             created_by=created_by,
         )
         try:

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -137,6 +138,17 @@ def test_a_link_from_another_site_runs_nothing(site: Served) -> None:
     assert "as CSV" not in got.text
     file = site.get(of_sql(ROOTS, format="csv"), {"Sec-Fetch-Site": "cross-site"})
     assert "text/html" in file.headers["content-type"]
+
+
+@pytest.mark.parametrize("of", ["by=host", "by=version", "host=nobody", "component=a&version=1"])
+def test_a_link_from_another_site_reads_no_spans(site: Served, of: str) -> None:
+    path = f"/timeline?span=1h&{of}"
+    got = site.get(path, {"Sec-Fetch-Site": "cross-site"})
+    assert (got.status, "came from another site" in got.text) == (200, True)
+    (link,) = re.findall(r'href="(/timeline[^"]*)">Read the spans', got.text)
+    own = site.get(unescape(link), {"Sec-Fetch-Site": "same-origin"})
+    assert "came from another site" not in own.text
+    assert own.status == (404 if "nobody" in of or "version=1" in of else 200)
 
 
 def test_a_hostile_name_is_text(site: Served) -> None:

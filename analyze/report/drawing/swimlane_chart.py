@@ -48,9 +48,9 @@ def _name(bar: Activity) -> Markup:
     title = f"{bar.lane}: {bar.name}, {wording.duration(bar.duration_us)}{waited}{failed}"
     return element(
         "li",
-        element("b", wording.clip(bar.lane, 40)),
+        element("b", wording.clip(bar.name, 60)),
         " ",
-        element("span", wording.clip(bar.name, 60)),
+        element("span", wording.clip(bar.lane, 40)),
         element("i", wording.duration(bar.duration_us), class_="n"),
         class_=f"d{min(bar.depth, _DEEPEST)}{' failed' if bar.failed else ''}",
         title=wording.visible(title),

@@ -15,6 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyze.report.store import write_report_table
+from stitch.lake.disk import sync
+
 REPORT: Final = "report.json"
 _DRAFT: Final = ".draft"
 _KEY: Final = re.compile(r"[0-9a-f]{32}")
@@ -49,13 +52,13 @@ class Results:
             os.utime(path)  # what is asked for stays
         return found
 
-    def table(self, key: str, name: str) -> pa.Table | None:
-        """Table of a result; None if there is none, or it is not kept (any more)."""
+    def table_file(self, key: str, name: str) -> Path | None:
+        """Parquet of a table of a result; None if there is none, or it is not kept (any more)."""
         try:
             path = self.path(key) / f"{name}.parquet"
-            return pq.read_table(path) if _TABLE.fullmatch(name) else None
-        except (ValueError, OSError):  # pa.ArrowInvalid is a ValueError
+        except ValueError:
             return None
+        return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
         """All tables of a result by name; empty if it is not kept (any more)."""
@@ -63,8 +66,7 @@ class Results:
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
             os.utime(path)  # what is asked for stays
-            found = {name: table for name in names if (table := self.table(key, name)) is not None}
-            return found if len(found) == len(names) else {}
+            return {name: pq.read_table(path / f"{name}.parquet") for name in names}
         return {}
 
     def forget_oldest(self) -> None:
@@ -98,17 +100,21 @@ def _draft(path: Path) -> Path:
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
-    """Put a result at its place, whole; one that is there already stays. Raises OSError."""
+    """Put a result at its place, whole and durable; one that is there already stays. Raises OSError."""
     draft = _draft(path)
     draft.mkdir()
     try:
         for name, table in tables.items():
-            pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
+            write_report_table(table, draft / f"{name}.parquet")
         (draft / REPORT).write_text(report, encoding="utf-8")
+        # Else a crash of the machine leaves a result with a name and without content.
+        for file in [*draft.iterdir(), draft]:
+            sync(file)
         if not (path / REPORT).is_file():
             _remove(path)  # half of one that was removed
         with suppress(OSError):
             draft.rename(path)
+        sync(path.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if not (path / REPORT).is_file():

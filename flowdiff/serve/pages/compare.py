@@ -112,7 +112,7 @@ def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
         "Whole paths",
         (Text(f"{before} → {after}", "strong"), Text(link), *whole_paths(sections[0])),
         data=sections[0],
-        trace_url=requests_link(site, found),
+        trace_url=requests_link(site.links, found),
     )
 
 

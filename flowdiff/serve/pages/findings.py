@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -110,7 +111,7 @@ def finding(site: Site, asked: Asked) -> Reply:
                 for side in sides
             },
         },
-        trace_url=requests_link(site, stored),
+        trace_url=requests_link(site.links, stored),
     )
 
 
@@ -158,14 +159,11 @@ _COLUMNS: Final = ["sample", "request_id", "kind", "response_us"]
 
 
 def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
-    table = _stored_requests(site, stored)
-    if table is not None:
-        mine = (pc.field("rank") == found.rank) & (pc.field("role") == "affected")
-        table = table.filter(mine)
-        if "response_us" not in table.column_names:
-            table = table.append_column("response_us", pa.nulls(table.num_rows, pa.float64()))
+    source = _requests_file(site, stored)
+    if source is not None:
+        table = affected_by(source, found.rank)
         if table.num_rows:
-            return table.select(_COLUMNS)
+            return table
     examples = found.examples
     return pa.table(
         {
@@ -177,15 +175,29 @@ def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
     )
 
 
-def _stored_requests(site: Site, stored: Stored) -> pa.Table | None:
+def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
+    """Rows of a table `requests` that are affected by one finding; groups of rows of others are not read.
+
+    A table of an older version has no response times: null.
+    """
+    there = pq.read_schema(source).names
+    mine = (pc.field("rank") == rank) & (pc.field("role") == "affected")
+    columns = [name for name in _COLUMNS if name in there]
+    table = pq.read_table(source, columns=columns, filters=mine, use_threads=False)
+    if "response_us" not in there:
+        table = table.append_column("response_us", pa.nulls(table.num_rows, pa.float64()))
+    return table
+
+
+def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
     """Table `requests` beside a report; None without one."""
     if key := stored.link.get("job"):
-        return site.jobs.results.table(key, "requests")
+        return site.jobs.results.table_file(key, "requests")
     try:
         data = open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet")
-        return pq.read_table(pa.BufferReader(data))
-    except (OSError, pa.ArrowInvalid):
+    except OSError:
         return None
+    return pa.BufferReader(data)
 
 
 def _listed(table: pa.Table) -> list[_Request]:

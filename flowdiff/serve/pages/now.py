@@ -98,7 +98,11 @@ def now(site: Site, asked: Asked) -> Answer:
     if summed.missing:
         noun = wording.counted(summed.missing, "window")
         blocks.append(
-            Text(f"{noun} of {wording.count(len(here))} are being read; strips fill up.", "warning")
+            Text(
+                f"{noun} of {wording.count(len(here))} {'is' if summed.missing == 1 else 'are'} being read;"
+                " strips fill up.",
+                "warning",
+            )
         )
     if open_ones:
         blocks.append(
@@ -111,7 +115,7 @@ def now(site: Site, asked: Asked) -> Answer:
                 Fact("requests", strong(wording.count(requests))),
                 Fact("mean", strong(wording.duration(_mean(summed.rows)))),
                 Fact("failing", strong(wording.percent(total_failing))),
-                Fact("roots", strong(wording.count(len(strips)))),
+                Fact("roots", strong("–" if summed.missing and not strips else wording.count(len(strips)))),
                 Fact("open incidents", strong(wording.count(len(open_ones)))),
             ),
             look="numbers",

@@ -51,6 +51,8 @@ def timeline(site: Site, asked: Asked) -> Answer:
         site.shell, span, start_ns, end_ns, lambda name: site.links.to("timeline", **named, span=name)
     )
     period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
+    if asked.is_foreign and (named["host"] or named["version"] or named["by"]):
+        return _not_read(site.links.to("timeline", **named, span=span), above)
     if named["site"]:
         course = _of_site(site, named["site"], start_ns, end_ns)
     elif named["root"]:
@@ -77,6 +79,12 @@ def timeline(site: Site, asked: Asked) -> Answer:
         data={"title": course.title, "windows_not_read": course.missing, "windows": course.rows.to_pylist()},
         refresh_seconds=refresh,
     )
+
+
+def _not_read(address: str, above: Markup) -> Answer:
+    """Page of a link from another site to what would read spans: it leads there, and reads nothing."""
+    words = ("This link came from another site. ", Styled("Read the spans of this time", href=address), ".")
+    return Answer("Timeline", (Text(words),), above=above)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,12 +351,12 @@ def amount(finding: Finding) -> str:
 
 
 def share_sentence(finding: Finding) -> str:
-    """Say `82 % (78 to 86 %) of all added time`; empty where the mean did not change, or the other way,
+    """Say `82 % (78 to 86 %) of all that got slower`; empty where the mean did not change, or the other way,
     and where requests end early as they fail: that saves nothing."""
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
-    whole = "all added time" if finding.contribution_us > 0 else "all saved time"
+    whole = "all that got slower" if finding.contribution_us > 0 else "all that got faster"
     span, estimate = measures.share_span(finding.share_of_change), percent(finding.share_estimate)
     known = "" if finding.share_estimate is None or estimate == span else f"{estimate} ("
     return f"{known}{span}{')' if known else ''} of {whole}"

@@ -52,7 +52,7 @@ def first_screen(report: Report) -> FirstScreen:
         headline=_headline(report, verdict, word, lead),
         blocks=(
             *(b.Text(f"! {note}", "warning") for note in said),
-            b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
+            b.Text(_numbers(report, accounts)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
             b.Facts([*_facts(report, shown, lead, total, accounts, word[0])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples, (account.rate0, account.rate1)), "dim"),)),
@@ -190,12 +190,14 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     shares = percent(errors.before), percent(errors.after)
     same = "" if errors.changed else _CHANCE
     parts.append(
-        f"failing {shares[0]} (same)" if shares[0] == shares[1] else f"failing {' → '.join(shares)}{same}"
+        f"with a failing call {shares[0]} (same)"
+        if shares[0] == shares[1]
+        else f"with a failing call {' → '.join(shares)}{same}"
     )
     load = None if report.headline.change is None else report.headline.change.load_ratio
     if load is not None:
         parts.append(f"load {percent(load - 1, sign=True)}")
-    return "   ".join(part.replace(" ", NBSP) for part in parts)
+    return " · ".join(part.replace(" ", NBSP) for part in parts)
 
 
 RECORDED_WHOLLY: Final = 0.9
@@ -289,7 +291,8 @@ def _explains_failing(finding: Finding, errors: Account) -> str:
     whole, part = errors.after - errors.before, finding.share1 - finding.share0
     if not errors.changed or whole <= 0 or part <= 0:
         return ""
-    return f"{percent(min(part / whole, 1.0))} of the {significant(100 * whole, 2)} points more that fail"
+    more = f"{significant(100 * whole, 2)} points more with a failing call"
+    return f"{percent(min(part / whole, 1.0))} of the {more}"
 
 
 def _explains(finding: Finding, mean: Account) -> str:

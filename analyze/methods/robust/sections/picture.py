@@ -208,8 +208,8 @@ def _changes(step: FlowStep) -> Iterator[str]:
 
 def _often(calls: float) -> str:
     if abs(calls - 1) <= _ONCE:
-        return "at every pass"
-    return f"{significant(calls, 2)} times a pass" if calls > 1 else f"at {percent(calls)} of the passes"
+        return "called every time"
+    return f"{significant(calls, 2)} calls each time" if calls > 1 else f"called {percent(calls)} of the time"
 
 
 def _drawn(picture: FlowPicture, title: str) -> Markup:

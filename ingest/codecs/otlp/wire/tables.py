@@ -334,3 +334,11 @@ def link_texts(library: Library, tables: Tables) -> U1:
     out = np.empty(LINK_BYTES * len(tables.links), np.uint8)
     library.call("link_texts", (_U1, LINK, _U1), tables.buffer, tables.links, out)
     return out
+
+
+def is_sound(library: Library, message: bytes) -> bool:
+    """True if protobuf's parser reads a message, and the decoder accepts ids and times of every span.
+
+    False where it does not, or where only they can tell. O(bytes).
+    """
+    return library.call("is_sound", (_U1,), np.frombuffer(message, np.uint8)) == 1
