@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import SecretBytes
 
-from flowdiff.cli.listing import Heading, Kind, print_rows
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_rows
 from flowdiff.cli.options import LAKE_HELP, ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings

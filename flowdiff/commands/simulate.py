@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.cli.listing import Heading, Kind, print_rows
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_rows
 from flowdiff.cli.output import is_stdout, open_output
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.terminal import echo, echo_json

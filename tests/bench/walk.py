@@ -66,7 +66,7 @@ def of_the_product(calls: Counter[CodeType]) -> Counter[CodeType]:
 
 
 def stages(calls: Counter[CodeType]) -> dict[str, int]:
-    """How often each stage of a comparison was entered."""
+    """Entries into each stage of a comparison."""
     by_name: Counter[str] = Counter()
     for one, n in calls.items():
         by_name[one.co_name] += n

@@ -124,6 +124,12 @@ def page(*points: str) -> Call:
     return call("web/page", 0, 20 + 120 * len(points), *below)
 
 
+def with_fetches(n: int) -> list[Call]:
+    """400 pages, and so many requests of another kind, which all fail."""
+    read = [call("web/page", 0, 900 + at % 50, call("db/read", 10, 400 + at % 31)) for at in range(400)]
+    return [*read, *(call("cdn/cache.fetch", 0, 300 + at % 9, status="refused") for at in range(n))]
+
+
 # ---------------------------------------------------------------- confounders
 
 
@@ -373,6 +379,12 @@ MADE: Final = (
         "a page makes eight calls, five before",
         False,
         lambda: (two_periods([page(*["item"] * 5)] * 40, [page(*["item"] * 8)] * 40), None),
+    ),
+    MadeCase(
+        "new-failing",
+        "requests of a new kind, which all fail",
+        False,
+        lambda: (two_periods(with_fetches(0), with_fetches(80)), None),
     ),
     MadeCase(
         "outlying-windows",

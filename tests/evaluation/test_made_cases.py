@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from evaluation.made_cases import MADE, MadeCase
-from evaluation.rules import Observing, anew, as_shown, read
+from evaluation.rules import KEPT, Observing, anew, as_shown, read, rules
 
 from analyze.methods.robust.robust_run import comparison_of
 
@@ -21,3 +23,9 @@ def test_a_case_reads_otherwise_without_its_rule(case: MadeCase) -> None:
     found = without.against(whole, quiet=case.quiet)
     assert found is not None
     assert found.effect != "gained"
+
+
+def test_no_rule_of_the_kept_table_is_without_effect() -> None:
+    kept = {row["name"]: row["changed"] for row in json.loads(KEPT.read_bytes())["rules"]}
+    assert {*kept} == {rule.name for rule in rules()}
+    assert not [name for name, changed in kept.items() if not changed]
