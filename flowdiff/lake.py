@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,12 +24,8 @@ from schemas.periods import parse_period
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from analyze.methods.port import Chosen
-    from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.gate import Outcome
     from analyze.scope import LakePeriod
-    from flowdiff.samples import Samples
 
 SQL_SECONDS = 300.0
 """Time limit of a query's computation."""
@@ -144,7 +140,7 @@ class Lake:
             with _as_parquet(files) as path:
                 return self.import_(path, columns=columns, progress=progress)
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.commands.import_ import expanded, import_progress, reaching_topics, span_columns
+        from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
@@ -247,7 +243,8 @@ class Lake:
             from analyze.methods.port import Chosen
             from analyze.methods.registry import method_of
             from analyze.refine.settings import RefineSettings
-            from flowdiff.cli.analysis import refuse_sample_count, stage, with_trace_url
+            from flowdiff.analysing import analysed, refuse_sample_count, unseen, with_trace_url
+            from flowdiff.cli.progress import stage
             from flowdiff.samples import find_samples
 
             found = method_of(method)
@@ -262,7 +259,7 @@ class Lake:
                 where=where,
                 own_where={name: text for name, text in filters.items() if text is not None},
             )
-            shown = stage if progress else _unseen
+            shown = stage if progress else unseen
             outcome = analysed(samples, [chosen], how, "auto", shown)
             return Analysis(with_trace_url(outcome, self.name, None), self.name)
 
@@ -280,54 +277,6 @@ def opened(name: str, *, create: bool) -> Lake:
 
         Lakes(name).manifest(parse_period("all", now_ns=0))
     return Lake(name)
-
-
-def _unseen(_: str) -> AbstractContextManager[None]:
-    """Stage without a display."""
-    return nullcontext()
-
-
-def analysed(
-    found: Samples,
-    chosen: Sequence[Chosen[Any]],
-    refine: RefineSettings,
-    use: StatisticsUse,
-    stage: Callable[[str], AbstractContextManager[None]] = _unseen,
-    workers: int = 1,
-) -> Outcome:
-    """Outcome of methods over samples, which are read and refined once.
-
-    `stage` is entered with the name of each step; workers: processes that may share the work. Raises
-    PeriodError, LakeError, ConfigError.
-    """
-    from analyze.calibrate import calibration_sentence
-    from analyze.compare import compare
-    from analyze.profile.history import read_samples
-    from analyze.watch.deployments import known_deployments
-    from stitch.processes import shared_processes
-
-    with shared_processes(workers):
-        with stage("Loading and refining"):
-            read = read_samples(
-                found.compared,
-                found.history,
-                refine,
-                use=use,
-                can_use=not any(one.method.needs_requests for one in chosen),
-                workers=workers,
-            )
-        compared = read.compared.noted(*found.notes)
-        roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
-        with stage("Analysing"):
-            return compare(
-                compared,
-                chosen,
-                history=read.history,
-                refined=refine,
-                source=", ".join(roots),
-                calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
-                marks=known_deployments(found.compared[-1][1][0].store),
-            )
 
 
 @contextmanager

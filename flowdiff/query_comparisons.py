@@ -32,7 +32,7 @@ class QueryComparisons:
         """Tables of a comparison, as a report keeps them. Raises PeriodError, ConfigError, LakeError."""
         from analyze.methods.port import Chosen
         from analyze.refine.settings import RefineSettings
-        from flowdiff.lake import analysed
+        from flowdiff.analysing import analysed
         from flowdiff.samples import asked_samples, find_samples
 
         texts = [asked.reference, asked.problem, *([asked.history] if asked.history is not None else [])]
@@ -70,7 +70,7 @@ def with_spinner(comparing: Comparing) -> Comparing:
     """The same, with a spinner on a terminal while it lasts."""
 
     def shown(asked: AskedComparison) -> Mapping[str, pa.Table]:
-        from flowdiff.cli.analysis import stage
+        from flowdiff.cli.progress import stage
 
         with stage(SPINNER):
             return comparing(asked)

@@ -130,7 +130,7 @@ class Analysis:
         return self.text(whole=False)
 
     def _linked(self, trace_url: str | None) -> Analysis:
-        from flowdiff.cli.analysis import with_trace_url
+        from flowdiff.analysing import with_trace_url
 
         if trace_url is None:
             return self
@@ -168,8 +168,8 @@ class Flow:
 
     def text(self, width: int = WIDTH) -> str:
         """Swim lanes of the request, as shown in a terminal."""
+        from flowdiff.cli.flow_drawing import print_flow
         from flowdiff.cli.terminal import drawn
-        from flowdiff.commands.flow import print_flow
 
         return drawn(lambda console: print_flow(console, self._stored), width)
 
@@ -197,6 +197,6 @@ class Imported:
         return {str(reason): n for reason, n in self.summary.counters.rejects.items()}
 
     def __repr__(self) -> str:
-        from flowdiff.commands.import_ import summary_rows
+        from flowdiff.importing import summary_rows
 
         return "\n".join(f"{name}: {count}" for name, count in summary_rows(self.summary))

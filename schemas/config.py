@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, SecretBytes, model_validator
 
@@ -12,6 +12,13 @@ from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
 """Dead letters stored of one decode, at most; the others are only counted."""
+
+
+T = TypeVar("T")
+EXPERT: Final = "expert"
+"""Mark of a setting that few people ever change: help lists it on request only."""
+Expert = Annotated[T, EXPERT]
+"""Type of such a setting: `Expert[int]`."""
 
 
 class Config(Closed):
@@ -66,7 +73,7 @@ class DecodeConfig(Config):
     """Longer text parameters are cut at this many bytes, with a count."""
     max_params_per_event: int = Field(default=128, gt=0)
     """Parameters past this many (in key order) are dropped, with a count."""
-    min_repetition: float = Field(default=2, ge=1)
+    min_repetition: Expert[float] = Field(default=2, ge=1)
     """A table's text is held as distinct words and their numbers if it takes over this many times as much as
     they do. Else it is read as text: to look each value up among the words is a third of the time."""
 

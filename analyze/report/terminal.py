@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table as RichTable
@@ -36,6 +36,7 @@ from analyze.report.blocks import (
     runs,
 )
 from analyze.report.section_view import Views, first_screen, opening, warnings
+from analyze.report.text_table import Heading, Kind, styled_lines
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
@@ -239,7 +240,7 @@ def _visible(text: str) -> str:
     return head + wording.visible(text.removeprefix("\n"))
 
 
-def _table(table: Grid, width: int) -> RichTable:
+def _table(table: Grid, width: int) -> Group:
     """Make a table within `width`: names are clipped, numbers are not; if little is left for names, columns
     are dropped, highest `far` first, from the right."""
     rows = table.rows[: table.printed]
@@ -259,19 +260,15 @@ def _table(table: Grid, width: int) -> RichTable:
         gone = max(reversed(spare), key=lambda c: c.far)
         columns = [c for c in columns if c is not gone]
     left = max(room(columns), 1)
-    made = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for column in columns:
-        head = column.label
-        if column is name:
-            head = wording.clip(head or table.label, left)
-        made.add_column(head, justify="left" if column.is_left else "right", no_wrap=True)
-    for number, row in enumerate(rows):
-        tone = table.tone(row) if table.tone is not None else ""
-        shown = [cells[id(c)][number] for c in columns]
-        place = columns.index(name)
-        shown[place] = _clipped(shown[place], left)
-        made.add_row(*shown, style="dim" if "sum" in tone else "")
-    return made
+    cells[id(name)] = [_clipped(text, left) for text in cells[id(name)]]
+    labels = [wording.clip(c.label or table.label, left) if c is name else c.label for c in columns]
+    headings = [
+        Heading(label, Kind.EXACT if c.is_left else Kind.NUMBER)
+        for c, label in zip(columns, labels, strict=True)
+    ]
+    tones = [table.tone(row) if table.tone is not None else "" for row in rows]
+    styles = ["dim" if "sum" in tone else "" for tone in tones]
+    return Group(*styled_lines(headings, [cells[id(c)] for c in columns], styles, head="dim"))
 
 
 def _clipped(text: RichText, width: int) -> RichText:

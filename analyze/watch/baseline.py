@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from analyze.watch.series import (
 )
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
-
-if TYPE_CHECKING:
-    from analyze.watch.typical import Typical
 
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Variance of a median, relative to that of a mean of equally many values."""
@@ -182,6 +179,20 @@ class Pooled:
         """Mean number of tests made in one tick over these series; a series that alarms both ways counts
         twice."""
         return float(((1 + self.both) * self.many).sum()) / self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """Baseline of any instance of a component."""
+
+    kind: str
+    component: str
+    pooled: Pooled
+    """Baseline of one series that stands for all instances; its rows are placeholders."""
+    own: Mapping[Name, float]
+    """Lasting deviation of each known instance from its siblings."""
+    apart: float
+    """Standard deviation of the lasting deviations: an unknown instance may deviate as much."""
 
 
 @dataclass(frozen=True, slots=True)

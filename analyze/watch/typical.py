@@ -24,6 +24,7 @@ from analyze.watch.baseline import (
     RUN,
     Level,
     Pooled,
+    Typical,
     errors,
     innovations,
     level_of,
@@ -38,20 +39,6 @@ from schemas.arrays import F8, I8
 
 _KINDS: Final = (INSTANCE, INSTANCE_FAIL)
 _TINY: Final = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Typical:
-    """Baseline of any instance of a component."""
-
-    kind: str
-    component: str
-    pooled: Pooled
-    """Baseline of one series that stands for all instances; its rows are placeholders."""
-    own: Mapping[Name, float]
-    """Lasting deviation of each known instance from its siblings."""
-    apart: float
-    """Standard deviation of the lasting deviations: an unknown instance may deviate as much."""
 
 
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:

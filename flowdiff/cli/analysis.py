@@ -8,25 +8,26 @@ from __future__ import annotations
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flowdiff.analysing import analysed, refuse_sample_count, with_trace_url
 from flowdiff.cli.options import ComparedPeriods, warn_of_pending
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
+from flowdiff.cli.progress import stage
 from flowdiff.cli.terminal import Terminal
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
-from schemas.visible import visible
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
-    from analyze.methods.port import AnyMethod, Chosen
+    from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
     from analyze.report.gate import Outcome
@@ -85,24 +86,6 @@ class Destinations:
         return {form: Path(file) for form, file in given.items() if file is not None}
 
 
-def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError where a method needs another number of samples, before anything is read.
-
-    remedy: how to give samples to the command at hand.
-    """
-    for method in methods:
-        if method.samples.allows(len(names)):
-            continue
-        missing = [f"--{name}" for name in ("reference", "problem") if name not in names]
-        taken = f"The method '{method.name}' takes {method.samples.text}"
-        if method.samples.allows(2) and set(names) <= {"reference", "problem"}:
-            raise ConfigError(
-                f"{taken}: {' and '.join(missing)} missing.",
-                remedy="Give --since 20:38, which compares with as long before, or both periods.",
-            )
-        raise ConfigError(f"{taken}, and {len(names)} given.", remedy=remedy)
-
-
 def compared(
     asked: Mapping[str, Sequence[str]],
     periods: ComparedPeriods,
@@ -118,9 +101,8 @@ def compared(
     """Find the requested samples, and run methods over them, with a spinner on a terminal.
 
     asked: texts of periods, by sample; other arguments and exceptions as in `find_samples`,
-    `refuse_sample_count` and `flowdiff.lake.analysed`.
+    `refuse_sample_count` and `flowdiff.analysing.analysed`.
     """
-    from flowdiff import lake
     from flowdiff.samples import find_samples
 
     refuse_sample_count([one.method for one in chosen], [*asked], remedy)
@@ -135,7 +117,7 @@ def compared(
     )
     warn_of_pending(found.periods)
     keep_freed()
-    return found, lake.analysed(found, chosen, refine, use, stage, workers)
+    return found, analysed(found, chosen, refine, use, stage, workers)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."
@@ -155,9 +137,9 @@ def publish(
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
     from schemas.report.report import to_json
-    from stitch.lake.place import is_bucket
+    from stitch.lake.place import local_path
 
-    if to.open_page and to.html_file is None and is_bucket(lake):
+    if to.open_page and to.html_file is None and local_path(lake) is None:
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):
@@ -183,22 +165,6 @@ def publish(
         raise refused[0]
     if to.open_page and at is not None:
         webbrowser.open(Path(at).resolve().as_uri())
-
-
-def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
-    """Outcome whose requests link to `url`; without one, to the `trace_url` in the lake's `flowdiff.json`, if
-    any.
-
-    Raises ConfigError where it is not the address of a trace.
-    """
-    if url is None:
-        from stitch.lake.layout import read_info
-        from stitch.lake.place import open_store
-
-        info = read_info(open_store(lake), lake)
-        url = "" if info is None else info.trace_url
-    found = parse_trace_url(url) if url else ""
-    return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
 
 
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
@@ -245,16 +211,3 @@ def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: st
         if at is not None:
             blank = "\n" if whole and not last else ""
             console.print(f"{blank}Report: {at}", markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Show a spinner on a terminal; nothing elsewhere."""
-    from rich.text import Text  # a name may look like markup
-
-    console = Terminal(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        yield
-        return
-    with console.status(Text(f"{visible(name)} …")):
-        yield

@@ -101,21 +101,33 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
 
 
 def help_all_option(*sections: str) -> Any:
-    """Option `--help-all`: prints the help, then every setting of `sections`, or of all methods, by name."""
+    """Option `--help-all`: prints the help, then the settings of `sections`, or of all methods, by name; of
+    those for experts names and defaults alone.
+    """
 
     def show(context: typer.Context, wanted: bool) -> None:
         if wanted:
-            from analyze.methods.registry import method_names
-
             echo_lines(context.get_help())
             echo_lines("Settings, for --set NAME=VALUE, with their defaults:\n\n")
-            keys = _keys({name: _model(name) for name in sections or (REFINE, *method_names())})
+            keys = _keys({name: _model(name) for name in sections}) if sections else method_keys()
             for name, key in keys.items():
-                echo_lines("\n".join(filter(None, (*key.default_lines(name), "\n"))) + "\n")
+                if not key.is_expert:
+                    echo_lines("\n".join(filter(None, (*key.default_lines(name), "\n"))) + "\n")
+            echo_lines("For experts (`flowdiff config --defaults --expert` explains them):\n\n")
+            for name, key in keys.items():
+                if key.is_expert:
+                    echo_lines(f"{[*key.default_lines(name)][-1]}\n")
             raise typer.Exit
 
-    about = "Show this, and every setting that --set takes."
+    about = "Show this, and the settings that --set takes."
     return typer.Option("--help-all", is_eager=True, callback=show, help=about)
+
+
+def method_keys() -> dict[str, Key]:
+    """Keys of the refinement and all methods, as a configuration has them."""
+    from analyze.methods.registry import method_names
+
+    return _keys({name: _model(name) for name in (REFINE, *method_names())})
 
 
 def _keys(models: Mapping[str, type[Config]]) -> dict[str, Key]:

@@ -14,13 +14,14 @@ import typer
 
 from flowdiff.cli.terminal import echo
 from schemas.errors import ConfigError
+from stitch.lake.backends import LAKE_FORMS
 
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
     from schemas.config import Config
 
 S = TypeVar("S", bound="Config")
-LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LAKE_HELP = f"Lake: {LAKE_FORMS}."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
@@ -155,14 +156,20 @@ def named_values(option: str, given: Iterable[str] | None, *, filled: bool = Fal
 
 
 def set_values(model: type[S], given: Iterable[str] | None) -> S:
-    """Settings of a model, with values of a repeated option `--set NAME=VALUE`. Raises ConfigError."""
-    from pydantic import ValidationError
+    """Settings of a model, with values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
+    ConfigError.
+    """
+    from flowdiff.settings.given import Given, validated
+    from flowdiff.settings.keys import keys_of, nearest
 
-    try:
-        return model.model_validate(named_values("--set", given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    keys = {".".join(key.field): key for key in keys_of(model)}
+    found = []
+    for name, value in named_values("--set", given).items():
+        if name not in keys:
+            near = nearest(name, [*keys], "docs/internals/serve.md")
+            raise ConfigError(f"--set {name}: there is no such setting.{near}")
+        found.append(Given(keys[name], value, "--set", f"--set {name}"))
+    return validated(model, found)
 
 
 def provisional_folder() -> Path:

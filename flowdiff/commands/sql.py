@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.cli.listing import Heading, Kind, print_drawing, print_rows, print_sentence
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_drawing, print_rows, print_sentence
 from flowdiff.cli.options import (
     LakeOption,
     PeriodOption,

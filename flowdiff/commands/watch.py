@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -193,16 +192,16 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Exclusive right to watch a lake: by a lock in a folder, by a lease in a bucket."""
+    """Exclusive right to watch a lake: by a lock in a folder, by a lease in a remote store."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
-        from stitch.lake.place import is_bucket, open_store
+        from stitch.lake.place import local_path, open_store
 
-        self._lake = watch.lake
+        self._lake, self._folder = watch.lake, local_path(watch.lake)
         self._lease = (
             Lease(open_store(watch.lake), LEASE, watch.owner, watch.settings.lease_ns / NS_PER_SECOND)
-            if is_bucket(watch.lake)
+            if self._folder is None
             else None
         )
 
@@ -216,11 +215,12 @@ class _Turn:
         if self._lease is None:
             from stitch.lake.disk import exclusive_lock
 
-            if not Path(self._lake).is_dir():
+            assert self._folder is not None, "else there is a lease"
+            if not self._folder.is_dir():
                 raise no_lake(self._lake)
             with ExitStack() as held:
                 try:
-                    held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
+                    held.enter_context(exclusive_lock(self._folder, "watch-lock"))
                 except BusyLakeError as error:
                     raise self._taken() from error
                 yield

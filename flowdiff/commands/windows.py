@@ -43,9 +43,10 @@ def command(
     """
     import pyarrow.compute as pc
 
+    from analyze.report.text_table import Heading, Kind, each
     from analyze.report.wording import count, duration, percent
     from analyze.scope import Lakes
-    from flowdiff.cli.listing import Heading, Kind, each, print_flags, print_rows
+    from flowdiff.cli.listing import print_flags, print_rows
     from flowdiff.cli.table_output import print_json
 
     at_most = LISTED if period is None else None

@@ -14,7 +14,7 @@ from flowdiff.extras import needed
 from flowdiff.settings.ingest_config import IngestConfig, is_open_address
 from ingest.source import LiveSource
 from schemas.errors import ConfigError
-from stitch.lake.place import is_bucket
+from stitch.lake.place import local_path
 
 if TYPE_CHECKING:
     from ingest.receiver.receiver import Receiver
@@ -140,15 +140,16 @@ class OtlpInput:
 
 
 def spool_folder(config: IngestConfig) -> Path:
-    """Folder of the spool. Raises ConfigError for a lake in a bucket without one."""
+    """Folder of the spool. Raises ConfigError for a remote lake without one."""
     if config.receiver.spool:
         return Path(config.receiver.spool)
-    if is_bucket(config.lake):
+    folder = local_path(config.lake)
+    if folder is None:
         raise ConfigError(
             "A receiver keeps what it answered on a disk of this machine, and the lake is in a bucket.",
             remedy="Name a folder that outlives a restart: receiver.spool.",
         )
-    return Path(config.lake) / SPOOL
+    return folder / SPOOL
 
 
 def warn_of_receiver(config: IngestConfig, log: Any) -> None:

@@ -17,8 +17,6 @@ from schemas.incidents import IncidentEvent
 from stitch.lake.store import Store
 
 FOLDER: Final = "watch/sent"
-KEPT: Final = 4_096
-"""Events remembered, at most; older ones are not sent."""
 
 
 class _Sent(Config):
@@ -33,8 +31,9 @@ class _Sent(Config):
 class Ledger:
     """The ledger of one receiver. Every method may raise OSError."""
 
-    def __init__(self, store: Store, receiver: str) -> None:
-        self._store = store
+    def __init__(self, store: Store, receiver: str, kept: int) -> None:
+        """kept: events remembered, at most; older ones are not sent."""
+        self._store, self._kept = store, kept
         self._name = f"{FOLDER}/{receiver}.json"
         self._ids: dict[str, bool] = {}
         """Event id -> True if refused, False if delivered."""
@@ -45,7 +44,7 @@ class Ledger:
         A new receiver gets the open incidents only.
         """
         known = self._read()
-        recent = sorted(events, key=lambda event: event.at_ns)[-KEPT:]
+        recent = sorted(events, key=lambda event: event.at_ns)[-self._kept :]
         if known is None:
             last = {event.incident_id: event for event in recent}
             news = {event.id for event in last.values() if event.incident.goes_on}
@@ -62,7 +61,7 @@ class Ledger:
     def add(self, ids: Iterable[str], *, refused: bool = False) -> None:
         """Record events, durably."""
         self._ids |= dict.fromkeys(ids, refused)
-        for old in [*self._ids][:-KEPT]:
+        for old in [*self._ids][: -self._kept]:
             del self._ids[old]
         record = _Sent(
             sent=tuple(id_ for id_, no in self._ids.items() if not no),

@@ -6,22 +6,15 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message, SendError, post
+from flowdiff.notify.settings import NotifySettings
 from schemas.incidents import Incident, IncidentEvent
 from schemas.windows import NS_PER_SECOND
-
-FIRST_WAIT_S: Final = 1.0
-LONGEST_WAIT_S: Final = 300.0
-REFUSALS: Final = 3
-"""Attempts at an event that the receiver refuses as invalid."""
-OVER_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Time for which Alertmanager is told that an incident is over."""
 
 
 @dataclass(slots=True)
@@ -45,10 +38,10 @@ class Counts:
 class Sender:
     """Thread that waits for work, and ends promptly while it waits."""
 
-    def __init__(self, receiver: str, say: Callable[[str], None], timeout_s: float) -> None:
+    def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
         self._say = say
-        self._timeout_s = timeout_s
+        self._settings = settings
         self._changed = threading.Condition()
         self._ended = False
         self._failures = 0
@@ -66,6 +59,10 @@ class Sender:
             self._ended = True
             self._changed.notify_all()
         self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
+
+    def take(self, events: Sequence[IncidentEvent]) -> None:
+        """Add events."""
+        raise NotImplementedError
 
     def _is_idle(self) -> bool:
         raise NotImplementedError
@@ -111,7 +108,9 @@ class Sender:
     def _posted(self, message: Message) -> SendError | None:
         """Post a message and count it; returns the error, if any."""
         try:
-            post(message, self._timeout_s)
+            if len(message.body) > self._settings.max_message_bytes:
+                raise SendError("gets a message that is too large", is_refused=True)
+            post(message, self._settings.timeout_ns / NS_PER_SECOND)
         except SendError as error:
             self._failures += 1
             self.counts.failed += 1
@@ -125,8 +124,9 @@ class Sender:
         return None
 
     def _wait_s(self, error: SendError) -> float:
-        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 16))
-        return max(error.wait_s, longest * random.uniform(0.5, 1))
+        first_ns, most_ns = self._settings.first_wait_ns, self._settings.longest_wait_ns
+        longest_s = min(most_ns, first_ns * 2.0 ** min(self._failures - 1, 16)) / NS_PER_SECOND
+        return max(min(error.wait_s, most_ns / NS_PER_SECOND), longest_s * random.uniform(0.5, 1))
 
 
 class EventSender(Sender):
@@ -139,16 +139,16 @@ class EventSender(Sender):
         ledger: Ledger,
         backlog: Iterable[IncidentEvent],
         say: Callable[[str], None],
-        timeout_s: float,
+        settings: NotifySettings,
     ) -> None:
-        super().__init__(receiver, say, timeout_s)
+        super().__init__(receiver, say, settings)
         self._message = message
         self._ledger = ledger
         self._waiting = {event.id: event for event in backlog}
         self._refusals = 0
         self.counts.pending = len(self._waiting)
 
-    def take(self, events: Iterable[IncidentEvent]) -> None:
+    def take(self, events: Sequence[IncidentEvent]) -> None:
         """Add events; delivered ones are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
@@ -163,19 +163,19 @@ class EventSender(Sender):
             with self._changed:
                 event = next(iter(self._waiting.values()), None)
             if event is None:
-                return LONGEST_WAIT_S
+                return self._settings.longest_wait_ns / NS_PER_SECOND
             try:
                 message = self._message(event)
             except Exception:  # of a template that somebody wrote, whatever it raises
                 self._refusals += 1
-                if self._refusals < REFUSALS:
+                if self._refusals < self._settings.refusals:
                     raise
                 self._done(event, refused=True)  # else it would hold up all others
                 continue
             error = self._posted(message)
             if error is not None:
                 self._refusals += error.is_refused
-                if not error.is_refused or self._refusals < REFUSALS:
+                if not error.is_refused or self._refusals < self._settings.refusals:
                     return self._wait_s(error)
             self._done(event, refused=error is not None)
         return 0.0
@@ -199,16 +199,16 @@ class AlertSender(Sender):
 
     def __init__(
         self,
+        receiver: str,
         message: Callable[[list[Incident], int], Message],
         incidents: Iterable[Incident],
         say: Callable[[str], None],
-        timeout_s: float,
-        repeat_s: float,
+        settings: NotifySettings,
         now_ns: Callable[[], int],
     ) -> None:
-        super().__init__("alertmanager", say, timeout_s)
+        super().__init__(receiver, say, settings)
         self._message = message
-        self._repeat_s = repeat_s
+        self._repeat_s = settings.repeat_ns / NS_PER_SECOND
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
@@ -216,7 +216,7 @@ class AlertSender(Sender):
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
-    def take(self, events: Iterable[IncidentEvent]) -> None:
+    def take(self, events: Sequence[IncidentEvent]) -> None:
         """Update the open and ended incidents."""
         with self._changed:
             for incident in (event.incident for event in events):
@@ -234,7 +234,7 @@ class AlertSender(Sender):
             self._changed.notify_all()
 
     def _end(self, incident: Incident) -> None:
-        self._over[incident.id, incident.severity] = (incident, self._now_ns() + OVER_NS)
+        self._over[incident.id, incident.severity] = (incident, self._now_ns() + self._settings.over_ns)
 
     def _is_idle(self) -> bool:
         return not self._is_news

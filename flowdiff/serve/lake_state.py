@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from schemas.errors import LakeError
 from schemas.recorded import Recorded, recordings
 from stitch.lake.layout import LakeInfo, read_info
 from stitch.lake.manifest import WindowEntry, open_manifest
-from stitch.lake.place import is_bucket, open_place
+from stitch.lake.place import address, open_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,7 @@ def read_known(lake: str) -> Known:
 
 def lake_identity(lake: str) -> str:
     """Identity of a lake by its place, 16 hex digits: of a folder whatever path leads there."""
-    place = lake.rstrip("/") if is_bucket(lake) else str(Path(lake).resolve())
-    return hashlib.sha256(place.encode()).hexdigest()[:16]
+    return hashlib.sha256(address(lake).encode()).hexdigest()[:16]
 
 
 def _token(windows: Sequence[WindowEntry]) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
+from schemas.config import EXPERT
 from schemas.errors import ConfigError
 from schemas.sizes import parse_size
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, window_length_ns
@@ -68,6 +69,8 @@ class Key:
     choices: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
     """Names of both parts of PAIRS."""
+    is_expert: bool = False
+    """True if few people ever change it: listed on request only."""
 
     @property
     def name(self) -> str:
@@ -174,20 +177,29 @@ def _toml(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> Iterator[Key]:
-    """Yield every key of a model and its nested models, own values first."""
-    parts: list[tuple[str, type[BaseModel]]] = []
+def keys_of(
+    model: type[BaseModel],
+    path: tuple[str, ...] = (),
+    field: tuple[str, ...] = (),
+    *,
+    is_expert: bool = False,
+) -> Iterator[Key]:
+    """Yield every key of a model and its nested models, own values first.
+
+    is_expert: all of them are for experts, as are those of a nested model that is marked so.
+    """
+    parts: list[tuple[str, type[BaseModel], bool]] = []
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            parts.append((name, info.annotation))
+            parts.append((name, info.annotation, EXPERT in info.metadata))
         else:
             word = name.removesuffix(next((end for end, _ in _SUFFIXES if name.endswith(end)), ""))
-            yield _key((*path, word), (*field, name), info)
-    for name, part in parts:
-        yield from keys_of(part, (*path, name), (*field, name))
+            yield _key((*path, word), (*field, name), info, is_expert)
+    for name, part, expert in parts:
+        yield from keys_of(part, (*path, name), (*field, name), is_expert=is_expert or expert)
 
 
-def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
+def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo, is_expert: bool) -> Key:
     kind, type_ = _kind(field[-1], info)
     return Key(
         path,
@@ -199,6 +211,7 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
         _UNIT.sub(r"`\1`", " ".join((info.description or "").split())),
         _choices(type_) if kind is KeyKind.CHOICE else (),
         tuple(getattr(type_, "model_fields", ())) if kind is KeyKind.PAIRS else (),
+        is_expert or EXPERT in info.metadata,
     )
 
 

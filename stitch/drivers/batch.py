@@ -42,7 +42,7 @@ from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.place import is_bucket, open_place
+from stitch.lake.place import local_path, open_place
 from stitch.lake.store import LocalStore, Store
 from stitch.scratch import Scratch
 
@@ -89,8 +89,8 @@ def import_into(
         threads=threads,
     )
     try:
-        if not is_bucket(str(lake)):
-            return _into_folder(Path(lake), run)
+        if (folder := local_path(str(lake))) is not None:
+            return _into_folder(folder, run)
         place = open_place(str(lake))  # what spills goes to this machine's folder for temporary files
         with Scratch() as scratch:
             return run(place.store, scratch.folder, copies=place.copies)

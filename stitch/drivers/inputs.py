@@ -21,7 +21,7 @@ from schemas.errors import InputError, UnreachableInputError, is_passing
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
-from stitch.lake.place import is_bucket, open_bucket
+from stitch.lake.place import local_path, remote_store
 from stitch.scratch import Scratch
 
 STDIN: Final = "-"
@@ -30,8 +30,8 @@ _CHUNK_BYTES_PER_EVENT: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class BucketFile:
-    """A file in a bucket: `s3://…/` and what is below it."""
+class RemoteFile:
+    """A file in a remote store: folder (`s3://…`) and name below it."""
 
     folder: str
     name: str
@@ -39,7 +39,7 @@ class BucketFile:
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
         """Write the content to `out`; return its SHA-256 and its size. Raises OSError, LakeError."""
         hashed = _Hashed(out)
-        open_bucket(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
+        remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size
 
 
@@ -64,7 +64,7 @@ class Source:
     """One input to read: what the user called it, and where its bytes lie."""
 
     name: str
-    path: Path | BucketFile | LogPart
+    path: Path | RemoteFile | LogPart
     sha256: str
     size: int
     """Bytes; 0: of a log, where they are not known before they are read."""
@@ -158,20 +158,6 @@ def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO)
     return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
 
 
-def names_in_bucket(pattern: str) -> list[str]:
-    """Return the files that a pattern means, `s3://bucket/day=*/*.pb`, in order of name.
-
-    Without a `*` that is the pattern. Raises LakeError, ConfigError.
-    """
-    parts = pattern.split("/")
-    wild = next((at for at, part in enumerate(parts) if "*" in part), None)
-    if wild is None:
-        return [pattern]
-    folder = "/".join(parts[:wild])
-    names = (f"{folder}/{name}" for name in open_bucket(folder).below("", lambda _: False))
-    return [name for name in names if name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)]
-
-
 def files_named(pattern: str) -> list[str]:
     """Return the files that an argument means, in order of name: itself, or what a glob finds.
 
@@ -179,9 +165,25 @@ def files_named(pattern: str) -> list[str]:
     """
     if pattern == STDIN or Path(pattern).exists():
         return [pattern]
-    if is_bucket(pattern):
-        return names_in_bucket(pattern)
-    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+    if local_path(pattern) is not None:
+        return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+    parts = pattern.split("/")
+    wild = next((at for at, part in enumerate(parts) if "*" in part), None)
+    if wild is None:
+        return [pattern]
+    folder = "/".join(parts[:wild])
+    names = (f"{folder}/{name}" for name in remote_store(folder).below("", lambda _: False))
+    return [name for name in names if name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)]
+
+
+def input_file(name: str) -> Path | RemoteFile:
+    """Return where a file lies that was given by name."""
+    path = local_path(name)
+    if path is not None:
+        return path.absolute()
+    scheme, mark, rest = name.partition("://")
+    folder, _, last = rest.rpartition("/")
+    return RemoteFile(f"{scheme}{mark}{folder}", last)
 
 
 def sort_out(
@@ -248,11 +250,11 @@ def _unreadable(name: str, error: OSError) -> InputError:
 def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
     if isinstance(name, LogPart):
         return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
-    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
+    path = None if local_path(name) is None else _rereadable(name, spool, stdin)
     try:
         if path is None:
-            folder, _, last = name.rpartition("/")
-            file = BucketFile(folder, last)
+            file = input_file(name)
+            assert isinstance(file, RemoteFile), "it is no file of this machine"
             return Source(readable_name(name), file, *file.copy(), mtime_ns=0)
         sha256, status = file_sha256(path), path.stat()
     except OSError as error:

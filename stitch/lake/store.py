@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -120,6 +120,36 @@ class Store(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder with its content; missing ones are ignored."""
+        ...
+
+
+class Listed(NamedTuple):
+    """One file of a listing."""
+
+    name: str
+    size: int
+    tag: str
+    """Tag of the content (ETag); empty where the store has none."""
+
+
+class RemoteStore(Store, Protocol):
+    """A store that this machine reaches over a network, of which files are copied to be read in place."""
+
+    @property
+    def url(self) -> str:
+        """Name of the lake, without a slash at its end."""
+        ...
+
+    def check(self) -> None:
+        """Raises LakeError, with a remedy, where the store cannot be reached."""
+        ...
+
+    def download(self, name: str, out: BinaryIO) -> None:
+        """Write a file's content to `out`, piece by piece. Raises FileNotFoundError."""
+        ...
+
+    def listed(self, folder: str) -> list[Listed]:
+        """Every file below a folder, with its size and tag, by name."""
         ...
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from evaluation.made_cases import minute as pages
+from evaluation.made_cases import ordinary
 from oracles.refined import MINUTE_NS, Call, call, request_events, stored, table
 from oracles.span_events import T0
 
@@ -18,22 +20,6 @@ from schemas.report.findings import ChangeKind
 
 REQUESTS = 120
 WITHOUT = ("abnormal-reference",)
-
-
-def pages(us: float, failing: int = 0) -> list[Call]:
-    """A minute of requests whose read takes about that long; some of the reads fail."""
-    rng = np.random.default_rng(int(us))
-    took = us * np.exp(rng.normal(0, 0.2, REQUESTS))
-    status = ["x"] * failing + ["ok"] * (REQUESTS - failing)
-    return [
-        call("web/get", 0, 500 + took[n], call("db/read", 10, took[n], status=status[n]))
-        for n in range(REQUESTS)
-    ]
-
-
-def ordinary(minutes: int) -> list[list[Call]]:
-    """Minutes in which a read takes a millisecond, more or less."""
-    return [pages(1_000 + 10 * n) for n in range(minutes)]
 
 
 def run(

@@ -24,6 +24,7 @@ from oracles.shop import HOSTILE
 from pydantic import BaseModel
 from rich.console import Console
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.sections import findings as finding_words
 from analyze.methods.robust.sections import verdict as verdict_words
@@ -279,7 +280,7 @@ def test_every_outcome_is_told(outcome: Outcome, result: str):
 
 def test_every_kind_has_its_words():
     for kind in ChangeKind:
-        assert finding_words.KIND[kind]
+        assert KIND_WORDS[kind]
 
 
 def test_a_report_without_findings_is_shown(outcome: Outcome):

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import TypeVar
 
-from analyze.methods.robust.measures.instances import ByInstance
+from analyze.methods.robust.calls_by_instance import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from analyze.methods.robust.calls_by_instance import HOST
 from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, times_called
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
-from analyze.methods.robust.measures.instances import HOST
+from analyze.methods.robust.kind_words import GONE, KIND_WORDS, Said
 from analyze.methods.robust.segments.segment import Segment
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
@@ -21,8 +22,6 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
 _MOST_NAMED = 2
-GONE: Final = 0.0005
-"""A share of requests below this is called none."""
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
@@ -57,42 +56,16 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     """Say what a finding led by `change` is in one sentence."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
-    what = _place(change.site, names)
-    before, now = wording.percent(change.before), wording.percent(change.after)
-    whole = "calls" if change.of_calls else "requests"
-    shares = f"{now} of its {whole}, {_compared(change, before)}"
-    kind = change.kind
-    if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
-        before, now = wording.durations(change.before, change.after)
-        if _is_between(change.site, names):
-            return f"{what}: between the two {now} pass, {_compared(change, before)}"
-        if names.callee(names.sites[change.site].operation):
-            return f"{what}: the call takes {now}, {_compared(change, before)}"
-        own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
-        return f"{what}: {own} {now}, {_compared(change, before)}"
-    if kind is ChangeKind.TAIL:
-        over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
-        between = " between the two" if _is_between(change.site, names) else ""
-        return f"{what}: slow{between}{over} in {shares}"
-    if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
-        return f"{what} no longer fails (was {before} of its {whole})"
-    if kind is ChangeKind.ERRORS and not change.n0:
-        fail = "all fail" if change.after > 1 - GONE else f"{now} of them fail"
-        return f"new: {what}, {wording.counted(change.n1, 'request')}, {fail}"
-    if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
-        return f"{what} fails in {shares}"
-    if kind in (ChangeKind.SERIAL, ChangeKind.PARALLEL):
-        how = "one after the other" if kind is ChangeKind.SERIAL else "side by side"
-        return (
-            f"{what}: its calls run {how}; on average {change.after:.1f} at a time, was {change.before:.1f}"
-        )
-    if kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
-        called = "passed" if names.sites[change.site].kind is SiteKind.STEP else "called"
-        return f"{what} is {called} {change.after:.1f} times a request, was {change.before:.1f}"
-    does, doing = path_words(change, changes, names)
-    if kind is ChangeKind.LOST_PATH and change.after < GONE:
-        return f"{what} stopped {doing} (was {before} of its {whole})"
-    return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
+    site = names.sites[change.site]
+    said = Said(
+        _place(change.site, names),
+        change,
+        is_between=_is_between(change.site, names),
+        is_step=site.kind is SiteKind.STEP,
+        waits=bool(names.callee(site.operation)),
+        path=lambda: path_words(change, changes, names),
+    )
+    return KIND_WORDS[change.kind].sentence(said)
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
@@ -115,13 +88,6 @@ def whose(cause: Cause) -> str:
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
     return f"; mostly for {next(iter(found))}" if found else ""
-
-
-def _compared(change: Change, before: str) -> str:
-    """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
-    if change.instance is not None:
-        return f"{before} expected from its siblings"
-    return f"was {before} in the history" if change.of_history else f"was {before}"
 
 
 def where(cause: Cause) -> str:

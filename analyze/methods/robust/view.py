@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.robust.measures.instances import ByInstance
+from analyze.methods.robust.calls_by_instance import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind

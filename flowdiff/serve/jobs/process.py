@@ -63,9 +63,9 @@ def _answer(task: Task) -> None:
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_names, method_of
     from analyze.refine.settings import RefineSettings
+    from flowdiff.analysing import analysed
     from flowdiff.cli.finding_views import compared_of, with_views
     from flowdiff.extras import installed, needed
-    from flowdiff.lake import analysed
     from flowdiff.samples import find_samples
     from flowdiff.serve.jobs.results import write_result
     from schemas.report.report import to_json

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from schemas.arrays import I8
 from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
 from stitch.drivers.inputs import Source
-from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
+from stitch.drivers.sharded.exchange import Exchange, RemoteStage, SharedFolder
 from stitch.drivers.sharded.ledger import Ledger
 from stitch.drivers.sharded.left_parts import WindowParts
 from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
@@ -31,7 +31,7 @@ from stitch.drivers.sharded.tasks import (
 from stitch.drivers.spill import EventSpill, Group
 from stitch.drivers.threads import Here, task_threads
 from stitch.lake.manifest import Manifest
-from stitch.lake.place import is_bucket
+from stitch.lake.place import absolute, local_path
 from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
@@ -107,10 +107,9 @@ def import_engine(
             pool, at_once = stack.enter_context(worker_processes(workers)), workers
         else:
             pool, at_once = stack.enter_context(workers.executor(stage))
-            if is_bucket(lake):
-                exchange = BucketStage(lake, stage)
-            else:
-                lake = str(Path(lake).absolute())
+            lake = absolute(lake)
+            if local_path(lake) is None:
+                exchange = RemoteStage(lake, stage)
         job = Job(lake, staging.lane, staging.seq, stage, exchange, settings)
         yield _OtherProcesses(pool, at_once, staging, job)
 

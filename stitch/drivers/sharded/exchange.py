@@ -1,4 +1,4 @@
-"""Hand files from one task to another: in a folder that all workers see, or through the lake's bucket."""
+"""Hand files from one task to another: in a folder that all workers see, or through a remote lake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in a lake's bucket."""
+    """A file in a lake's remote store."""
 
     lake: str
     name: str
@@ -113,7 +113,7 @@ class SharedFolder:
 
     def name_of(self, file: HandedFile) -> str:
         """See Exchange."""
-        assert isinstance(file, Path), "nothing here lies in a bucket"
+        assert isinstance(file, Path), "nothing here is remote"
         return file.relative_to(self.path).as_posix()
 
     def file_of(self, name: str) -> HandedFile:
@@ -125,7 +125,7 @@ class SharedFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStage:
+class RemoteStage:
     """See Exchange. Files become objects of the stage, with which they go."""
 
     lake: str
@@ -156,7 +156,7 @@ class BucketStage:
 
     def name_of(self, file: HandedFile) -> str:
         """See Exchange."""
-        assert isinstance(file, StoredFile), "a file that was handed on lies in the bucket"
+        assert isinstance(file, StoredFile), "a file that was handed on lies in the store"
         return file.name.removeprefix(self.attempts)
 
     def file_of(self, name: str) -> HandedFile:

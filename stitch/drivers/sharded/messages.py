@@ -26,7 +26,7 @@ from schemas.rejects import Reason, Reject
 from schemas.windows import Window
 from stitch.drivers.file_counts import FileCounts
 from stitch.drivers.import_settings import DECODERS, ImportSettings
-from stitch.drivers.inputs import BucketFile, Source
+from stitch.drivers.inputs import RemoteFile, Source
 from stitch.drivers.partition import FANOUT
 from stitch.drivers.refusals import DaysSeen
 from stitch.drivers.sharded.exchange import StoredFile, outside
@@ -93,7 +93,7 @@ class StagedFile(_FileInput):
     def source(self, at: Workplace) -> Source:
         """Return the input. Raises LakeError for a name outside of the stage."""
         file = at.job.exchange.file_of(self.name)
-        path = BucketFile(file.lake, file.name) if isinstance(file, StoredFile) else file
+        path = RemoteFile(file.lake, file.name) if isinstance(file, StoredFile) else file
         return Source(self.name, path, self.sha256, self.size, self.mtime_ns)
 
 

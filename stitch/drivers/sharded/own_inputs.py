@@ -11,8 +11,7 @@ from urllib.parse import quote, unquote_to_bytes
 from ingest.source import TOPIC_SCHEME, LogPart
 from schemas.errors import LakeError
 from schemas.visible import readable_name
-from stitch.drivers.inputs import BucketFile, files_named
-from stitch.lake.place import is_bucket
+from stitch.drivers.inputs import RemoteFile, files_named, input_file
 
 if TYPE_CHECKING:
     from ingest.kafka.topic_input import TopicInput
@@ -26,12 +25,12 @@ class OwnInputs:
     """The arguments of the command line, read when a task first asks for one of them."""
 
     given: tuple[str, ...]
-    _files: dict[str, Path | BucketFile] = field(default_factory=dict, init=False, compare=False)
+    _files: dict[str, Path | RemoteFile] = field(default_factory=dict, init=False, compare=False)
     """By `named`."""
     _topics: dict[int, TopicInput] = field(default_factory=dict, init=False, compare=False)
     """By the position of the argument."""
 
-    def file(self, name: str) -> Path | BucketFile:
+    def file(self, name: str) -> Path | RemoteFile:
         """Return a file by its name in a task (`named`). Raises LakeError for one that was not given."""
         if name not in self._files:  # it may have been written since the last look
             for pattern in self.given:
@@ -71,15 +70,7 @@ class OwnInputs:
         return self._topics[position]
 
 
-def input_file(name: str) -> Path | BucketFile:
-    """Return where a file lies that was given by name."""
-    if not is_bucket(name):
-        return Path(name).absolute()
-    folder, _, last = name.rpartition("/")
-    return BucketFile(folder, last)
-
-
-def named(file: Path | BucketFile) -> str:
+def named(file: Path | RemoteFile) -> str:
     """Name a file in a task: ASCII, whatever bytes its name is made of."""
     return quote(os.fsencode(file) if isinstance(file, Path) else f"{file.folder}/{file.name}")
 

@@ -27,7 +27,7 @@ from schemas.errors import FailedWorkerError, FlowdiffError, LakeError
 from schemas.rejects import MAX_RAW_BYTES
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.sharded.exchange import BucketStage, SharedFolder, outside
+from stitch.drivers.sharded.exchange import RemoteStage, SharedFolder, outside
 from stitch.drivers.sharded.messages import (
     TASKS,
     ResultFile,
@@ -44,7 +44,7 @@ from stitch.drivers.sharded.tasks import Job, deal_file, stitch_group, write_win
 from stitch.lake.chain import CommitTakenError, taken
 from stitch.lake.lane import FILE_LANE
 from stitch.lake.layout import STAGE, stage_lane_folder, staged_seq
-from stitch.lake.place import is_bucket, open_store
+from stitch.lake.place import absolute, local_path, open_store
 from stitch.lake.store import Store
 
 P = ParamSpec("P")
@@ -146,8 +146,7 @@ class JobWorker:
         return f"{above}/{found[-1]}" if found else ""
 
     def _queue(self, folder: str) -> _Queue:
-        lake = self.lake if is_bucket(self.lake) else str(Path(self.lake).absolute())
-        own = QueueWorker(lake, self.number, self.inputs, self.settings.named())
+        own = QueueWorker(absolute(self.lake), self.number, self.inputs, self.settings.named())
         return _Queue(open_store(self.lake), folder, own)
 
 
@@ -168,16 +167,22 @@ class QueueWorker:
         assert found is not None, "a queue is found by its name"
         assert seq is not None, "which begins with a number"
         stage = f"{above}/{found[1]}"
-        if (scratch is None) is not is_bucket(self.lake):
+        folder = local_path(self.lake)
+        if (scratch is None) is not (folder is None):
             raise outside(scratch or "")
-        exchange = BucketStage(self.lake, stage) if scratch is None else self._scratch(scratch)
+        exchange = (
+            RemoteStage(self.lake, stage)
+            if folder is None or scratch is None
+            else _shared_folder(folder, scratch)
+        )
         return Workplace(Job(self.lake, FILE_LANE, seq, stage, exchange, self.settings), self.inputs)
 
-    def _scratch(self, name: str) -> SharedFolder:
-        beside, lake = f"{STAGE}/scratch/{name}", Path(self.lake)
-        if (lake / beside).resolve() != lake.resolve() / beside:  # a link leads out of the lake
-            raise outside(name)
-        return SharedFolder(lake / beside)
+
+def _shared_folder(lake: Path, scratch: str) -> SharedFolder:
+    beside = f"{STAGE}/scratch/{scratch}"
+    if (lake / beside).resolve() != lake.resolve() / beside:  # a link leads out of the lake
+        raise outside(scratch)
+    return SharedFolder(lake / beside)
 
 
 class _Queue:

@@ -29,7 +29,6 @@ SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
 """Seconds a request may take: a file of 100 MB at 4 MB/s takes 25 s."""
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
 """Characters that every store takes in a key, and every shell in a word, as they are."""
@@ -67,22 +66,6 @@ class BucketSettings:
     def url(self) -> str:
         """The lake's name, for messages."""
         return f"{SCHEME}{self.bucket}{'/' if self.prefix else ''}{self.prefix}"
-
-    @property
-    def short_name(self) -> str:
-        """Last part of the prefix, else the bucket: the name of the lake as a folder."""
-        return self.prefix.rpartition("/")[2] or self.bucket
-
-
-def is_bucket(name: str) -> bool:
-    """True if a lake's name is that of a bucket. Raises ConfigError for another store's (`gs://…`)."""
-    scheme = _SCHEME.match(name)
-    if scheme is not None and scheme[0] != SCHEME:
-        raise ConfigError(
-            f"'{name}' names no lake: {scheme[0]} is not read.",
-            remedy="Write a folder, or s3://BUCKET/PREFIX; for other S3 stores set AWS_ENDPOINT_URL.",
-        )
-    return scheme is not None
 
 
 def bucket_settings(name: str, environ: Mapping[str, str]) -> BucketSettings:

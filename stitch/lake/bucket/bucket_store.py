@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import obstore
 import pyarrow as pa
@@ -30,7 +30,7 @@ from obstore.store import S3Store
 
 from schemas.errors import LakeError, lake_error
 from stitch.lake.bucket.bucket_settings import BucketSettings
-from stitch.lake.store import Move, UncertainError
+from stitch.lake.store import Listed, Move, UncertainError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
@@ -118,17 +118,8 @@ _BYTES_UNDER_WAY: Final = 128 * 2**20
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
-class Listed(NamedTuple):
-    """One object of a listing."""
-
-    name: str
-    size: int
-    tag: str
-    """ETag of the content; empty where the store has none."""
-
-
 class BucketStore:
-    """Implementation of `stitch.lake.store.Store`. A `put` runs in the background until `persist` or
+    """Implementation of `stitch.lake.store.RemoteStore`. A `put` runs in the background until `persist` or
     `remove`.
 
     Errors are OSErrors whose text has a remedy. Threads may share it.

@@ -2,7 +2,7 @@
 
 To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
 else a place must show to count) and add its row to MEASURES with the case that fails without it. A kind of
-change that is new needs a sentence in `titles` and a word in `sections.findings.KIND`. All p of first looks
+change that is new needs a member of `ChangeKind` and a row in `kind_words`. All p of first looks
 are corrected together, those of a second look by themselves, and the same is asked of every row: significant
 by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside of the
 envelope (`testing`).

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.bars import Axis, shift
@@ -49,25 +50,9 @@ CHAIN: Final = 2
 _MOST_Q: Final = 1e-12
 """Smaller q-values are shown as less than this."""
 
-KIND: Final = {
-    ChangeKind.SLOWER: ("slower", "worse", "median over requests"),
-    ChangeKind.FASTER: ("faster", "better", "median over requests"),
-    ChangeKind.TAIL: ("slow", "worse", "requests over the limit"),
-    ChangeKind.MORE_CALLS: ("more calls", "", "calls a request"),
-    ChangeKind.FEWER_CALLS: ("fewer calls", "", "calls a request"),
-    ChangeKind.PATH: ("other path", "", "requests on this path"),
-    ChangeKind.NEW_PATH: ("new path", "", "requests on this path"),
-    ChangeKind.LOST_PATH: ("path gone", "", "requests on this path"),
-    ChangeKind.ERRORS: ("fails", "failing", "requests in which it fails"),
-    ChangeKind.FEWER_ERRORS: ("fails less", "better", "requests in which it fails"),
-    ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
-    ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
-}
-"""Word for a kind of change; colour where it is good or bad by itself; meaning of the numbers."""
-
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
-    b.Column("", "What", "text", lambda row: (_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
+    b.Column("", "What", "text", lambda row: (kind_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
     b.Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
     b.Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
     b.Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
@@ -175,7 +160,7 @@ def _glance(finding: Finding, unknown: str) -> b.Blocks:
 
 def _where(kind: ChangeKind, site: Site) -> b.Words:
     """Show the kind and the call site."""
-    return (_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
+    return (kind_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
 def _numbers(finding: Finding, unknown: str) -> b.Facts:
@@ -196,7 +181,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
     elif unknown:
         share.append(b.Styled(unknown, "span"))
     affected = (f"{count(f.affected0)} → ", b.strong(count(f.affected1)))
-    what = f"{KIND[f.kind][2]}: expected from its siblings → seen" if f.factors else KIND[f.kind][2]
+    what = KIND_WORDS[f.kind].numbers + (": expected from its siblings → seen" if f.factors else "")
     return b.Facts(
         (
             b.Fact(what, values),
@@ -337,9 +322,10 @@ def _follows(evidence: Evidence) -> b.Words:
     return (mark, clip(evidence.site.text, 96), b.dim(clip(whence(evidence.site), 96)))
 
 
-def _tag(kind: ChangeKind) -> b.Styled:
-    word, colour, _ = KIND[kind]
-    return b.tag(word, colour)
+def kind_tag(kind: ChangeKind) -> b.Styled:
+    """Label of a kind of change."""
+    words = KIND_WORDS[kind]
+    return b.tag(words.tag, words.tone)
 
 
 def whence(site: Site) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Final
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.methods.robust.sections.findings import differs
 from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.methods.robust.sections.verdict import meaning
@@ -32,21 +33,6 @@ _MOST_ROOTS: Final = 3
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
 
-_WORD: Final = {
-    ChangeKind.SLOWER: "SLOWER",
-    ChangeKind.TAIL: "SLOWER",
-    ChangeKind.SERIAL: "SLOWER",
-    ChangeKind.FASTER: "FASTER",
-    ChangeKind.PARALLEL: "FASTER",
-    ChangeKind.ERRORS: "FAILING",
-    ChangeKind.FEWER_ERRORS: "FAILING LESS",
-    ChangeKind.MORE_CALLS: "MORE CALLS",
-    ChangeKind.FEWER_CALLS: "FEWER CALLS",
-    ChangeKind.PATH: "OTHER PATHS",
-    ChangeKind.NEW_PATH: "OTHER PATHS",
-    ChangeKind.LOST_PATH: "OTHER PATHS",
-}
-"""Verdict word of a report that a finding of this kind leads."""
 Accounts = Mapping[AccountedMeasure, Account]
 
 _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
@@ -96,7 +82,9 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
         return "SLOWER", "worse"
     if lead is not None:
         improves = lead.kind in (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
-        return _WORD[lead.kind], "better" if lead.is_better else "warning" if improves else "worse"
+        return KIND_WORDS[
+            lead.kind
+        ].verdict, "better" if lead.is_better else "warning" if improves else "worse"
     if "errors" in ups:
         return "FAILING LESS", "better"
     return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
@@ -116,9 +104,9 @@ def _agrees(finding: Finding, word: str) -> bool:
     if word == "FAILING":
         return ChangeKind.ERRORS in kinds
     if word == "SLOWER":
-        return finding.contribution_us > 0 or _WORD[finding.kind] == word
+        return finding.contribution_us > 0 or KIND_WORDS[finding.kind].verdict == word
     if word == "FASTER":
-        return finding.contribution_us < 0 or _WORD[finding.kind] == word
+        return finding.contribution_us < 0 or KIND_WORDS[finding.kind].verdict == word
     return True
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from analyze.methods.robust.sections.findings import KIND
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.drawing.charts import histogram
@@ -21,7 +21,7 @@ from analyze.report.drawing.graph import CHAR_PX, LATENCY_PX, label, outline
 from analyze.report.drawing.layout import Box
 from analyze.report.drawing.svg import element, px
 from analyze.report.wording import clip, counted, duration, percent, percents, significant
-from schemas.report.findings import ERROR_KINDS, PATH_KINDS, ChangeKind
+from schemas.report.findings import ERROR_KINDS, PATH_KINDS
 from schemas.report.picture import FlowPicture, FlowStep
 
 WIDTH: Final = 430
@@ -38,20 +38,6 @@ _BOLD_PX: Final = 7.2
 _ONCE: Final = 0.05
 """A number of calls nearer to 1 than this is not written."""
 
-_SIGN: Final = {
-    ChangeKind.SLOWER: "▲",
-    ChangeKind.TAIL: "▲",
-    ChangeKind.FASTER: "▼",
-    ChangeKind.MORE_CALLS: "×",
-    ChangeKind.FEWER_CALLS: "×",
-    ChangeKind.PATH: "⇄",
-    ChangeKind.NEW_PATH: "⇄",
-    ChangeKind.LOST_PATH: "⇄",
-    ChangeKind.ERRORS: "!",
-    ChangeKind.FEWER_ERRORS: "✓",
-    ChangeKind.SERIAL: "≡",
-    ChangeKind.PARALLEL: "∥",
-}
 _ONLY: Final = {"after": ("+", "new", "gained"), "before": ("−", "gone", "lost")}
 
 
@@ -92,13 +78,13 @@ def _legend(picture: FlowPicture) -> b.Words:
 def _sign(step: FlowStep) -> str:
     if step.only:
         return _ONLY[step.only][0]
-    return "" if step.change is None else _SIGN[step.change]
+    return "" if step.change is None else KIND_WORDS[step.change].sign
 
 
 def _word(step: FlowStep) -> str:
     if step.only:
         return _ONLY[step.only][1]
-    return "" if step.change is None else KIND[step.change][0]
+    return "" if step.change is None else KIND_WORDS[step.change].tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +198,7 @@ def _changes(step: FlowStep) -> Iterator[str]:
         was = " before" if step.only == "before" else ""
         yield f"{_ONLY[step.only][1]}:{was} {', '.join(filter(None, (often, took)))}".rstrip(": ")
     if step.unit is not None and step.before is not None and step.after is not None:
-        word = "" if step.change is None else KIND[step.change][0]
+        word = "" if step.change is None else KIND_WORDS[step.change].tag
         of = " of its requests" if step.unit == "share" else ""
         if not step.only or step.change in ERROR_KINDS:
             yield f"{word}: {measures.moved(step.unit, step.before, step.after)}{of}"
@@ -282,7 +268,7 @@ def _look(step: FlowStep | None) -> str:
         return "quiet"
     if step.only:
         return f"only {_ONLY[step.only][2]}"
-    colour = KIND[step.change][1] if step.change is not None else ""
+    colour = KIND_WORDS[step.change].tone if step.change is not None else ""
     return {"worse": "slower", "failing": "slower failing", "better": "faster"}.get(colour, "moved")
 
 

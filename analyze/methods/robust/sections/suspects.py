@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.sections.finding_rows import site_of
-from analyze.methods.robust.sections.findings import KIND
+from analyze.methods.robust.sections.findings import kind_tag
 from analyze.methods.robust.suspects import Suspected, suspects_of
 from analyze.methods.robust.titles import finding_title
 from analyze.report import blocks as b
@@ -59,7 +59,7 @@ def _row(found: Suspected, rank: int, run: RobustRun) -> Suspect:
 
 
 _COLUMNS: Final = (
-    b.Column("title", "Where", value=lambda row: (b.tag(*KIND[row.kind][:2]), " ", row.title, _look(row))),
+    b.Column("title", "Where", value=lambda row: (kind_tag(row.kind), " ", row.title, _look(row))),
     b.Column("requests{}", "Requests", "count", far=1),
     b.Column("", "Change, of what is needed", "figure", lambda row: _far(row)),
     b.Column("", "What would settle it", "text", lambda row: settling(row)),

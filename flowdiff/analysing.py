@@ -1,0 +1,103 @@
+"""Run methods over samples, which are read and refined once: commands, server and notebooks do this.
+
+The analysis is imported on use: help and completion need none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from schemas.errors import ConfigError
+from schemas.trace_urls import parse_trace_url
+
+if TYPE_CHECKING:
+    from analyze.methods.port import AnyMethod, Chosen
+    from analyze.profile.history import StatisticsUse
+    from analyze.refine.settings import RefineSettings
+    from analyze.report.gate import Outcome
+    from flowdiff.samples import Samples
+
+
+def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
+    """Raise ConfigError where a method needs another number of samples, before anything is read.
+
+    remedy: how to give samples to the command at hand.
+    """
+    for method in methods:
+        if method.samples.allows(len(names)):
+            continue
+        missing = [f"--{name}" for name in ("reference", "problem") if name not in names]
+        taken = f"The method '{method.name}' takes {method.samples.text}"
+        if method.samples.allows(2) and set(names) <= {"reference", "problem"}:
+            raise ConfigError(
+                f"{taken}: {' and '.join(missing)} missing.",
+                remedy="Give --since 20:38, which compares with as long before, or both periods.",
+            )
+        raise ConfigError(f"{taken}, and {len(names)} given.", remedy=remedy)
+
+
+def unseen(_: str) -> AbstractContextManager[None]:
+    """Stage without a display."""
+    return nullcontext()
+
+
+def analysed(
+    found: Samples,
+    chosen: Sequence[Chosen[Any]],
+    refine: RefineSettings,
+    use: StatisticsUse,
+    stage: Callable[[str], AbstractContextManager[None]] = unseen,
+    workers: int = 1,
+) -> Outcome:
+    """Outcome of methods over samples, which are read and refined once.
+
+    `stage` is entered with the name of each step; workers: processes that may share the work. Raises
+    PeriodError, LakeError, ConfigError.
+    """
+    from analyze.calibrate import calibration_sentence
+    from analyze.compare import compare
+    from analyze.profile.history import read_samples
+    from analyze.watch.deployments import known_deployments
+    from stitch.processes import shared_processes
+
+    with shared_processes(workers):
+        with stage("Loading and refining"):
+            read = read_samples(
+                found.compared,
+                found.history,
+                refine,
+                use=use,
+                can_use=not any(one.method.needs_requests for one in chosen),
+                workers=workers,
+            )
+        compared = read.compared.noted(*found.notes)
+        roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
+        with stage("Analysing"):
+            return compare(
+                compared,
+                chosen,
+                history=read.history,
+                refined=refine,
+                source=", ".join(roots),
+                calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
+                marks=known_deployments(found.compared[-1][1][0].store),
+            )
+
+
+def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
+    """Outcome whose requests link to `url`; without one, to the `trace_url` in the lake's `flowdiff.json`, if
+    any.
+
+    Raises ConfigError where it is not the address of a trace.
+    """
+    if url is None:
+        from stitch.lake.layout import read_info
+        from stitch.lake.place import open_store
+
+        info = read_info(open_store(lake), lake)
+        url = "" if info is None else info.trace_url
+    found = parse_trace_url(url) if url else ""
+    return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))

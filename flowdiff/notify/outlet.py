@@ -1,0 +1,109 @@
+"""Port of a kind of receiver: what its messages are, and where they go.
+
+To add a kind: a file with a subclass of `Outlet`, and a row in `settings.NotifySettings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar, Final, Generic, TypeVar, cast
+
+from pydantic import SecretStr
+
+from flowdiff.notify.ledger import Ledger
+from flowdiff.notify.post import Message
+from flowdiff.notify.senders import EventSender, Sender
+from flowdiff.notify.settings import NotifySettings, Receiver
+from flowdiff.settings.given import read_secret
+from ingest.http.address import address_of
+from schemas.errors import ConfigError
+from schemas.incidents import IncidentEvent
+from stitch.lake.store import Store
+
+JSON: Final = "application/json"
+R_co = TypeVar("R_co", bound=Receiver, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Facts and services that outlets share."""
+
+    lake: str
+    """Name of the lake."""
+    settings: NotifySettings
+    store: Store
+    """Store of the lake, for ledgers."""
+    now_ns: Callable[[], int]
+    say: Callable[[str], None]
+    """Prints a line."""
+
+
+class Outlet(Generic[R_co]):
+    """One receiver that every event is sent to, as a message of its own."""
+
+    below: ClassVar[str] = ""
+    """Path below the receiver's address."""
+
+    def __init__(self, name: str, receiver: R_co, context: Context) -> None:
+        """name: the receiver's key below `notify`.
+
+        Reads its secrets. Raises ConfigError, InputError, without secrets in them.
+        """
+        self.name, self.receiver, self.context = name, receiver, context
+        url = receiver.url or self.secret("url", None, receiver.url_file).decode("latin-1")
+        self._token = self.secret("token", receiver.token, receiver.token_file)
+        try:
+            self._address = address_of(url, self.below)
+        except ValueError as error:
+            raise ConfigError(f"notify.{name}.url_file holds no address: {error}.") from None
+        if self._token and not self._address.is_private:
+            raise ConfigError(f"notify.{name}: the token would be sent readable: use https.")
+
+    def message(self, event: IncidentEvent) -> Message:
+        """Message about an event."""
+        raise NotImplementedError
+
+    def sender(self, known: Sequence[IncidentEvent]) -> Sender:
+        """Sender to the receiver, not started. known: every event in the lake. Raises OSError."""
+        ledger = Ledger(self.context.store, self.name, self.context.settings.kept_events)
+        say, settings = self.context.say, self.context.settings
+        return EventSender(self.name, self.message, ledger, ledger.outbox(known), say, settings)
+
+    def addressed(self, body: bytes, kind: str, **headers: str) -> Message:
+        """Message with a body of a media type, to this receiver."""
+        all_headers = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
+        if self._token:
+            all_headers["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
+        return Message(self._address, body, all_headers)
+
+    def secret(self, key: str, value: SecretStr | None, file: Path | None) -> bytes:
+        """Secret from a setting, else the content of a file; empty without either. Raises InputError,
+        ConfigError.
+        """
+        name = f"notify.{self.name}.{key}"
+        if value is not None:
+            found = value.get_secret_value().encode()
+        elif file is None:
+            return b""
+        else:
+            found = read_secret(f"{name}_file", file)
+        if not found or any(not 32 < byte < 127 for byte in found):
+            raise ConfigError(f"{name} holds nothing, or more than printable ASCII.")
+        return found
+
+
+def outlets(context: Context) -> list[Outlet[Receiver]]:
+    """Outlet of every receiver that has an address. Raises ConfigError, InputError."""
+    return [
+        _class_of(receiver)(name, receiver, context)
+        for name in NotifySettings.model_fields
+        if isinstance(receiver := getattr(context.settings, name), Receiver) and receiver.is_on
+    ]
+
+
+def _class_of(receiver: Receiver) -> type[Outlet[Receiver]]:
+    module, _, name = receiver.outlet.partition(":")
+    return cast("type[Outlet[Receiver]]", getattr(import_module(module), name))
