@@ -332,6 +332,10 @@ class Build(Closed):
     """Least watermark of the log's lanes; None: all were over."""
     missing: int = 0
     """Events of commits read since the build before that no segment held any more, or ever did."""
+    waiting: int | None = None
+    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. What a
+    builder that starts later finds less of them in the log is missing.
+    """
     windows: tuple[BuiltWindow, ...]
     """Ascending; of each window the last commit that names it counts."""
 

@@ -23,6 +23,7 @@ from schemas.errors import LakeError
 from schemas.events import with_text_ids
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.builder import Builder
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
@@ -387,3 +388,53 @@ def test_versions_count_in_the_order_of_commits_whatever_clocks_say(tmp_path: Pa
     assert check(lakes.built.store) == []
     built = read_tail(lakes.built.store, UPKEEP_LANE).standing.upkeep.built  # type: ignore[union-attr]
     assert len(built) <= 3
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_left_the_log_while_no_builder_ran_is_missing_and_said(waits: bool, tmp_path: Path) -> None:
+    """A builder read it and was gone before it could build it."""
+    lakes = Lakes(tmp_path)
+    lakes.log(trace("one", 1), 2)
+    lakes.log(trace("two", 90), 92)
+    assert lakes.built.step().built == 1
+    if waits:
+        lakes.log(batch(child("one", 1.2)), 93)  # late: rebuilt another time
+        lakes.log(trace("three", 95), 96)
+        lakes.built.builder._settings = BuildSettings(rebuild_share=10)
+        assert not lakes.built.step().did_anything
+    for minute in range(3, 12):
+        lakes.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+    for _ in range(2):
+        lakes.built.start()
+        lakes.built.finish()
+    every = sum(events.num_rows for events, _ in lakes.lane.polls)
+    ledger = lakes.built.ledger()
+    assert ledger["missing"] > 0
+    assert ledger["missing"] + ledger["events"] + ledger["late"] == every
+    assert check(lakes.built.store) == []
+
+
+def test_a_lane_that_sweeps_while_a_window_is_built_ends_no_builder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = Lakes(tmp_path)
+    for at_s in (1, 2, 90):
+        lakes.log(trace(f"r{at_s}", at_s), at_s + 1)
+    real = Builder._rows
+
+    def rows(self: Builder, *given: object) -> object:
+        monkeypatch.setattr(Builder, "_rows", real)
+        for minute in range(3, 10):
+            lakes.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        return real(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Builder, "_rows", rows)
+    lakes.built.step()
+    lakes.built.finish()
+    ledger = lakes.built.ledger()
+    kept_from = read_tail(lakes.source, 1).standing.kept_from
+    assert kept_from is not None
+    assert kept_from > 3
+    assert ledger["missing"] == kept_from - 1
+    assert ledger["missing"] + ledger["events"] == 10
+    assert check(lakes.built.store) == []

@@ -26,7 +26,7 @@ from schemas.events import concat_events, with_text_ids
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.log_follower import LogFollower, LogSegment
+from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
 from stitch.drivers.build.loose_records import LooseRecords
 from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
 from stitch.drivers.live.keys import flow_keys, request_keys
@@ -126,14 +126,14 @@ class Builder:
 
     def _learn(self, head: int) -> None:
         """Read what commits say of versions, newest first, until none can be of what the log still holds."""
-        through: dict[int, int] | None = None
+        last: Build | None = None
         for seq in range(head, 0, -1):
             build = read_record(self._run.store, UPKEEP_LANE, seq).record.build
             if build is None:
                 continue
-            if through is None:
-                through = dict(build.through)
-                self._follow(through)
+            if last is None:
+                last = build
+                self._follow(dict(build.through))
             for window in build.windows:
                 if window.start_ns not in self._versions:
                     self._versions[window.start_ns] = window
@@ -142,9 +142,35 @@ class Builder:
                 break
         for window in self._versions.values():
             self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
+        if last is not None and last.waiting is not None:
+            try:
+                self._log.missing += max(0, last.waiting - self._unbuilt_at(dict(last.through)))
+            except UnreadableSegmentError:
+                self._follow()
+
+    def _unbuilt_at(self, through: Mapping[int, int]) -> int:
+        """Number of events up to some commits that no version has, as planned when nothing after them was read."""
+        every = [*self._log.segments.values()]
+        there = [one for one in every if one.seq <= through.get(one.lane, 0)]
+        if len(there) == len(every):
+            return self._unbuilt(there)
+        self._loose.name(there)
+        self._plan.reset(there)
+        found = self._unbuilt(there)
+        self._loose.name(every)
+        self._plan.reset(every)
+        return found
 
     def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
         """Read what came to the log; known: the commits of lanes that were read for the last build."""
+        while True:
+            try:
+                self._follow_on(known)
+            except UnreadableSegmentError:  # swept just now, or lost: it is among those that left, next time
+                continue
+            return
+
+    def _follow_on(self, known: Mapping[int, int]) -> None:
         fresh, left = self._log.follow(known)
         if not fresh and not left:
             return
@@ -155,13 +181,13 @@ class Builder:
         else:
             self._plan.add(fresh)
 
-    def _unbuilt(self, gone: list[LogSegment]) -> int:
-        """Events of segments that are gone, still planned, which neither a version has nor late events."""
-        if not gone:
+    def _unbuilt(self, segments: list[LogSegment]) -> int:
+        """Number of planned events of some segments which neither a version has nor late events."""
+        if not segments:
             return 0
         starts = self._starts_ns()
         total = 0
-        for segment in gone:
+        for segment in segments:
             of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
             for start in np.unique(of_entry[of_entry != NEVER]).tolist():
                 version = self._versions.get(start)
@@ -225,6 +251,13 @@ class Builder:
 
         finished: nothing more is to come, all is built. urgent: windows with late events are built again now.
         """
+        while True:
+            try:
+                return self._step(now_ns, finished=finished, urgent=urgent)
+            except UnreadableSegmentError:  # swept just now, or lost: it is planned without
+                continue
+
+    def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
         self._follow()
         finished = finished or self._log.over
         water = None if finished else self._log.watermark_ns
@@ -454,18 +487,37 @@ class Builder:
                 through=through,
                 watermark_ns=water,
                 missing=self._log.missing,
+                waiting=self._waiting(windows, said),
                 windows=tuple(sorted(said, key=lambda window: window.start_ns)),
             )
-            self._lane.commit(
-                staging, counters=counters, built=Built(build, frozenset(emptied), seal, now_ns)
-            )
+            built = Built(build, frozenset(emptied), seal, now_ns)
+            seq, missing = self._lane.seq, self._log.missing
+            try:
+                self._lane.commit(staging, counters=counters, built=built)
+            finally:
+                if self._lane.seq > seq:  # it stands, published or not
+                    self._versions |= {window.start_ns: window for window in said}
+                    self._built_at_ns |= dict.fromkeys((window.start_ns for window in said), water)
+                    self._sealed_to_ns = seal
+                    self._log.missing = 0
         self._lane.set_aside(replaced)
-        for window in said:
-            self._versions[window.start_ns] = window
-            self._built_at_ns[window.start_ns] = water
-        self._sealed_to_ns = seal
-        missing, self._log.missing = self._log.missing, 0
         return Step(len(first), len(again), n_late, tally["events"], missing)
+
+    def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
+        """Number of events that no version has, once these windows are built."""
+        versions = {**self._versions, **{window.start_ns: window for window in said}}
+        total = 0
+        for start, window in windows.items():
+            version = versions.get(start)
+            if version is None:
+                total += window.rows
+            elif version.digest != window.digest:
+                through, keys = dict(version.through), window.requests["key"]
+                for (lane, seq), segment in self._log.segments.items():
+                    if seq > through.get(lane, 0):
+                        entries = segment.entries
+                        total += int(entries["rows"][among(keys, entries["key"])].sum())
+        return total
 
     def _stage_late(
         self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]

@@ -43,6 +43,10 @@ class LogSegment:
         return np.concatenate((self.index, self.loose)) if len(self.loose) else self.index
 
 
+class UnreadableSegmentError(LakeError):
+    """A segment that the log held is gone or damaged: `follow` reports it, and what it held is missing."""
+
+
 @dataclass(slots=True)
 class _LaneLog:
     head: int = 0
@@ -71,6 +75,8 @@ class LogFollower:
         self._lanes: dict[int, _LaneLog] = {}
         self.segments: dict[tuple[int, int], LogSegment] = {}
         """(Lane, commit) -> segment that is kept."""
+        self._unreadable: set[tuple[int, int]] = set()
+        """(Lane, commit) of segments that could not be read since the last `follow`."""
         self.missing = 0
         """Events of commits read that nobody had built and that no segment holds any more, or ever did."""
 
@@ -88,11 +94,13 @@ class LogFollower:
             new, gone = self._follow_lane(lane, known.get(lane, 0))
             fresh += new
             left += gone
+        self._unreadable.clear()
         return fresh, left
 
     def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
         log = self._lanes.setdefault(lane, _LaneLog())
-        if last_number(self._store, lane, log.head) == log.head:
+        lost = {at for at in self._unreadable if at[0] == lane}
+        if last_number(self._store, lane, log.head) == log.head and not lost:
             return [], []
         last = read_tail(self._store, lane).records[-1].record
         kept_from = last.seq + 1 if last.standing.kept_from is None else last.standing.kept_from
@@ -110,7 +118,7 @@ class LogFollower:
         gone = {
             at: one
             for at, one in self.segments.items()
-            if at[0] == lane and (at[1] < kept_from or _file(one.file) not in there)
+            if at[0] == lane and (at[1] < kept_from or at in lost or _file(one.file) not in there)
         }
         fresh: list[LogSegment] = []
         log.start = max(log.start, kept_from)
@@ -181,8 +189,12 @@ class LogFollower:
         return bool(own) and all(log.ended for log in own)
 
     def open(self, segment: LogSegment, columns: list[str] | None = None) -> SegmentReader:
-        """A segment's events. Raises LakeError where it is gone or damaged."""
-        return open_segment(self._store, segment.file, columns)
+        """A segment's events. Raises UnreadableSegmentError where it is gone or damaged."""
+        try:
+            return open_segment(self._store, segment.file, columns)
+        except LakeError as error:
+            self._unreadable.add((segment.lane, segment.seq))
+            raise UnreadableSegmentError(error.message, remedy=error.remedy) from error
 
 
 def _seq(segment: Segment) -> int:
