@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from analyze.load import load_population
+from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
@@ -33,6 +34,7 @@ from analyze.profile.encoding import (
 from analyze.profile.gathering import Added, Adding, Gathered, Gathering
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.segment_sums import segment_sums
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
@@ -490,7 +492,7 @@ def window_pieces(part: LakePeriod) -> list[LakePeriod]:
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     """Statistics that are kept of a window; None where there are none, or of a part of one."""
-    is_listed = all(path in here.sums for path in (*here.flows, *here.structures))
+    is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
@@ -522,11 +524,17 @@ def _kept_or_made(
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
-    slot = Slot(0, here.period.start_ns, here.period.end_ns)
-    stored = stored_of(profile_of(loaded.population, [slot], with_totals=True).profile)
+    stored = made_of(loaded.population, here, settings)
     if key is not None:
         _keep(here.store, key, encode_stored(stored), tally)
     return stored if with_totals else stored.without_totals()
+
+
+def made_of(population: Population, here: LakePeriod, settings: RefineSettings) -> Stored:
+    """The profile of a window's requests, with counts by values of their attributes."""
+    slot = Slot(0, here.period.start_ns, here.period.end_ns)
+    profile = profile_of(population, [slot], with_totals=True).profile
+    return stored_of(profile, segment_sums(population, settings.statistics))
 
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
@@ -571,9 +579,9 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 
 
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
-    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made of,
-    which parameters are not."""
-    tables = (("flows", here.flows), ("structures", here.structures))
+    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made
+    of."""
+    tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
         Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,
