@@ -153,6 +153,8 @@ class Gathering:
     """Names that windows folded, each by itself."""
     segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
     """By sample: counts by values of attributes, a slot each."""
+    most_votes: int | None = None
+    """Votes that may be held as a table; None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
         """Take a slot in."""
@@ -208,6 +210,7 @@ class Gathering:
             },
             tuple(sorted(self.folded, key=str)),
             {sample: summed_segments(parts) for sample, parts in self.segments.items()},
+            self.most_votes,
         )
 
 
@@ -224,6 +227,7 @@ class Gathered:
     folded: tuple[FoldedNames, ...]
     segments: Mapping[int, SegmentSums]
     """Counts by values of attributes, by sample."""
+    most_votes: int | None = None
 
     def beside(self, other: Gathered) -> Gathered:
         """With the slots of what was read after it, numbered by the same run."""
@@ -240,11 +244,13 @@ class Gathered:
             },
             (*self.folded, *other.folded),
             {},
+            self.most_votes,
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
         """The profile; names that were folded stay so, and those that are more than `most_names` are."""
-        large = self.votes.n_rows > MOST_VOTES
+        most = MOST_VOTES if self.most_votes is None else min(MOST_VOTES, self.most_votes)
+        large = self.votes.n_rows > most
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
         runs = self.votes if large else None
         profile = Profile(self.names, self.slots, votes=votes, **self.tables, runs=runs)
