@@ -36,7 +36,7 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One mechanism at work from `start_ns` to before `end_ns` of the run; `cause` numbers its fault."""
+    """Mechanism at work from `start_ns` to before `end_ns` of the run; `cause` numbers its fault."""
 
     mechanism: FaultMechanism
     severity: float

@@ -205,7 +205,7 @@ class _Runs(NamedTuple):
 
     @staticmethod
     def of(batch: Batch) -> _Runs:
-        """From requests that are sorted by group and slot."""
+        """Find the runs of requests that are sorted by group and slot."""
         requests = batch.requests
         number, first = numbered((requests.group, requests.slot))
         of_group = Ragged.of(np.bincount(requests.group[first], minlength=batch.n_groups))

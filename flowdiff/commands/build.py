@@ -67,16 +67,16 @@ def command(
     builder, total, swept_ns, removed = None, Step(), 0, 0
     with Scratch() as scratch, stopped_by_signal() as stop:
         while not stop.asked:
-            with upkeep(into, "Building", grace) as run:  # others may look after the lake in between
-                try:
+            try:
+                with upkeep(into, "Building", grace) as run:  # others may look after the lake in between
                     builder = builder or Builder(source, run, scratch.folder, settings)
                     done = builder.step(time.time_ns(), finished=finished)
                     if not done.did_anything and time.time_ns() - swept_ns >= grace_ns:
                         removed, swept_ns = removed + builder.sweep(time.time_ns()), time.time_ns()
-                except CommitTakenError:
-                    if interval_ns is None:
-                        raise
-                    builder, done = None, Step()
+            except CommitTakenError:
+                if interval_ns is None:
+                    raise
+                builder, done = None, Step()
             total = total.and_(done)
             if interval_ns is None and not done.did_anything:
                 break

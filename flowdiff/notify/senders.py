@@ -166,7 +166,7 @@ class EventSender(Sender):
                 return LONGEST_WAIT_S
             try:
                 message = self._message(event)
-            except Exception:
+            except Exception:  # of a template that somebody wrote, whatever it raises
                 self._refusals += 1
                 if self._refusals < REFUSALS:
                     raise

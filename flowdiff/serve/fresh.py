@@ -31,7 +31,8 @@ class Fresh(Generic[T]):
         most_share: float = 0.1,
     ) -> None:
         """fresh_seconds: age at which the result is read again. stale_seconds: time after that from which
-        readers wait for it. most_share: largest part of the time that may be spent on reading."""
+        readers wait for it; as long at most, then they get the last one. most_share: largest part of the time
+        that may be spent on reading."""
         self._read = read
         self._fresh = fresh_seconds
         self._most_share = most_share
@@ -52,8 +53,9 @@ class Fresh(Generic[T]):
             threading.Thread(target=self._read_again, daemon=True).start()
         if overdue <= self._stale:
             return value
-        with self._reading:  # until the reading that goes on has ended
-            kept = self._kept
+        if self._reading.acquire(timeout=self._stale):  # the reading that goes on has ended
+            self._reading.release()
+        kept = self._kept
         return self._waited_for() if kept is None else kept[2]
 
     def forget(self) -> None:

@@ -32,7 +32,9 @@ class ServeSettings(Config):
     shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
     stale_seconds: float = Field(default=5.0, ge=0)
-    """Time after that from which a page waits for the new reading: nobody may have looked for an hour."""
+    """Time after that from which a page waits for the new reading, as long at most: nobody may have looked
+    for an hour, and a bucket may not answer.
+    """
     most_windows: int = Field(default=10_000, ge=1)
     """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
     most_site_rows: int = Field(default=1_000_000, ge=1)
@@ -51,6 +53,10 @@ class ServeSettings(Config):
     """Time limit of a query, after which its process is killed."""
     queries: int = Field(default=4, ge=1)
     """Queries computed at once."""
+    comparing_queries: int = Field(default=2, ge=1)
+    """Queries that wait for comparisons at once, of these: as a comparison may take `job_seconds`, fewer than
+    `queries` leave room for pages and other queries; a further one is refused.
+    """
     query_wait_seconds: float = Field(default=10.0, gt=0)
     """Time that a query waits for others; then it is refused (503)."""
     shown_rows: int = Field(default=200, ge=1)

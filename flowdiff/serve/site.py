@@ -75,7 +75,8 @@ def open_site(
         cache / lake_identity(lake), settings.kept_jobs, settings.kept_jobs_bytes, settings.job_seconds
     )
     jobs = Jobs(lake, settings, results)
-    comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns)
+    waiting = threading.BoundedSemaphore(settings.comparing_queries)
+    comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns, waiting)
     queries = Queries(lake, settings, clock_ns, comparing)
     # Call sites are read when all response times are there: those are what is looked at first.
     sites = SiteRows(known, queries, settings)

@@ -191,11 +191,11 @@ class ReasonKind(StrEnum):
     HELP = "help"
     """Longer periods, or a history, would decide."""
     CONTRADICTION = "contradiction"
-    """Two parts of the report disagree: a defect of flowdiff."""
+    """Disagreement of two parts of the report: a defect of flowdiff."""
 
 
 class Reason(Frozen):
-    """One ground of a verdict: its kind and values for programs, its sentence for people."""
+    """Ground of a verdict: kind and values for programs, a sentence for people."""
 
     kind: ReasonKind
     text: str

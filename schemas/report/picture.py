@@ -52,6 +52,7 @@ class FlowPicture(Frozen):
     nested: bool
     """True: steps are calls, each within the one above it; False: one comes after the other."""
     steps: tuple[FlowStep, ...]
-    """Each after the one that it follows; of the steps after one the path to the first finding comes last."""
+    """Steps, each after the one that it follows; of several after one, that on the path to the first finding
+    comes last."""
     responses: Histogram
     """Response times of all root types that the first finding occurs in."""

@@ -1,4 +1,4 @@
-"""What it costs to log events and to build windows of the log, beside a live lane that stitches them itself.
+"""Cost of logging events and building windows of the log, beside a live lane that stitches them itself.
 
 Run: `python tests/bench/bench_build.py [SPANS] [PAIRS]`. OTLP protobuf messages of 500 spans in memory, 20 to
 a poll, light ones, then heavy ones (`trace_stream`); windows of a minute, a commit each two seconds of event

@@ -79,7 +79,7 @@ def some_events(seed: int) -> pa.Table:
 
 
 class Run:
-    """One pair of lakes, from nothing to the end."""
+    """Pair of lakes, from nothing to the end."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.rng = folder, random.Random(seed)
@@ -101,7 +101,7 @@ class Run:
         return LocalStore(disk)
 
     def log(self, number: int) -> None:
-        """What a lane's process does."""
+        """Run a lane in a process."""
         lane = LoggingLane(self.store("live"), number + 1, polls=self.polls[number])
         while lane.sent < len(self.polls[number]):
             lane.polls = self.polls[number][: lane.sent + 1]
@@ -109,7 +109,7 @@ class Run:
             lane.commit()
 
     def build(self) -> None:
-        """What a builder's process does, until lanes are done."""
+        """Run a builder in a process, until lanes are done."""
         settings = BuildSettings(rebuild_ns=0, windows_per_commit=2)
         with exclusive_lock(self.folder / "built"):
             source, store = LocalStore.at(self.folder / "live"), self.store("built")

@@ -188,6 +188,7 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
             [{"text": "The change of the mean response time is not significant (1 → 2): chance."}],
         ),
         ("verdict", "missing_requests", 5),
+        ("verdict", "reasons", [{"text": "Likely at web: 80 % of the change of the mean lies there."}]),
         ("verdict", "reasons", [{"text": "About 5 more problem requests would tell."}]),
         ("mean", "changed", False),
         ("mean", "rows", [{"finding": 99}]),

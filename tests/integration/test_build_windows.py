@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from oracles.bucket_server import BucketServer
 from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake
 from oracles.memory_disk import MemoryDisk
 from oracles.span_events import T0, batch, span
@@ -282,6 +286,47 @@ def test_a_lake_is_built_by_the_command(tmp_path: Path, capsys: pytest.CaptureFi
         assert run([*told, "--lake", str(tmp_path / "built")]) == 0
     assert "4" in capsys.readouterr().out
     assert run(["build", str(tmp_path / "none"), "--into", str(tmp_path / "built")]) == 2
+
+
+def test_two_builders_build_one_lake_in_a_bucket(
+    tmp_path: Path,
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No lock keeps them apart: one whose commit came second ends with 75, which supervisors try again."""
+    (tmp_path / "live").mkdir()
+    lane = LoggingLane(made_lake(LocalStore.at(tmp_path / "live")), 1)
+    for at_s in range(0, 1_200, 20):
+        lane.polls.append((trace(f"r{at_s}", at_s), START + (at_s + 1) * S))
+        lane.take()
+        lane.commit()
+    built = bucket_server.new_lake()
+    command = [
+        sys.executable,
+        "-m",
+        "flowdiff",
+        "build",
+        str(tmp_path / "live"),
+        "--into",
+        built,
+        "--finished",
+    ]
+    environ = {**os.environ, **bucket_environ}
+
+    def supervised(_: int) -> int:
+        tried = 0
+        while (code := subprocess.run(command, env=environ, stdout=subprocess.DEVNULL).returncode) == 75:
+            tried += 1
+            assert tried < 20
+        return code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(supervised, range(2))) == [0, 0]
+    assert run(["fsck", "--lake", built]) == 0
+    capsys.readouterr()
+    assert run(["sql", "--lake", built, "--format", "json", "-c", "select count(*) as n from requests"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": 60}]
 
 
 def test_the_command_follows_the_log_until_it_is_stopped(tmp_path: Path) -> None:

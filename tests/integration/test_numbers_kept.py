@@ -52,7 +52,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Shown:
-    """What one question gives: terminal, page, JSON."""
+    """Answer to one question: terminal, page, JSON."""
 
     def __init__(self, lake: Path, folder: Path, asked: str) -> None:
         words = [*ASKED[asked], "--lake", lake, "--no-save"]

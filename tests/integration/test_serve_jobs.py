@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -151,6 +152,21 @@ def test_sql_compares_periods_as_flowdiff_sql_does(site: Served, lake: str) -> N
     assert "2031-01-01" in wrong.text
     variance = "SELECT * FROM compare('2026-11-18', '2026-11-19', method := 'variance')"
     assert "gives no findings" in site.get(f"/sql?q={quote(variance)}").text
+
+
+def test_queries_that_wait_for_comparisons_leave_room_for_others(lake: str) -> None:
+    """Four of them stopped the page of SQL, and timelines of hosts, for a quarter of an hour."""
+    pairs = ((REFERENCE, PROBLEM), (PROBLEM, REFERENCE))
+    queries = [f"SELECT rank FROM compare('{before}', '{after}')" for before, after in pairs]
+    addresses = [f"/sql?format=json&q={quote(query)}" for query in queries]
+    with serving(lake, "--set", "jobs=1", "--set", "comparing_queries=1") as served:
+        asked(served, **DAYS)
+        running(served)
+        with ThreadPoolExecutor() as pool:
+            first, second = answers = list(pool.map(served.get, addresses))
+        assert served.get(f"/sql?format=json&q={quote('SELECT 1 AS one')}").json == [{"one": 1}]
+    assert sorted("Too many queries wait" in answer.text for answer in answers) == [False, True]
+    assert first.status != second.status
 
 
 def test_a_request_without_a_report_has_a_twin_of_its_root(site: Served, lake: str) -> None:

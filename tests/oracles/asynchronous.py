@@ -1,4 +1,4 @@
-"""Which calls nobody waits for, call by call and request by request: slow and obvious."""
+"""Find the calls that nobody waits for, call by call and request by request: slow and obvious."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asynchronous(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
 ) -> list[Left]:
-    """What `find_asynchronous` should find, by structure."""
+    """Expected result of `find_asynchronous`, by structure."""
     late: Asked = []
     for number, tree in enumerate(trees):
         for unit in range(1, 0 if tree is None else tree.n_units):
@@ -71,7 +71,7 @@ def asynchronous(
 
 
 def outlives(unit: int, above: int, settings: RefineSettings) -> Any:
-    """Whether a unit ends after its caller, by more than the slack."""
+    """Tell whether a unit ends after its caller, by more than the slack."""
 
     def answer(start: Callable[[int], int], end: Callable[[int], int]) -> bool:
         duration, own = max(end(above) - start(above), 0), max(end(unit) - start(unit), 0)
@@ -82,7 +82,7 @@ def outlives(unit: int, above: int, settings: RefineSettings) -> Any:
 
 
 def is_over_early(tree: SpanTree, unit: int, top: int) -> Any:
-    """Whether a unit is over before the caller of `top` goes on."""
+    """Tell whether a unit is over before the caller of `top` goes on."""
     above = tree.parent[top]
 
     def answer(start: Callable[[int], int], end: Callable[[int], int]) -> bool:

@@ -66,6 +66,9 @@ def _of_verdict(verdict: dict[str, Any], accounts: list[dict[str, Any]], finding
         ranks = [row.get("finding") for row in account.get("rows", ()) if isinstance(row, dict)]
         if any(rank is not None and not 1 <= rank <= findings for rank in ranks):
             yield f"a row of the {name} names a finding that is not there"
+    unexplained = verdict["outcome"] == "not-explained" and not verdict.get("by_load")
+    if not unexplained and any(reason["text"].startswith("Likely at ") for reason in reasons):
+        yield f"a likely place is named, and the verdict is {verdict['outcome']}"
     wanted = [reason for reason in reasons if "would tell" in reason["text"]]
     if len(wanted) > 1 or bool(wanted) != (verdict.get("missing_requests") is not None):
         yield "how many requests are missing is not one number"

@@ -111,7 +111,7 @@ class BuiltLake:
         self.builder = Builder(source, run, self.scratch, self.settings)
 
     def step(self, **how: bool) -> Step:
-        """One step, a second later."""
+        """Take one step of the builder, a second later."""
         self.now_ns += NS_PER_SECOND
         return self.builder.step(self.now_ns, **how)
 
@@ -180,7 +180,7 @@ def dealt(
 
 
 def some_settings(rng: np.random.Generator) -> BuildSettings:
-    """Of a builder, at random."""
+    """Settings of a builder, at random."""
     return BuildSettings(
         memory_bytes=int(rng.choice([64 * 2**20, 2**30])),
         rebuild_ns=int(rng.choice([0, 120])) * NS_PER_SECOND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -136,3 +137,21 @@ def test_who_comes_after_a_long_time_gets_the_last_result_where_reading_fails() 
     assert fresh() == 7
     threading.Event().wait(0.05)
     assert fresh() == 7
+
+
+def test_nobody_waits_without_end_for_a_reading_that_hangs() -> None:
+    going, reads = threading.Event(), []
+
+    def read() -> int:
+        reads.append(1)
+        if len(reads) > 1:
+            going.wait(30)
+        return len(reads)
+
+    fresh = Fresh(read, 0.0, 0.05, most_share=1.0)
+    assert fresh() == 1
+    threading.Event().wait(0.2)
+    began = time.monotonic()
+    assert fresh() == 1
+    assert time.monotonic() - began < 10
+    going.set()

@@ -5,6 +5,7 @@ So they have a job's limits of time and memory, wait in the same queue, and one 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ class JobComparisons:
     seconds: float
     """Time that a comparison may wait and run."""
     clock_ns: Callable[[], int]
+    waiting: threading.BoundedSemaphore
+    """Room for queries that wait for a comparison."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
         """Tables of a comparison, as a report keeps them. Raises FlowdiffError."""
@@ -47,8 +50,13 @@ class JobComparisons:
         key = identity(question, known, version())
         if found := self.jobs.results.tables(key):
             return found
-        self.jobs.ask(key, question)
-        job = self.jobs.wait(key, self.seconds)
+        if not self.waiting.acquire(blocking=False):
+            raise QueryError("Too many queries wait for comparisons.", remedy="Try again when they are done.")
+        try:
+            self.jobs.ask(key, question)
+            job = self.jobs.wait(key, self.seconds)
+        finally:
+            self.waiting.release()
         if found := self.jobs.results.tables(key):
             return found
         if job is None or not job.is_over:

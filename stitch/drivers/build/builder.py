@@ -62,7 +62,7 @@ class Step:
     """Events that no segment of the log held any more, or ever did."""
 
     def and_(self, other: Step) -> Step:
-        """Both together."""
+        """Sum of two results."""
         return Step(
             self.built + other.built,
             self.again + other.again,
@@ -109,7 +109,7 @@ class Builder:
         self._loose = LooseRecords(lambda one, columns: self._log.open(one, columns).read())
         self._memo = StructureMemo(settings.remembered)
         self._versions: dict[int, BuiltWindow] = {}
-        """By start: what commits say that the log may hold something of."""
+        """Start -> built window, as commits say, of windows that the log may hold events of."""
         self._built_at_ns: dict[int, int | None] = {}
         """Start -> watermark when it was built; None: there was none any more."""
         self._frozen_keys: dict[int, U8] = {}

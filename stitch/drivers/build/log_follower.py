@@ -22,7 +22,7 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 
 @dataclass(eq=False, slots=True)
 class LogSegment:
-    """One segment, and the requests that it holds."""
+    """Segment of the log, with the requests that it holds."""
 
     lane: int
     seq: int
@@ -70,7 +70,7 @@ class LogFollower:
         self._store = store
         self._lanes: dict[int, _LaneLog] = {}
         self.segments: dict[tuple[int, int], LogSegment] = {}
-        """By lane and commit: those that are kept."""
+        """(Lane, commit) -> segment that is kept."""
         self.missing = 0
         """Events of commits read that nobody had built and that no segment holds any more, or ever did."""
 

@@ -1,4 +1,5 @@
-"""Which requests begin in which window, by the indexes of a log; and what a window was built from, as a hash.
+"""Plan of windows: the requests that begin in each, by the indexes of a log, and a digest of what it is built
+from.
 
 A request begins with the least time of its events, over all segments of all lanes. The digest of a window is a
 hash over its requests and the segments that hold them, whatever the order in which these came: a version is

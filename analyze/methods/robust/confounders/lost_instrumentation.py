@@ -45,7 +45,7 @@ class SilentComponents(Noticed):
     """Components that record nothing in the problem."""
 
     silent: tuple[Silent, ...]
-    """One or more, by name."""
+    """Components by name, at least one."""
 
 
 class LostInstrumentation(Confounder):

@@ -45,7 +45,7 @@ class Renames(Noticed):
     """Operations that the problem knows under another name."""
 
     renamed: tuple[Rename, ...]
-    """One or more, by old name."""
+    """Renames by old name, at least one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Look(StrEnum):
 
     FIRST = "first"
     SECOND = "second"
-    """At every call site, for what first looks cannot see."""
+    """Second look at every call site, for what first looks cannot see."""
     WHERE_SILENT = "where-silent"
     """Second look at call sites where the measure `of` says nothing."""
     WHERE_FOUND = "where-found"

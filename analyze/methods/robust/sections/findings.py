@@ -52,7 +52,7 @@ _MOST_Q: Final = 1e-12
 KIND: Final = {
     ChangeKind.SLOWER: ("slower", "worse", "median over requests"),
     ChangeKind.FASTER: ("faster", "better", "median over requests"),
-    ChangeKind.TAIL: ("longer tail", "worse", "requests over the limit"),
+    ChangeKind.TAIL: ("slow", "worse", "requests over the limit"),
     ChangeKind.MORE_CALLS: ("more calls", "", "calls a request"),
     ChangeKind.FEWER_CALLS: ("fewer calls", "", "calls a request"),
     ChangeKind.PATH: ("other path", "", "requests on this path"),

@@ -42,7 +42,7 @@ class ExplainedShare:
 
     found_us: float
     change_us: float
-    """Not 0."""
+    """Change of the mean, µs; not 0."""
     interval: tuple[float, float]
     significant: bool = True
 
