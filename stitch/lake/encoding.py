@@ -82,7 +82,7 @@ def _whole(
     source: Path | pa.BufferReader,
     columns: Sequence[str] | None,
     as_codes: Sequence[str],
-    started: tuple[int, int] | None,
+    started: tuple[int, int] | None = None,
 ) -> pa.Table:
     """All rows of a file, or those that started within bounds, columns in the given order. Raises OSError and
     ArrowException.
