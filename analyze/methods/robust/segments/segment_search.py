@@ -147,7 +147,11 @@ class SegmentSearch:
         for at in order[flat[order] >= self.own.least_hits].tolist():
             outcome, of = whole[at // n_roots], at % n_roots
             if hits[at // n_roots].sum() > flat[at]:
-                yield replace(outcome, inside=outcome.inside & (root == of), of_root=True)
+                inside = outcome.inside & (root == of)
+                groups, stratum = np.unique(outcome.stratum[inside], return_inverse=True)
+                mine = np.zeros(len(root), dtype=np.int64)
+                mine[inside] = stratum
+                yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
         """Give the segments that count, the surest first."""

@@ -139,28 +139,17 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
 def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
     """Count segments; rows: [values] of requests. block: [requests], -1 for those left aside."""
     cells = n_blocks * outcome.n_strata
-    inside = outcome.inside & (block >= 0)
-    code = np.where(inside, block * outcome.n_strata + outcome.stratum, cells)
-    hit = np.where(outcome.hit, code, cells)
-    shape = (-1, n_blocks, outcome.n_strata)
+    code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
+    request = np.concatenate([np.zeros(0, np.int64), *rows])
+    cell = code[request]
+    cell += np.repeat(np.arange(len(rows)) * (cells + 1), [len(mine) for mine in rows])
 
-    def sums(of: I8) -> F8:
-        return np.bincount(of, minlength=cells + 1)[:cells].astype(np.float64)
+    def sums(of: I8, n: int) -> F8:
+        found = np.bincount(of, minlength=n * (cells + 1)).reshape(n, cells + 1)[:, :cells]
+        return found.astype(np.float64).reshape(n, n_blocks, outcome.n_strata)
 
-    hits = np.flatnonzero(hit < cells)
-    few = len(hits) * 8 < len(hit)
-    n = np.array([sums(code[mine]) for mine in rows]).reshape(shape)
-    if few:  # of rare hits those are looked up that a value has
-        flags = np.zeros(len(hit), dtype=np.bool_)
-        found = []
-        for mine in rows:
-            flags[mine] = True
-            found.append(sums(hit[hits[flags[hits]]]))
-            flags[mine] = False
-        x = np.array(found).reshape(shape)
-    else:
-        x = np.array([sums(hit[mine]) for mine in rows]).reshape(shape)
-    return Counts(n, x, sums(code).reshape(shape[1:]), sums(hit).reshape(shape[1:]))
+    n, x = sums(cell, len(rows)), sums(cell[outcome.hit[request]], len(rows))
+    return Counts(n, x, sums(code, 1)[0], sums(code[outcome.hit], 1)[0])
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
