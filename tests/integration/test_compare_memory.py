@@ -45,12 +45,12 @@ def test_memory_is_estimated_by_nodes(lake: Path) -> None:
 
 
 def test_the_process_stays_within_it(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of all requests is twice as large; the folder for votes is gone afterwards."""
+    """Without a limit it takes half as much again (0.42 and 0.26 GB); the folder for votes is gone afterwards."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = ("compare", "--lake", str(lake), "--no-save", *PERIODS)
     free = timed(*words, codes=(0, 1, 3))
     bound = timed(*words, "--memory", "256MB", codes=(0, 1, 3))
-    assert free.peak_gb > 0.4
+    assert free.peak_gb > 0.34
     assert bound.peak_gb < 0.3
     assert [*tmp_path.iterdir()] == []
     assert not (lake / "stats").exists()  # of slices none is kept
