@@ -45,7 +45,7 @@ def test_memory_is_estimated_by_nodes(lake: Path) -> None:
 
 
 def test_the_process_stays_within_it(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit it takes half as much again (0.42 and 0.26 GB); the folder for votes is gone afterwards."""
+    """Without a limit it takes half as much again (0.42, 0.26 GB); no folder of votes is left."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = ("compare", "--lake", str(lake), "--no-save", *PERIODS)
     free = timed(*words, codes=(0, 1, 3))
