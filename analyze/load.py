@@ -264,14 +264,23 @@ def read_stored(
     *,
     as_codes: Sequence[str] = (),
     where: pc.Expression | None = None,
+    started: tuple[int, int] | None = None,
 ) -> pa.Table:
     """Read a file of a lake, or some of its columns and rows.
 
-    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError if the
-    file is missing, cut or damaged.
+    `as_codes` are Parquet column paths to be read as dictionaries instead of text; started: as in
+    `read_rows`. Raises LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
-    return read_rows(path, columns, lake=found.lake, name=found.name_of(path), as_codes=as_codes, where=where)
+    return read_rows(
+        path,
+        columns,
+        lake=found.lake,
+        name=found.name_of(path),
+        as_codes=as_codes,
+        where=where,
+        started=started,
+    )
 
 
 def read_stored_structures(
@@ -302,8 +311,11 @@ def read_flow_files(
     """
     found.fetch(found.flows)
     rows = _matching_rows(found)
+    # Of a part of a window no other rows are held; a filter counts all of them.
+    part = rows is None and not found.has_whole_windows
+    started = (found.period.start_ns, found.period.end_ns) if part else None
     for path in found.flows:
-        table = read_stored(found, path, columns, as_codes=as_codes)
+        table = read_stored(found, path, columns, as_codes=as_codes, started=started)
         start = table["start_ns"].to_numpy()
         inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
         if rows is not None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from flowdiff.samples import Samples
 
 
+_LEAST_FOR_REQUESTS = 64 << 20
+"""Fewest bytes for requests that a comparison begins with: 600,000 nodes."""
+
+
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
     """Raise ConfigError where a method needs another number of samples, before anything is read.
 
@@ -51,11 +55,12 @@ def analysed(
     use: StatisticsUse,
     stage: Callable[[str], AbstractContextManager[None]] = unseen,
     workers: int = 1,
+    memory: int | None = None,
 ) -> Outcome:
     """Outcome of methods over samples, which are read and refined once.
 
-    `stage` is entered with the name of each step; workers: processes that may share the work. Raises
-    PeriodError, LakeError, ConfigError.
+    `stage` is entered with the name of each step; workers: processes that may share the work; memory: bytes
+    that this process may take in all. Raises PeriodError, LakeError, ConfigError.
     """
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
@@ -63,6 +68,8 @@ def analysed(
     from analyze.watch.deployments import known_deployments
     from stitch.processes import shared_processes
 
+    most_bytes = None if memory is None else memory_for_requests(memory)
+    workers = 1 if memory is not None else workers
     with shared_processes(workers):
         with stage("Loading and refining"):
             read = read_samples(
@@ -72,6 +79,7 @@ def analysed(
                 use=use,
                 can_use=not any(one.method.needs_requests for one in chosen),
                 workers=workers,
+                most_bytes=most_bytes,
             )
         compared = read.compared.noted(*found.notes)
         roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
@@ -85,6 +93,20 @@ def analysed(
                 calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
                 marks=known_deployments(found.compared[-1][1][0].store),
             )
+
+
+def memory_for_requests(memory: int) -> int:
+    """Bytes of `memory` that are left beside the program. Raises ConfigError where these are few."""
+    from flowdiff.live.memory import resident_bytes
+
+    program = resident_bytes()
+    if memory < program + _LEAST_FOR_REQUESTS:
+        least = -(-(program + _LEAST_FOR_REQUESTS) // 2**24) * 16
+        raise ConfigError(
+            f"--memory is {memory >> 20} MB, and the process takes {program >> 20} MB before it reads.",
+            remedy=f"Set it to {least}MB or more.",
+        )
+    return memory - program
 
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:

@@ -35,6 +35,8 @@ def _list(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) ->
 _SITE: Final = _field("site", _KEY, "key of the call site: sites")
 _PATTERN: Final = _field("pattern", _KEY, "key of the call pattern: patterns")
 _ROOT: Final = _field("root", _KEY, "key of the root type: roots")
+_VALUE: Final = _field("value", _KEY, "key of the value: attribute_values")
+_COMPONENT: Final = _field("component", _KEY, "key of the component: components")
 _N: Final = _field("n", pa.float64(), "requests")
 _W: Final = _field("w", pa.float64(), "sum of their weights (1 / sampling probability)")
 _W2: Final = _field("w2", pa.float64(), "sum of their squared weights")
@@ -170,12 +172,45 @@ STATISTICS_SCHEMA: Final = pa.schema(
             _field("critical_ns", pa.float64(), "weighted own time on the critical path, ns"),
             _field("over", pa.float64(), "0: of comparisons alone"),
         ),
+        _rows(
+            "attribute_values",
+            "values of the attributes that are kept (statistics.attributes)",
+            _VALUE,
+            _field("attribute", pa.string(), "name of the attribute"),
+            _field("text", pa.string(), "its value; null: any value, or none", nullable=True),
+        ),
+        _rows(
+            "components",
+            "services or components",
+            _COMPONENT,
+            _field("name", pa.string(), "its name"),
+        ),
+        _rows(
+            "segments",
+            "requests with a value of an attribute on any span, by a component that they pass",
+            _VALUE,
+            _ROOT,
+            _COMPONENT,
+            _N,
+            _field("failing_n", pa.float64(), "those whose first failure began at the component"),
+        ),
+        _rows(
+            "slow_segments",
+            "requests with a value of an attribute on any span, of a call graph with enough requests",
+            _VALUE,
+            _ROOT,
+            _N,
+            _field("slow_n", pa.float64(), "those above the 90th percentile of their call graph's requests"),
+        ),
     ]
 )
 """The row of a statistics file. Every key occurs once in a relation."""
 
 
-NAMES: Final = ("operations", "sites", "patterns", "paths", "roots", "errors")
+NAMES: Final = (
+    *("operations", "sites", "patterns", "paths", "roots", "errors"),
+    *("attribute_values", "components"),
+)
 """Relations of names; the key is their first column."""
 
 

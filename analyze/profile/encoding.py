@@ -31,12 +31,13 @@ from analyze.profile.profile import (
     Watched,
     columns_of,
 )
+from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
 from schemas.arrays import I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
-STORED_VERSION: Final = 9
+STORED_VERSION: Final = 10
 """Version of the form of a file."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
@@ -98,6 +99,8 @@ class Stored(NamedTuple):
     """Every other table -> column -> [rows], keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
     """Folded names, which whatever is joined with it needs, too: `analyze.profile.folded_names`."""
+    segments: SegmentSums = NO_SEGMENTS
+    """Counts by values of attributes."""
 
     def without_totals(self) -> Stored:
         """Leave out votes of total times, of which no test asks."""
@@ -158,6 +161,10 @@ def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
         **_name_relations(stored.names, keys),
         "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
         "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
+        **{
+            name: _relation(name, [_array(column) for column in rows.columns])
+            for name, rows in stored.segments._asdict().items()
+        },
     }
     for table, name in _RELATION_OF.items():
         columns = stored.tables[table]
@@ -244,11 +251,11 @@ def _watched(start: int, length: int, n: float, w: float, first: int, last: int)
     return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
 
 
-def stored_of(profile: Profile) -> Stored:
-    """A profile in columns."""
+def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
+    """A profile in columns, beside counts by values of attributes."""
     tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
-    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded)
+    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded, segments)
 
 
 def profile_of_stored(stored: Stored) -> Profile:
@@ -285,8 +292,11 @@ def stored_tables(
         parts = [_votes(rows[name], keys) for name in ("votes", "totals") if name in rows]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
-        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded())
-        return stored if _is_sound(stored) else None
+        segments = SegmentSums(
+            *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
+        )
+        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
+        return stored if _is_sound(stored) and are_sound(segments, keys.root.keys) else None
     except _UNREADABLE:
         return None
 

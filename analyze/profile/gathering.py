@@ -31,6 +31,7 @@ from analyze.profile.profile import (
     recoded,
     summed,
 )
+from analyze.profile.segment_sums import SegmentSums, summed_segments
 from analyze.profile.shards import BY_SITE, MOST_VOTES, site_parts
 from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Votes, summed_votes
@@ -52,6 +53,7 @@ class Added(NamedTuple):
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
     folded: tuple[FoldedNames, ...]
+    segments: SegmentSums
 
 
 class Adding:
@@ -69,6 +71,7 @@ class Adding:
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
         self._watched: list[Watched] = []
         self._folded: set[FoldedNames] = set()
+        self._segments: list[SegmentSums] = []
 
     def add(self, window: Stored) -> None:
         """Take a window in."""
@@ -90,10 +93,12 @@ class Adding:
         for slot in window.slots:
             self._watched += slot.watched
         self._folded.update(window.folded)
+        self._segments.append(window.segments)
 
     def _add_up(self, shard: Column | None = None) -> None:
         self._votes = [summed_votes(self._votes, shard).compact()]
         self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
+        self._segments = [summed_segments(self._segments)]
 
     def stored(self) -> Stored | None:
         """The slot; None of no window."""
@@ -117,6 +122,7 @@ class Adding:
             votes,
             {name: columns_of(table) for name, table in whole.items()},
             tuple(sorted(self._folded, key=str)),
+            self._segments[0],
         )
         return stored, parts
 
@@ -131,7 +137,7 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.names, slot, votes, tables, stored.folded)
+        return Added(stored.names, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
@@ -145,12 +151,17 @@ class Gathering:
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
     """Names that windows folded, each by itself."""
+    segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
+    """By sample: counts by values of attributes, a slot each."""
+    most_votes: int | None = None
+    """Votes that may be held as a table; None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
         """Take a slot in."""
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
+        self.segments.setdefault(sample, []).append(added.segments)
         self.votes.append(added.votes.renumbered(codes.site, codes.pattern))
         for name, columns in added.tables.items():
             self.tables[name].append(recoded(name, columns, codes._asdict()))
@@ -198,6 +209,8 @@ class Gathering:
                 for name, parts in self.tables.items()
             },
             tuple(sorted(self.folded, key=str)),
+            {sample: summed_segments(parts) for sample, parts in self.segments.items()},
+            self.most_votes,
         )
 
 
@@ -212,6 +225,9 @@ class Gathered:
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
     folded: tuple[FoldedNames, ...]
+    segments: Mapping[int, SegmentSums]
+    """Counts by values of attributes, by sample."""
+    most_votes: int | None = None
 
     def beside(self, other: Gathered) -> Gathered:
         """With the slots of what was read after it, numbered by the same run."""
@@ -227,11 +243,14 @@ class Gathered:
                 for name, table in self.tables.items()
             },
             (*self.folded, *other.folded),
+            {},
+            self.most_votes,
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
         """The profile; names that were folded stay so, and those that are more than `most_names` are."""
-        large = self.votes.n_rows > MOST_VOTES
+        most = MOST_VOTES if self.most_votes is None else min(MOST_VOTES, self.most_votes)
+        large = self.votes.n_rows > most
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
         runs = self.votes if large else None
         profile = Profile(self.names, self.slots, votes=votes, **self.tables, runs=runs)

@@ -19,12 +19,13 @@ import numpy as np
 
 from analyze.load import load_population, sample_of, told_samples
 from analyze.population import Sample
+from analyze.profile.needed_memory import needed_memory
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import ComparedSamples
 from analyze.profile.stored import QUARTER_NS, ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
-from schemas.errors import PeriodError
+from schemas.errors import ConfigError, PeriodError
 from schemas.periods import Period, fitted
 from schemas.ranges import overlap, total_ns, united
 from schemas.windows import Window
@@ -233,14 +234,20 @@ def read_samples(
     use: StatisticsUse = "auto",
     can_use: bool = True,
     workers: int = 1,
+    most_bytes: int | None = None,
 ) -> Read:
     """Read the samples in the form that their size asks for.
 
     can_use: whether the methods can work from statistics; where not, `auto` never does. workers: processes
-    that may share the work on statistics. Raises as `load_population` and `gathered`.
+    that may share the work on statistics. most_bytes: memory that requests may take; more of them are read as
+    statistics, window by window. Raises as `load_population` and `gathered`, and ConfigError where requests
+    are asked for that do not fit.
     """
     large = can_use and use == "auto"
-    if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
+    over, over_with_history = _too_large(compared, history, most_bytes)
+    if not large and (over or (over_with_history and use == "never")) and use != "all":
+        raise _does_not_fit(compared, history if use == "never" else (), most_bytes or 0, can_use=can_use)
+    if use == "all" or (large and (over or n_flows(compared) > MOST_REQUESTS)):
         how = (
             "compared from the statistics of their windows: there are no examples, no explanations, and no "
             "breakdown of slow requests"
@@ -252,16 +259,45 @@ def read_samples(
             else None
         )
         a_slot = _windows_a_slot(compared, history)
-        both = _statistics(compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers)
-        past = _statistics(history, refine, run, a_slot=None, workers=workers) if history else None
+        both = _statistics(
+            compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers, most_bytes=most_bytes
+        )
+        past = (
+            _statistics(history, refine, run, a_slot=None, workers=workers, most_bytes=most_bytes)
+            if history
+            else None
+        )
         return Read(both.noted(after=[f"The samples were {how}."]), past)
-    if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers)
+    if history and (use == "history" or (large and (over_with_history or n_flows(history) > MOST_HISTORY))):
+        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers, most_bytes=most_bytes)
         population = load_population(compared, refine, folded=past.population.folded).population
         return Read(ComparedSamples(population).noted(after=past.population.notes), past)
     loaded = load_population(compared, refine, history=history)
     past = None if loaded.history is None else ComparedSamples(loaded.history)
     return Read(ComparedSamples(loaded.population), past)
+
+
+def _too_large(compared: NamedSamples, history: NamedSamples, most_bytes: int | None) -> tuple[bool, bool]:
+    """Tell whether the requests of the samples, and with those of the history, do not fit into memory."""
+    if most_bytes is None:
+        return False, False
+    alone, both = (
+        sum(needed_memory(part for _, parts in samples for part in parts))
+        for samples in (compared, [*compared, *history])
+    )
+    return alone > most_bytes, both > most_bytes
+
+
+def _does_not_fit(
+    compared: NamedSamples, history: NamedSamples, most_bytes: int, *, can_use: bool
+) -> ConfigError:
+    needed = sum(needed_memory(part for _, parts in [*compared, *history] for part in parts))
+    instead = "leave --statistics to itself" if can_use else "the method robust"
+    return ConfigError(
+        f"The requests of these periods take about {needed >> 20:,} MB, and {most_bytes >> 20:,} MB of "
+        "--memory are left for them.",
+        remedy=f"Take shorter periods, more memory, or {instead}, which can do without requests.",
+    )
 
 
 def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
@@ -294,6 +330,7 @@ def _statistics(
     a_slot: int | None,
     n_blocks: int | None = None,
     workers: int,
+    most_bytes: int | None = None,
 ) -> ComparedSamples:
     """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
     come."""
@@ -306,7 +343,8 @@ def _statistics(
         with_silent=a_slot is not None,
         a_slot=a_slot,
         n_blocks=n_blocks,
-        workers=workers,
+        workers=1 if most_bytes is not None else workers,
+        most_bytes=most_bytes,
     )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."

@@ -16,6 +16,7 @@ from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.gathering import Gathered
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums
 from analyze.stats.histograms import value_of
 from analyze.stats.silences import (
     ComparedTraffic,
@@ -44,6 +45,13 @@ class ComparedSamples:
     """Windows that were read, where names were numbered by a run."""
     workers: int = 1
     """Processes that may share the work on statistics."""
+
+    @property
+    def segments(self) -> tuple[SegmentSums, ...]:
+        """Kept counts by values of attributes, a sample each; none of requests."""
+        if self.gathered is None:
+            return ()
+        return tuple(self.gathered.segments.get(at, NO_SEGMENTS) for at in range(len(self.samples)))
 
     @staticmethod
     def of_statistics(

@@ -12,13 +12,15 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from analyze.load import load_population
+from analyze.load import load_population, read_flow_files
+from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
@@ -31,14 +33,16 @@ from analyze.profile.encoding import (
     votes_kept,
 )
 from analyze.profile.gathering import Added, Adding, Gathered, Gathering
+from analyze.profile.needed_memory import needed_memory
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.segment_sums import segment_sums
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import NS_PER_DAY, Window
-from stitch.heap import keep_freed
+from stitch.heap import give_back, keep_freed
 from stitch.lake.place import open_store
 from stitch.lake.stats_files import (
     StatsKey,
@@ -61,6 +65,8 @@ is long to read."""
 MOST_SLOTS: Final = 120
 """Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
 
+BYTES_A_VOTE: Final = 512
+"""Memory by which votes that are held as a table are bounded, twice what they take while they are tested."""
 WINDOWS_A_WORKER: Final = 6
 """Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 VOTES_A_WORKER: Final = 20_000_000
@@ -119,6 +125,7 @@ def gathered(
     a_slot: int | None = 1,
     n_blocks: int | None = None,
     workers: int = 1,
+    most_bytes: int | None = None,
 ) -> Gathered:
     """Slots of several samples, in time order.
 
@@ -127,15 +134,16 @@ def gathered(
     None: a sample is one slot, and has no account. `n_blocks`: see `Gathering.gathered`. Whole windows
     without a filter come from `stats/`; the others are made of their requests, and not kept. What a filter
     leaves nothing of has no slot, unless with_silent: then windows that were recorded and hold nothing have
-    empty ones. So many processes (`workers`) read what is kept, where it is worth their start. Raises
-    LakeError where flows cannot be read, PeriodError where no sample has a request.
+    empty ones. So many processes (`workers`) read what is kept, where it is worth their start. most_bytes:
+    memory that the requests of a window, and votes of all, may take. Raises LakeError where flows cannot be
+    read, PeriodError where no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
     blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
-    gathering = Gathering(run)
-    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch)
+    gathering = Gathering(run, most_votes=None if most_bytes is None else most_bytes // BYTES_A_VOTE)
+    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch, most_bytes)
     for block, added in reading.blocks(blocks, workers):
         if added is None:
             continue
@@ -218,6 +226,7 @@ class _Reading:
     tally: ProfileTally
     keep_account: bool
     scratch: Scratch
+    most_bytes: int | None = None
 
     def blocks(self, blocks: Sequence[_Block], workers: int) -> Iterator[tuple[_Block, Added | None]]:
         """Every block as one slot, None where its windows hold no request; by several processes where there
@@ -253,7 +262,9 @@ class _Reading:
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
-                    stored = _kept_or_made(of_window, here, self.settings, self.tally)
+                    stored = _kept_or_made(
+                        of_window, here, self.settings, self.tally, most_bytes=self.most_bytes
+                    )
                     if stored is not None:
                         adding.add(stored)
                 yield adding.added(lambda: self.scratch.folder)
@@ -490,7 +501,7 @@ def window_pieces(part: LakePeriod) -> list[LakePeriod]:
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     """Statistics that are kept of a window; None where there are none, or of a part of one."""
-    is_listed = all(path in here.sums for path in (*here.flows, *here.structures))
+    is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
@@ -507,9 +518,14 @@ def _kept_or_made(
     tally: ProfileTally,
     *,
     with_totals: bool = False,
+    most_bytes: int | None = None,
 ) -> Stored | None:
     """The profile of a window, or the sum of several, from what was kept, if that is one; else made, and that
-    of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use."""
+    of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use.
+
+    A window whose requests would take more than `most_bytes` is made in slices of time, and not kept: slices
+    are refined each alone.
+    """
     key = key_of(here, settings) if _is_whole(here) else None
     if key is not None and stored is not None and _is_of(stored, key):
         tally.read += len(here.windows)
@@ -518,15 +534,53 @@ def _kept_or_made(
         whole = _summed_windows(here, settings, tally)
         return whole if with_totals or whole is None else whole.without_totals()
     tally.made += 1
+    n_slices = 1 if most_bytes is None else _slices_needed(here, most_bytes)
+    if n_slices > 1:
+        return _made_of_slices(here, n_slices, settings)
     try:
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
-    slot = Slot(0, here.period.start_ns, here.period.end_ns)
-    stored = stored_of(profile_of(loaded.population, [slot], with_totals=True).profile)
+    stored = made_of(loaded.population, here, settings)
     if key is not None:
         _keep(here.store, key, encode_stored(stored), tally)
     return stored if with_totals else stored.without_totals()
+
+
+def _slices_needed(here: LakePeriod, most_bytes: int) -> int:
+    """Count the slices in which a window's requests fit into some memory; 1 if all does, with parameters."""
+    needed = needed_memory([here])
+    if sum(needed) <= most_bytes:
+        return 1
+    return max(2, -(-needed.requests // most_bytes))
+
+
+def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Stored | None:
+    """The sum of n slices with as many requests each, without counts by attributes; None of no request."""
+    starts = np.sort(
+        np.concatenate([table["start_ns"].to_numpy() for _, table in read_flow_files(here, ["start_ns"])])
+    )
+    begin, end = here.period.start_ns, here.period.end_ns
+    cuts = sorted({begin, *starts[np.arange(1, n) * len(starts) // n].tolist(), end})
+    adding = Adding()
+    for bounds in pairwise(cuts):
+        start_ns, end_ns = bounds
+        part = replace(here, period=replace(here.period, start_ns=start_ns, end_ns=end_ns))
+        try:
+            loaded = load_population([("window", part)], settings)
+        except PeriodError:
+            continue
+        adding.add(stored_of(profile_of(loaded.population, [Slot(0, *bounds)]).profile))
+        del loaded
+        give_back()
+    return adding.stored()
+
+
+def made_of(population: Population, here: LakePeriod, settings: RefineSettings) -> Stored:
+    """The profile of a window's requests, with counts by values of their attributes."""
+    slot = Slot(0, here.period.start_ns, here.period.end_ns)
+    profile = profile_of(population, [slot], with_totals=True).profile
+    return stored_of(profile, segment_sums(population, settings.statistics))
 
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
@@ -571,9 +625,9 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 
 
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
-    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made of,
-    which parameters are not."""
-    tables = (("flows", here.flows), ("structures", here.structures))
+    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made
+    of."""
+    tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
         Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,

@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.load import load_population
-from analyze.profile.build import profile_of
-from analyze.profile.encoding import StatisticsFile, relations_of, stored_of, version
-from analyze.profile.profile import Slot
-from analyze.profile.stored import kept_of_window, window_pieces
+from analyze.profile.encoding import StatisticsFile, relations_of, version
+from analyze.profile.stored import kept_of_window, made_of, window_pieces
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod
 from schemas.errors import PeriodError
@@ -75,5 +73,4 @@ class WindowStatistics:
             loaded = load_population([("window", here)], self._settings)
         except PeriodError:
             return {}
-        slot = Slot(0, here.period.start_ns, here.period.end_ns)
-        return relations_of(stored_of(profile_of(loaded.population, [slot], with_totals=True).profile))
+        return relations_of(made_of(loaded.population, here, self._settings))

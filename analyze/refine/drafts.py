@@ -205,7 +205,11 @@ def _graph(
         edge
         for unit in range(tree.n_units)
         if enter[unit] != leave[unit]
-        for edge in _inner_edges(tree, unit, successors, rank, enter, leave)
+        for edge in (
+            _inner_edges(tree, unit, successors, rank, enter, leave)
+            if tree.children[unit]
+            else ((enter[unit], leave[unit]),)
+        )
     ]
     first, last, parent = np.array(enter), np.array(leave), np.array(tree.parent)
     is_span, awaited = first != last, np.array(tree.awaited)

@@ -13,6 +13,25 @@ HostPolicy = Literal["auto", "full", "role", "none"]
 Level = Literal["L0", "L3"]
 
 
+class StatisticsSettings(Config):
+    """Attributes by whose values the statistics of a window count requests."""
+
+    attributes: tuple[str, ...] = (
+        *("service.version", "service.instance.id", "k8s.pod.name"),
+        *("cloud.availability_zone", "cloud.region", "http.response.status_code", "http.status_code"),
+        *("*release", "*region", "*tenant*", "*tier", "*plan"),
+    )
+    """Names; * stands for any letters. Those that come first are kept first."""
+    most_attributes: int = Field(default=12, ge=0)
+    """Most attributes of a window that are kept; 0: none, and no attribute is read."""
+    most_values: int = Field(default=64, ge=1)
+    """An attribute with more values than this in a window is left out there."""
+    slow: float = Field(default=0.9, gt=0, lt=1)
+    """Quantile of a window's response times, by call graph, above which a request is counted as slow."""
+    slow_requests: int = Field(default=20, ge=1)
+    """Fewest requests of a call graph that give such a quantile; else those of its root type do."""
+
+
 class RefineSettings(Config):
     """Settings of `analyze.refine`."""
 
@@ -57,6 +76,7 @@ class RefineSettings(Config):
     shorter sibling's duration."""
     max_siblings: Expert[int] = Field(default=128, ge=2)
     """Parents with more children keep them unordered (k² comparisons a request: 16 k at the default)."""
+    statistics: StatisticsSettings = StatisticsSettings()
 
     @field_validator("host_roles")
     @classmethod

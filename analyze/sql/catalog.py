@@ -23,7 +23,7 @@ from schemas.rejects import REJECT_SCHEMA, Reason
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
-    *("call_sites", "call_patterns", "responses"),
+    *("call_sites", "call_patterns", "responses", "segments"),
     *("findings", "evidence", "account", "suspects", "kinds"),
     *("mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),

@@ -142,6 +142,7 @@ STATISTICS: Final = {
     for name in (
         *("operations", "sites", "patterns", "roots"),
         *("visits", "pattern_visits", "votes", "totals", "responses"),
+        *("attribute_values", "components", "segments"),
     )
 }
 """Table -> relation of the windows' statistics (`schemas.statistics`), which rooms above read or make."""

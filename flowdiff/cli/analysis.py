@@ -97,6 +97,7 @@ def compared(
     provisional: Path | None = None,
     use: StatisticsUse = "never",
     workers: int = 1,
+    memory: int | None = None,
 ) -> tuple[Samples, Outcome]:
     """Find the requested samples, and run methods over them, with a spinner on a terminal.
 
@@ -116,8 +117,13 @@ def compared(
         provisional=provisional,
     )
     warn_of_pending(found.periods)
-    keep_freed()
-    return found, analysed(found, chosen, refine, use, stage, workers)
+    if memory is None:
+        keep_freed()
+    else:  # what is freed is there for what comes next, of whatever library
+        import pyarrow as pa
+
+        pa.set_memory_pool(pa.system_memory_pool())
+    return found, analysed(found, chosen, refine, use, stage, workers, memory)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."

@@ -34,6 +34,9 @@ from stitch.columnar.runs import sorted_words, whole
 from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
+_ROWS_AT_ONCE: Final = 1 << 14
+"""Rows of flows that are held until those of other times are dropped: 6 MB at 30 nodes."""
+
 
 def read_rows(
     source: Path | pa.Buffer,
@@ -43,16 +46,18 @@ def read_rows(
     name: str | None = None,
     as_codes: Sequence[str] = (),
     where: pc.Expression | None = None,
+    started: tuple[int, int] | None = None,
 ) -> pa.Table:
     """Rows of one file, with all or some columns, optionally filtered.
 
     `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
-    be read as dictionaries instead of text. Raises LakeError where the file is missing, cut or damaged.
+    be read as dictionaries instead of text. started: only rows whose `start_ns` lies in these bounds; no more
+    than a batch of others is held. Raises LakeError where the file is missing, cut or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
         if where is None:
-            return _whole(source, columns, as_codes)
+            return _whole(source, columns, as_codes, started)
         return pq.read_table(
             source,
             columns=None if columns is None else list(columns),
@@ -74,9 +79,13 @@ def read_rows(
 
 
 def _whole(
-    source: Path | pa.BufferReader, columns: Sequence[str] | None, as_codes: Sequence[str]
+    source: Path | pa.BufferReader,
+    columns: Sequence[str] | None,
+    as_codes: Sequence[str],
+    started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """All rows of a file, columns in the given order. Raises OSError and ArrowException.
+    """All rows of a file, or those that started within bounds, columns in the given order. Raises OSError and
+    ArrowException.
 
     Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
     each has its own dictionary and one array of lists cannot have several.
@@ -84,7 +93,14 @@ def _whole(
     names = None if columns is None else list(columns)
     try:
         with pq.ParquetFile(source, read_dictionary=list(as_codes), page_checksum_verification=True) as file:
-            if file.num_row_groups > 1:
+            if started is not None:
+                parts = [
+                    _within(batch, started)
+                    for group in range(file.num_row_groups)
+                    for batch in file.iter_batches(_ROWS_AT_ONCE, [group], names, use_threads=False)
+                ]
+                table = pa.concat_tables(parts) if parts else file.read(names)
+            elif file.num_row_groups > 1:
                 parts = [file.read_row_group(group, names) for group in range(file.num_row_groups)]
                 table = pa.concat_tables(parts)
             else:
@@ -92,6 +108,12 @@ def _whole(
             return table if names is None else table.select(names)
     except (KeyError, UnicodeDecodeError) as error:  # a column that is not there, or a damaged name
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
+    start_ns = batch["start_ns"].to_numpy()
+    mine = pa.array((start_ns >= started[0]) & (start_ns < started[1]))
+    return pa.Table.from_batches([batch.filter(mine)])
 
 
 def aside(path: Path) -> Path:

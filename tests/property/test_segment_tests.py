@@ -61,7 +61,7 @@ def two_periods(rng: np.random.Generator, share: float, usual: float, now: float
     rows = np.flatnonzero(mine)
     alone = chance_p(compared([rows], outcome, period, ALIKE), OWN)[0]
     blocks = [np.where(period == side, np.arange(n) * 8 // n, -1) for side in (0, 1)]
-    phi = dispersion(rows, outcome, blocks, OWN)
+    phi = dispersion([counted([rows], outcome, block, 8) for block in blocks], OWN)
     wide = widened(np.nan_to_num(alone, nan=1.0), np.array([phi]))[0]
     return float(np.nan_to_num(alone[0], nan=1.0)), float(wide[0])
 

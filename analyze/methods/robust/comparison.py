@@ -22,6 +22,7 @@ from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile
+from analyze.profile.segment_sums import SegmentSums
 from analyze.profile.shards import site_shards
 from analyze.stats.silences import ComparedTraffic
 
@@ -50,6 +51,8 @@ class Comparison:
     """Over which a response is slow, for the account of the tail; infinite where no request is at hand."""
     history: Population | None = None
     """Requests of the history; None: there is none, or it is statistics."""
+    kept_segments: tuple[SegmentSums, ...] = ()
+    """Of a history that is statistics: counts by values of attributes, a sample each."""
     workers: int = 1
     """Processes that may share the work."""
     noticed: tuple[Noticed, ...] = ()

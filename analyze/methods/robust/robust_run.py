@@ -84,6 +84,7 @@ def comparison_of(
         samples.traffic,
         threshold_ns,
         None if past is None or not past.population.categories else past.population,
+        () if past is None else past.segments,
         samples.workers,
     )
 
@@ -116,7 +117,7 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         profiled = profiled._replace(profile=profile)
-    segments = segment_changes(population, comparison.history, profiled.groups, profile.names, settings)
+    segments = segment_changes(comparison, profiled.groups, profile.names)
     if comparison.timeless:
         segments = tuple(c for c in segments if c.kind not in TIME_KINDS)
     context = context_of(

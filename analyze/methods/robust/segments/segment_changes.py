@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.segments.segment_search import Found, SegmentSearch, excess
 from analyze.methods.robust.segments.segment_tests import SLOW
-from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Population
 from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
@@ -27,16 +26,13 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 def segment_changes(
-    population: Population,
-    history: Population | None,
-    groups: Sequence[RequestGroup],
-    names: Names,
-    settings: RobustSettings,
+    comparison: Comparison, groups: Sequence[RequestGroup], names: Names
 ) -> tuple[Change, ...]:
     """Find segments, and the call sites at which each is; none where no request is at hand."""
+    settings = comparison.settings
     if not groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
-    search = SegmentSearch(population, history, settings)
+    search = SegmentSearch(comparison.population, comparison.history, comparison.kept_segments, settings)
     changes = []
     for found in search.found():
         at = _Places(search, groups, names, found)

@@ -15,20 +15,25 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.segments.attribute_values import AttributeValue, attribute_values
-from analyze.methods.robust.segments.flat_requests import FlatRequests, flat_requests
+from analyze.methods.robust.segments.kept_history import KeptHistory
 from analyze.methods.robust.segments.segment_tests import (
     SLOW,
     Compared,
+    Counts,
     Outcome,
     alike_weight,
     chance_p,
     compared,
+    compared_counts,
+    counted,
     dispersion,
     widened,
 )
-from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings, SegmentSettings
 from analyze.population import Population
+from analyze.profile.attribute_values import AttributeValue, ValueCounts, attribute_values
+from analyze.profile.flat_requests import FlatRequests, flat_requests
+from analyze.profile.segment_sums import SegmentSums
 from schemas.arrays import B1, F8, I8
 
 _FAMILIES: Final = 3
@@ -72,19 +77,31 @@ class _Test:
 class SegmentSearch:
     """Search among the values of attributes that the requests of a comparison have."""
 
-    def __init__(self, population: Population, history: Population | None, settings: RobustSettings) -> None:
-        """Read the attributes of both periods; those of a history when a segment asks for them."""
+    def __init__(
+        self,
+        population: Population,
+        history: Population | None,
+        kept: Sequence[SegmentSums],
+        settings: RobustSettings,
+    ) -> None:
+        """Read the attributes of both periods; those of a history when a segment asks for them. kept: of a
+        history that is statistics, a block each."""
         self.population, self.history, self.settings = population, history, settings
         self.own = settings.segments
         self.flat = flat_requests(population, history)
+        self.kept = KeptHistory(kept, self.flat) if kept else None
         self.without = {*settings.exclude, *settings.failure_attributes}
         tables = [population.params(s, as_codes=True) for s in (REFERENCE, PROBLEM)]
         n = sum(category.n_requests for category in population.categories)
-        every = self._varying(attribute_values(tables, self.flat.ids, n, self.own, self.without))
+        found = attribute_values(tables, self.flat.ids, self._wants, lambda each: _tested(each, n, self.own))
+        every = self._varying(found)
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
         self.alike: dict[int, dict[str, float]] = {}
         """Component of an outcome -> attribute -> weight of the assumption that values are hit alike."""
+
+    def _wants(self, key: str) -> bool:
+        return key not in self.without
 
     def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
         """Leave out what all requests have, and attributes that only failing requests have."""
@@ -114,7 +131,7 @@ class SegmentSearch:
             )
             for component in order[times[order] >= self.own.least_hits].tolist()
         ]
-        slow = flat.slow(self.own.slow, self.own.slow_requests)
+        slow = flat.response_ns > flat.limit_ns(self.own.slow, self.own.slow_requests)
         everywhere = np.ones(len(slow), dtype=np.bool_)
         whole.append(Outcome(SLOW, False, everywhere, slow, flat.category, len(flat.root)))
         yield from whole
@@ -130,7 +147,11 @@ class SegmentSearch:
         for at in order[flat[order] >= self.own.least_hits].tolist():
             outcome, of = whole[at // n_roots], at % n_roots
             if hits[at // n_roots].sum() > flat[at]:
-                yield replace(outcome, inside=outcome.inside & (root == of), of_root=True)
+                inside = outcome.inside & (root == of)
+                groups, stratum = np.unique(outcome.stratum[inside], return_inverse=True)
+                mine = np.zeros(len(root), dtype=np.int64)
+                mine[inside] = stratum
+                yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
         """Give the segments that count, the surest first."""
@@ -306,7 +327,7 @@ class SegmentSearch:
                 self.history.params(sample, keys=keys, as_codes=True)
                 for sample in range(len(self.history.samples))
             ]
-            found = attribute_values(tables, self.flat.ids, 0, self.own, self.without, wanted)
+            found = attribute_values(tables, self.flat.ids, self._wants, lambda counts: counts.among(wanted))
             old = self.flat.sample > PROBLEM
             self.read |= dict.fromkeys(wanted, np.zeros(0, np.int64))
             self.read |= {(v.key, v.value): v.rows[old[v.rows]] for v in found}
@@ -315,16 +336,69 @@ class SegmentSearch:
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
         """Give (z, p, over-dispersion) of a segment with all that ordinary times tell."""
         flat, outcome, p = self.flat, test.outcome, test.p
-        if self.history is None:
-            periods = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
-        else:
+        kept = self._kept_counts(test)
+        if kept is not None:
+            here = counted([rows], self._by_root(outcome), self._periods(), 2)
+            before, ordinary = _with_blocks(here, kept)
+            p = self._chance(compared_counts(before, alike), test)
+            periods = [ordinary]
+        elif self.history is not None:
             everything = np.where(flat.sample == PROBLEM, 1, 0)
-            p = float(chance_p(compared([rows], outcome, everything, alike), self.own)[test.changed][0])
-            p = 1.0 if np.isnan(p) else p
-            periods = [np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))]
-        phi = dispersion(rows, outcome, periods, self.own)
+            p = self._chance(compared([rows], outcome, everything, alike), test)
+            block = np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))
+            periods = [counted([rows], outcome, block, int(block.max()) + 1)]
+        else:
+            blocks = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
+            periods = [counted([rows], outcome, block, self.own.blocks) for block in blocks]
+        phi = dispersion(periods, self.own)
         wide, z = widened(np.array([p]), np.array([phi]))
         return float(z[0]), float(wide[0]), phi
+
+    def _chance(self, c: Compared, test: _Test) -> float:
+        p = float(chance_p(c, self.own)[test.changed][0])
+        return 1.0 if np.isnan(p) else p
+
+    def _kept_counts(self, test: _Test) -> Counts | None:
+        """Count a value in a history that is statistics; None of two values, whose requests together were not
+        counted, and within a segment."""
+        if self.kept is None or len(test.values) > 1 or test.changed:
+            return None
+        (value,) = test.values
+        return self.kept.counts(value.key, value.value, test.outcome.component)
+
+    def _by_root(self, outcome: Outcome) -> Outcome:
+        """Hold requests against others of their root type, as kept counts are."""
+        root = self.flat.root[self.flat.category]
+        return replace(outcome, stratum=root, n_strata=len(self.flat.roots))
+
+
+def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
+    """Give (reference and history against the problem, reference and blocks of the history one by one), of
+    groups that are tested here; here: two blocks, reference and problem."""
+    tested = here.n_all.any(axis=0)
+    before, blocks = [], []
+    for mine, theirs in zip(here, kept, strict=True):
+        other = theirs * tested
+        reference, problem = mine[..., :1, :], mine[..., 1:, :]
+        before.append(np.concatenate([reference + other.sum(axis=-2, keepdims=True), problem], axis=-2))
+        blocks.append(np.concatenate([reference, other], axis=-2))
+    return Counts(*before), Counts(*blocks)
+
+
+def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> B1:
+    """Mark the values that are tested: the most frequent of attributes that do not identify a request.
+
+    n_requests: those that the values are of.
+    """
+    key, times, distinct = counts.key, counts.times, counts.distinct
+    order = np.lexsort((-times, key))
+    first = np.searchsorted(key[order], np.arange(len(distinct)))
+    rank = np.empty(len(key), dtype=np.int64)
+    rank[order] = np.arange(len(key)) - first[key[order]]
+    most = np.maximum(n_requests * settings.identifies, settings.few_values)
+    return np.asarray(
+        (distinct[key] <= most) & (rank < settings.most_values) & (times >= settings.least_requests)
+    )
 
 
 def _distinct(

@@ -7,8 +7,9 @@ everything counts. Blocks of ordinary times say by how much a segment's part of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -38,6 +39,17 @@ class Outcome:
     stratum: I8
     """[requests] number of the group that a request is held against."""
     n_strata: int
+
+
+class Counts(NamedTuple):
+    """Requests and hits by block of time and group."""
+
+    n: F8
+    """[values, blocks, strata] requests of each segment; likewise its hits."""
+    x: F8
+    n_all: F8
+    """[blocks, strata] requests of all; likewise their hits."""
+    x_all: F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +97,22 @@ class Compared:
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
     """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
     parts = [
-        _exposed(rows[some], outcome, block) for some in blocks(len(rows), 2 * outcome.n_strata, FEW_CELLS)
+        _exposed(counted(rows[some], outcome, block, 2))
+        for some in blocks(len(rows), 2 * outcome.n_strata, FEW_CELLS)
     ]
     n, x, y, e, f = (np.concatenate([np.zeros((0, 2)), *part]) for part in zip(*parts, strict=True))
     return Compared(n, x, y, e, f, alike)
 
 
-def _exposed(rows: Sequence[I8], outcome: Outcome, block: I8) -> tuple[F8, ...]:
+def compared_counts(counts: Counts, alike: F8) -> Compared:
+    """Compare segments of which two blocks, before and after, were counted."""
+    n, x, y, e, f = _exposed(counts)
+    return Compared(n, x, y, e, f, alike)
+
+
+def _exposed(counts: Counts) -> tuple[F8, ...]:
     """Give the first columns of `Compared`."""
-    n, x, n_all, x_all = counted(rows, outcome, block, 2)
+    n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
     usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
@@ -117,31 +136,20 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
     return np.asarray(1 / np.maximum(spread, settings.least_spread)[key])
 
 
-def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> tuple[F8, F8, F8, F8]:
-    """Give requests and hits of segments, [values, blocks, strata], and of all, [blocks, strata]."""
+def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
+    """Count segments; rows: [values] of requests. block: [requests], -1 for those left aside."""
     cells = n_blocks * outcome.n_strata
-    inside = outcome.inside & (block >= 0)
-    code = np.where(inside, block * outcome.n_strata + outcome.stratum, cells)
-    hit = np.where(outcome.hit, code, cells)
-    shape = (-1, n_blocks, outcome.n_strata)
+    code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
+    request = np.concatenate([np.zeros(0, np.int64), *rows])
+    cell = code[request]
+    cell += np.repeat(np.arange(len(rows)) * (cells + 1), [len(mine) for mine in rows])
 
-    def sums(of: I8) -> F8:
-        return np.bincount(of, minlength=cells + 1)[:cells].astype(np.float64)
+    def sums(of: I8, n: int) -> F8:
+        found = np.bincount(of, minlength=n * (cells + 1)).reshape(n, cells + 1)[:, :cells]
+        return found.astype(np.float64).reshape(n, n_blocks, outcome.n_strata)
 
-    hits = np.flatnonzero(hit < cells)
-    few = len(hits) * 8 < len(hit)
-    n = np.array([sums(code[mine]) for mine in rows]).reshape(shape)
-    if few:  # of rare hits those are looked up that a value has
-        flags = np.zeros(len(hit), dtype=np.bool_)
-        found = []
-        for mine in rows:
-            flags[mine] = True
-            found.append(sums(hit[hits[flags[hits]]]))
-            flags[mine] = False
-        x = np.array(found).reshape(shape)
-    else:
-        x = np.array([sums(hit[mine]) for mine in rows]).reshape(shape)
-    return n, x, sums(code).reshape(shape[1:]), sums(hit).reshape(shape[1:])
+    n, x = sums(cell, len(rows)), sums(cell[outcome.hit[request]], len(rows))
+    return Counts(n, x, sums(code, 1)[0], sums(code[outcome.hit], 1)[0])
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
@@ -173,13 +181,11 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
     return p, best
 
 
-def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: SegmentSettings) -> float:
-    """Give the over-dispersion of a segment's part of the hits between blocks of a period, at least 1, of
-    several periods together and shrunk to what is assumed; periods: [requests] blocks, -1 for none."""
+def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
+    """Give the over-dispersion of one segment's part of the hits between blocks of a period, at least 1, of
+    several periods together and shrunk to what is assumed."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
-    for of_block in periods:
-        n_blocks = int(of_block.max(initial=-1)) + 1
-        n, x, n_all, x_all = counted([rows], outcome, of_block, max(n_blocks, 1))
+    for n, x, n_all, x_all in periods:
         y, m = x_all - x, n_all - n
         usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
         fits = (n.sum(axis=1) > 0) & (m.sum(axis=1) > 0)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.segments.attribute_values import RequestIds, request_ids
 from analyze.numbering import Numbering
 from analyze.population import Category, Population
+from analyze.profile.attribute_values import RequestIds, request_ids
 from schemas.arrays import B1, I8
 from schemas.lake import SPANS
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
 """Component of a request without a failure."""
+NO_LIMIT: Final = np.iinfo(np.int64).max
+"""Response time over which no request is."""
+_REFERENCE, _HISTORY = 0, 2
+"""First samples of what is compared, and of a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class FlatRequests:
     row: I8
     """Row of the population's category."""
     sample: I8
-    """REFERENCE, PROBLEM, then the history's samples."""
+    """0 for the reference, 1 for the problem, then the history's samples."""
     ids: RequestIds
     response_ns: I8
     start_ns: I8
@@ -37,26 +41,28 @@ class FlatRequests:
     origin_position: I8
     """Position of that failure in the graph; -1 for none."""
     root: I8
-    """[graphs] root type."""
+    """[graphs] index into `roots`."""
     passes: B1
     """[graphs, components] whether a graph has a node of a component."""
     components: tuple[str, ...]
+    roots: tuple[str, ...]
+    """Root types."""
 
-    def slow(self, quantile: float, least: int) -> B1:
-        """Mark requests over a quantile of the reference: of their graph, or of their root type where the
-        graph has fewer than `least` requests of the reference; none where that has fewer."""
-        slow = np.zeros(len(self.row), dtype=np.bool_)
-        reference = self.sample == REFERENCE
+    def limit_ns(self, quantile: float, least: int) -> I8:
+        """Give [requests] a quantile of the reference's response times: of their graph, or of their root type
+        where the graph has fewer than `least` requests of the reference; NO_LIMIT where that has fewer."""
+        found = np.full(len(self.row), NO_LIMIT)
+        reference = self.sample == _REFERENCE
         for key in (self.root[self.category], self.category):  # what is nearer overrules
             order = np.lexsort((self.response_ns, key))
             order = order[reference[order]]
             numbers, first, size = np.unique(key[order], return_index=True, return_counts=True)
             at = first + np.minimum((size * quantile).astype(np.int64), size - 1)
-            limit = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
+            limit = np.full(int(key.max(initial=0)) + 1, NO_LIMIT)
             limit[numbers[size >= least]] = self.response_ns[order][at[size >= least]]
-            known = limit[key] < np.iinfo(np.int64).max
-            slow[known] = (self.response_ns > limit[key])[known]
-        return slow
+            known = limit[key] < NO_LIMIT
+            found[known] = limit[key][known]
+        return found
 
 
 def flat_requests(population: Population, history: Population | None) -> FlatRequests:
@@ -66,7 +72,7 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
     passing: list[list[int]] = []
     parts: list[tuple[I8, ...]] = []
     ids: list[pa.Array] = []
-    for source, first in ((population, REFERENCE), (history, PROBLEM + 1)):
+    for source, first in ((population, _REFERENCE), (history, _HISTORY)):
         for category in () if source is None else source.categories:
             number = graphs[category.graph.key]
             nodes = [components[node.component] for node in category.graph.nodes]
@@ -106,6 +112,7 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
         np.array(root_of, dtype=np.int64),
         passes,
         tuple(components),
+        tuple(roots),
     )
 
 

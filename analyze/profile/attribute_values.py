@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.methods.robust.settings import SegmentSettings
 from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
 from stitch.columnar.runs import group_stably
@@ -57,34 +56,50 @@ class AttributeValue:
     """Indices of the requests that have the value, ascending."""
 
 
+class ValueCounts(NamedTuple):
+    """Values that occur; arrays are [values], ascending by attribute."""
+
+    keys: tuple[str, ...]
+    """[attributes] names."""
+    words: pa.Array
+    key: I8
+    """Index into `keys`."""
+    word: I8
+    """Index into `words`."""
+    times: I8
+    """Number of spans that have the value."""
+
+    @property
+    def distinct(self) -> I8:
+        """[attributes] number of values."""
+        return np.bincount(self.key, minlength=len(self.keys))
+
+    def among(self, only: Collection[tuple[str, str]]) -> B1:
+        """Mark some values, given as (attribute, value)."""
+        texts = self.words.take(pa.array(self.word)).to_pylist()
+        pairs = zip(self.key.tolist(), texts, strict=True)
+        return np.array([(self.keys[key], text) in only for key, text in pairs], np.bool_)
+
+
 def attribute_values(
     tables: Sequence[pa.Table],
     ids: RequestIds,
-    n_requests: int,
-    settings: SegmentSettings,
-    without: Collection[str],
-    only: Collection[tuple[str, str]] | None = None,
+    wants: Callable[[str], bool],
+    chosen: Callable[[ValueCounts], B1],
 ) -> list[AttributeValue]:
-    """Give the values of attributes that do not nearly identify a request, the most frequent of each, or
-    just `only`.
+    """Give values of attributes, with the requests that have them.
 
-    n_requests: those that the tables are of, however many `ids` has. without: attributes left out. Numbers
-    that are not whole are no value. O(rows of the tables, and values x requests).
+    tables: rows of PARAMS_AS_CODES. wants: tells whether an attribute is read. chosen: marks the values that
+    are given. Numbers that are not whole are no value. O(rows of the tables, and values x requests).
     """
-    said = _said(pa.concat_tables(tables), ids, without)
+    said = _said(pa.concat_tables(tables), ids, wants)
     if said is None:
         return []
     keys, words, n_pairs = said.keys, said.words, len(said.keys) * len(said.words)
     kinds, times = _counted(said.pairs, n_pairs)
-    key = kinds // len(words)
-    distinct = np.bincount(key, minlength=len(keys))
-    if only is None:
-        kept = _kept(key, times, distinct, n_requests, settings)
-    else:
-        texts = words.take(pa.array(kinds % len(words))).to_pylist()
-        kept = np.array(
-            [(keys[k], text) in only for k, text in zip(key.tolist(), texts, strict=True)], np.bool_
-        )
+    counts = ValueCounts(tuple(keys), words, kinds // len(words), kinds % len(words), times)
+    key, distinct = counts.key, counts.distinct
+    kept = chosen(counts)
     number = np.full(len(kinds), -1, dtype=np.int32)
     number[kept] = np.arange(int(kept.sum()))
     code, request = _numbered(said, kinds, number, n_pairs)
@@ -114,7 +129,7 @@ class _Said(NamedTuple):
     """Parts of [rows], key * len(words) + word."""
 
 
-def _said(table: pa.Table, ids: RequestIds, without: Collection[str]) -> _Said | None:
+def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
     """Read the rows that are of a request and have a value; None without any row."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
     parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
@@ -122,7 +137,7 @@ def _said(table: pa.Table, ids: RequestIds, without: Collection[str]) -> _Said |
         return None
     of_id, of_kind = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
     keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
-    wanted = np.array([key not in without for key in keys], dtype=np.bool_)
+    wanted = np.array([wants(key) for key in keys], dtype=np.bool_)
     words, word_parts = _with_numbers(parts)
     requests, pairs = [], []
     for part, word in zip(parts, word_parts, strict=True):
@@ -176,15 +191,3 @@ def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]
         codes.append(code[inside])
         requests.append(request[inside])
     return np.concatenate(codes), np.concatenate(requests)
-
-
-def _kept(key: I8, times: I8, distinct: I8, n_requests: int, settings: SegmentSettings) -> B1:
-    """Mark the values that are tested: the most frequent of attributes that do not identify a request."""
-    order = np.lexsort((-times, key))
-    first = np.searchsorted(key[order], np.arange(len(distinct)))
-    rank = np.empty(len(key), dtype=np.int64)
-    rank[order] = np.arange(len(key)) - first[key[order]]
-    most = np.maximum(n_requests * settings.identifies, settings.few_values)
-    return np.asarray(
-        (distinct[key] <= most) & (rank < settings.most_values) & (times >= settings.least_requests)
-    )
