@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _LEAST_FOR_REQUESTS = 64 << 20
 """Fewest bytes for requests that a comparison begins with: 600,000 nodes."""
+_BESIDE_REQUESTS = 160 << 20
+"""Bytes for code that is loaded later, and for statistics while they are added up and tested: of 1,600
+categories 128 MB where they are kept, and as much where windows are read in slices, however small these are.
+"""
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
@@ -96,17 +100,18 @@ def analysed(
 
 
 def memory_for_requests(memory: int) -> int:
-    """Bytes of `memory` that are left beside the program. Raises ConfigError where these are few."""
+    """Bytes of `memory` that are left for requests. Raises ConfigError where these are few."""
     from flowdiff.live.memory import resident_bytes
 
     program = resident_bytes()
-    if memory < program + _LEAST_FOR_REQUESTS:
-        least = -(-(program + _LEAST_FOR_REQUESTS) // 2**24) * 16
+    beside = program + _BESIDE_REQUESTS
+    if memory < beside + _LEAST_FOR_REQUESTS:
+        least = -(-(beside + _LEAST_FOR_REQUESTS) // 2**24) * 16
         raise ConfigError(
-            f"--memory is {memory >> 20} MB, and the process takes {program >> 20} MB before it reads.",
+            f"--memory is {memory >> 20} MB, and the process takes {beside >> 20} MB beside requests.",
             remedy=f"Set it to {least}MB or more.",
         )
-    return memory - program
+    return memory - beside
 
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:

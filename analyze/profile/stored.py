@@ -560,6 +560,8 @@ def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Store
     starts = np.sort(
         np.concatenate([table["start_ns"].to_numpy() for _, table in read_flow_files(here, ["start_ns"])])
     )
+    if not len(starts):  # the filter keeps nothing of it
+        return None
     begin, end = here.period.start_ns, here.period.end_ns
     cuts = sorted({begin, *starts[np.arange(1, n) * len(starts) // n].tolist(), end})
     adding = Adding()

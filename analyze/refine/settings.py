@@ -21,7 +21,7 @@ class StatisticsSettings(Config):
         *("cloud.availability_zone", "cloud.region", "http.response.status_code", "http.status_code"),
         *("*release", "*region", "*tenant*", "*tier", "*plan"),
     )
-    """Names; * stands for any letters. Those that come first are kept first."""
+    """Names; * stands for any letters, ? for one, [ab] for one of these. The first ones are kept first."""
     most_attributes: int = Field(default=12, ge=0)
     """Most attributes of a window that are kept; 0: none, and no attribute is read."""
     most_values: int = Field(default=64, ge=1)

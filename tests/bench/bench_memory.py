@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 REQUESTS: Final = 420_000
 CATEGORIES: Final = 1_600
 NODES: Final = 30
-LIMITS: Final = ("", "1GB", "512MB", "384MB")
+LIMITS: Final = ("", "1GB", "512MB", "432MB")
 """Memory; empty: as much as it takes."""
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from analyze.cache_blocks import FEW_CELLS, blocks
+from analyze.cache_blocks import FEW_CELLS, uneven_blocks
 from analyze.methods.robust.settings import SegmentSettings
 from analyze.stats.noncentral import at_least_given_odds, at_least_of
 from schemas.arrays import B1, F8, I8
@@ -96,10 +96,10 @@ class Compared:
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
     """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
-    parts = [
-        _exposed(counted(rows[some], outcome, block, 2))
-        for some in blocks(len(rows), 2 * outcome.n_strata, FEW_CELLS)
-    ]
+    # Values of one block are gathered at once: as many rows as four attributes of all requests have.
+    most = max(FEW_CELLS, 4 * len(block))
+    width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
+    parts = [_exposed(counted(rows[some], outcome, block, 2)) for some in uneven_blocks(width, most)]
     n, x, y, e, f = (np.concatenate([np.zeros((0, 2)), *part]) for part in zip(*parts, strict=True))
     return Compared(n, x, y, e, f, alike)
 
