@@ -147,7 +147,7 @@ class Gathering:
     """Names that windows folded, each by itself."""
 
     def add(self, added: Added, sample: int) -> None:
-        """Take a slot in."""
+        """Add a slot."""
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
