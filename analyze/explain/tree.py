@@ -50,7 +50,7 @@ class Gains(NamedTuple):
 
     @property
     def by_chance(self) -> F8:
-        """[columns] mean best gain of all labellings but the first."""
+        """[columns] mean best gain under permuted labellings."""
         found: F8 = self.gain[:, 1:].mean(axis=1, dtype=np.float64)
         return found
 

@@ -107,7 +107,7 @@ class HostTimes:
     weight: F8
     """Weight of these requests."""
     us: F8
-    """Weighted critical self time at a host; over all hosts the weighted sum of the response times."""
+    """Weighted critical self time; the hosts add up to the weighted sum of response times."""
     failed: I8
     """Requests in which a node failed there."""
     components: tuple[tuple[str, ...], ...]

@@ -57,7 +57,7 @@ class SiteBins:
     """[sites] weighted squares of the waiting time."""
 
     def c2(self, site: int) -> float | None:
-        """C² of the waiting time at a site; None for at most LARGE requests."""
+        """C² of the waiting time at a site; None if requests <= LARGE."""
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 

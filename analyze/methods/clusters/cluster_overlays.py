@@ -31,7 +31,7 @@ class ClusterOverlay:
     cluster: int
     """Cluster of tree B."""
     other: int
-    """Cluster of tree A; the same cluster when its two samples are compared."""
+    """Cluster of tree A; equals `cluster` when its two samples are compared."""
     overlay: TreeOverlay
     weight: float
     """Share of cluster B's requests among all of the second (or only) sample."""

@@ -131,7 +131,7 @@ def _forks(above: list[int], kept: set[int]) -> set[int]:
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """[places] number of hidden descendants of a shown place that lead to no shown one."""
+    """[places] of a shown place: hidden descendants without a shown one below them."""
     above = found.above.tolist()
     leads = _leading(above, kept)
     count = [0] * len(above)

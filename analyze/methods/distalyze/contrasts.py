@@ -47,7 +47,7 @@ class Study:
     moved_us: float
     """Summed difference of response time between the classes: the weight of a root type."""
     all_us: F8
-    """P of all instances, also of those in neither class: the input of the tail test."""
+    """P (response time, µs) of all instances, in a class or not; for the tail test."""
     all_weight: F8
 
 

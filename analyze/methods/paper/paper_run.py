@@ -46,8 +46,7 @@ class EdgeEvidence:
     """Tests and attribution of the edges of one response-time mutation."""
 
     tests: KsTests
-    """[edges]; `text`: on the requests in which the edge was critical; `released`: on all places of its name
-    together."""
+    """[edges] KS tests; `text`: of requests with the edge critical; `released`: of all edges of its name."""
     attribution: Attribution
 
 

@@ -196,7 +196,7 @@ def _listed(
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation; for a structural one without a precursor of its own steps only."""
+    """Step account of a mutation; its own steps only if it is structural without a precursor."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(

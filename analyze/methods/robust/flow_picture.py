@@ -285,7 +285,7 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, each after the one above it, the main way last."""
+        """Steps of the picture, parents first; of siblings the main way last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)

@@ -180,8 +180,7 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Interval of exp of a logarithm from the ends of all logarithms' intervals; None if infinite or too
-    wide."""
+    """Exponentiate interval `place` of log intervals (lows, highs); None if infinite or too wide."""
     low, high = float(ends[0][place]), float(ends[1][place])
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None

@@ -64,7 +64,7 @@ class Hosts:
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
     def place(self, site: int) -> tuple[object, ...]:
-        """Give a site, equal on all hosts."""
+        """Give a site's key without hosts."""
         caller = self.names.caller(site)
         return (
             None if caller is None else self._hostless(caller),

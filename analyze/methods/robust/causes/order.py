@@ -28,7 +28,7 @@ class Entries:
     requests: F8
     """[operations] that pass it."""
     later: I8
-    """[ways] operation, another that comes right before its first occurrence, and in how many requests."""
+    """[ways] operation; `earlier`: the one right before its first occurrence; `n`: requests."""
     earlier: I8
     n: F8
 

@@ -24,8 +24,8 @@ def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int]
 
 
 def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tuple[int, int]]:
-    """Give operations with more calls of a pattern than of another: how many more, at least and at most. A
-    pattern knows its numbers up to a power of two."""
+    """Map each operation that `pattern` calls more than `other` to (least, most) extra calls: patterns hold
+    numbers only up to a power of two."""
     least, most = Counter[int](), Counter[int]()
     for child in pattern:
         least[child.operation] += child.least

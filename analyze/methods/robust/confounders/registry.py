@@ -53,7 +53,7 @@ class Confounded:
 
     @property
     def hidden_paths(self) -> float:
-        """Share of a path that confounders hide."""
+        """Largest path share that may be hidden."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
     def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:

@@ -76,9 +76,9 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose places: the first, and that of the largest part of the change, wherever it ranks.
+    """Choose the first `most` indices; the largest |part| replaces the last if it is later.
 
-    What got better comes last, and may be what moved the mean.
+    What got better ranks last, and may be what moved the mean.
     """
     largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
     if not most or largest < most:

@@ -24,7 +24,7 @@ ASKED: Final = ("cannot-tell", "not-explained")
 
 
 def suspects_section(run: RobustRun, verdict: VerdictSection) -> SuspectsSection:
-    """Fill the section; empty where the verdict says where, or that nothing did."""
+    """Fill the section; empty unless the verdict leaves open what changed."""
     asked = verdict.outcome in ASKED and not verdict.by_load and not run.causes
     found = suspects_of(run) if asked else ()
     return SuspectsSection(suspects=tuple(_row(one, rank, run) for rank, one in enumerate(found, 1)))
