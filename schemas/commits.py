@@ -331,15 +331,11 @@ class Build(Closed):
     watermark_ns: int | None
     """Least watermark of the log's lanes; None: all were over."""
     missing: int = 0
-<<<<<<< HEAD
-    """Events of commits read since the build before that no segment held any more, or ever did."""
-    waiting: int | None = None
-    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. What a
-    builder that starts later finds less of them in the log is missing.
-    """
-=======
     """Events lost since the last build: their commits were read, no segment holds them."""
->>>>>>> lead
+    waiting: int | None = None
+    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. A builder
+    that starts later counts those that are gone from the log by then as missing.
+    """
     windows: tuple[BuiltWindow, ...]
     """Ascending; of each window the last commit that names it counts."""
 
