@@ -1,9 +1,9 @@
 """List in RELATIONS every way in which one symptom follows from another, a row each.
 
-A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
-larger is the better fit. It fits only where v is at least as good an explanation as u: nearer to where it
-began, or, where either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case
-that fails without it.
+A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple that is larger
+for a better fit. It fits only if v explains at least as much as u: v is nearer to where it began, or, where
+either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case that fails
+without it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A row of RELATIONS; what it is for is the first line of its function."""
+    """A row of RELATIONS; the first line of its function states its purpose."""
 
     name: str
     link: Link
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
-    """The case that fails without it."""
+    """Test case that fails without the relation."""
     of_load: bool = False
-    """True if it is also asked of symptoms that the load of the whole service would explain."""
+    """True if it also applies to symptoms that the load of the whole service would explain."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
@@ -57,12 +57,12 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
-    """Tell whether u may follow from v, if the same requests show both.
+    """True if u may follow from v, given that the same requests show both.
 
-    What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
-    it: the path only says where the failure was. A loop that turns more often does not follow from a path
-    that was taken before; nor does a path that was never there, where the requests that come besides are not
-    those that take it, or statistics do not say which do.
+    The symptom nearer to the cause comes first. Of records, the failing point comes before the path that
+    leads to it: the path only says where the failure was. A loop that turns more often does not follow from a
+    known path; nor does a new path, if the additional requests are not those that take it, or statistics do
+    not say which do.
     """
     if u.operation in context.order.records and v.operation in context.order.records:
         if v.fails and not u.fails and _leads_to(u, v, context):
@@ -76,7 +76,7 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """Tell whether a path that became more frequent goes to an operation."""
+    """True if a path that became more frequent calls the operation of `to`."""
     taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
     return any(
         child.operation == to.operation for pattern in taken for child in context.names.patterns[pattern]
@@ -84,8 +84,8 @@ def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
-    """Tell whether hardly any take a path that many took, although more come there: extra traffic cannot make
-    an existing path disappear."""
+    """True if a frequent path became rare although the site gets more requests: extra traffic cannot make an
+    existing path disappear."""
     settings = context.settings
     return any(
         change.kind in PATH_KINDS
@@ -150,9 +150,9 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Tell what operations of a component must have in common to be alike; None: nothing would do.
+    """Value that alike operations of a component must share; None: the symptom is alike to no other.
 
-    Calls of unlike components that fail have each its own cause.
+    Failing calls of different callees have different causes.
     """
     if symptom.lead.kind in PATH_KINDS:
         return what_moved(symptom.lead, symptom.changes, context.names)
@@ -230,7 +230,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if both are changes of a segment: each has its own."""
+    """True if u and v belong to segments: two segments are never one cause."""
     return u.segment is not None and v.segment is not None
 
 
@@ -256,7 +256,7 @@ def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
-    """Tell whether both are slower, or both fail more."""
+    """True if u and v are both slower, or both fail more."""
     return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
 
 
@@ -283,4 +283,4 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
     Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
 )
-"""The most telling first: a symptom follows by the first that fits."""
+"""Ordered by how telling they are: the first relation that fits applies."""
