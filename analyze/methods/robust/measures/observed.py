@@ -1,4 +1,4 @@
-"""Hold the observations of a measure."""
+"""Define the observations of a measure, the input of the tests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Observed:
     site: I8
     estimate: Estimate
     tested: B1
-    """Enough requests on both sides, and something to say."""
+    """True if the row is tested: enough requests on both sides, and a change is possible."""
     floor: F8 | float
-    """Least size that counts, in the estimate's unit."""
+    """Smallest change that counts, in the estimate's unit."""
     matters: B1
     """True where the further conditions of the measure hold: requests felt it, several show it."""
     gain_ns: F8
@@ -27,16 +27,16 @@ class Observed:
     weight: F8
     """Share of the requests that changed, by which a change without much time is ranked."""
     call_ratio: F8
-    """Calls a request of the site, after over before."""
+    """Calls of the site a request, after over before."""
     pattern: I8 | None = None
     """Call pattern that the row is about."""
     reference: Estimate | None = None
-    """The same against the reference alone, where a history makes ordinary times more than that."""
+    """Estimate against the reference alone; None without a history."""
     plain: Estimate | None = None
-    """Against the reference alone by limits that are its own; None: `reference`, or without a history the
-    estimate."""
+    """Estimate against the reference alone with the reference's own limits; None: `reference`, or without a
+    history `estimate`."""
     plain_matters: B1 | None = None
-    """Conditions as in `matters` for `plain`; None: the same."""
+    """`matters` for `plain`; None: the same."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
@@ -46,11 +46,11 @@ class Observed:
     shares are of requests."""
 
     by_p_alone: bool = False
-    """True if the estimate has no standard error: p, and what the measure asks besides, decide."""
+    """True if the estimate has no standard error, so that p and `matters` decide."""
 
     @property
     def against_reference(self) -> Estimate:
-        """The change as reference and problem show it, whatever a history holds."""
+        """Change from reference to problem, the history left aside."""
         if self.plain is not None:
             return self.plain
         return self.estimate if self.reference is None else self.reference
