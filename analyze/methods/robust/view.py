@@ -394,7 +394,8 @@ class View:
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
-    """True where the reference lies outside of the history; reference: estimate against the reference alone."""
+    """True where the reference lies outside of the history; reference: estimate against the reference
+    alone."""
     return reference.before_outside() & is_known(reference, settings)
 
 

@@ -96,7 +96,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Steps walked more or less often that touch the operations, or are connected to them through such steps."""
+    """Steps walked more or less often that touch the operations, or are connected to them through such
+    steps."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

@@ -86,7 +86,8 @@ class Load(Confounder):
     case = "tests/unit/test_confounders.py: a full place waits"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain slow-downs that queueing under the higher load predicts; speed-ups under lower load alike."""
+        """Explain slow-downs that queueing under the higher load predicts; speed-ups under lower load
+        alike."""
         met = load_met(comparison)
         found = load_changes(changes, met, comparison)
         if not found:

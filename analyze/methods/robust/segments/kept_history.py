@@ -43,7 +43,8 @@ class KeptHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a relation of all blocks, ascending by `value` (key of an attribute value); arrays are [rows]."""
+    """Rows of a relation of all blocks, ascending by `value` (key of an attribute value); arrays are
+    [rows]."""
 
     value: I8
     block: I8
