@@ -8,7 +8,7 @@ from schemas.config import Config
 
 
 class BrowseSettings(Config):
-    """Bounds of what is shown of a period."""
+    """Bounds of the sections of a browsed period."""
 
     modes: int = Field(default=8, ge=1, le=20)
     """Modes of the density that are looked into at most, the most prominent."""
