@@ -17,7 +17,7 @@ from schemas.windows import NS_PER_MINUTE
 REQUEST: Final = "request"
 """Value of `where` for attributes of the request as a whole."""
 ANYWHERE: Final = ""
-"""Value of `where` for parameters that are the same at every operation of a request that has them."""
+"""Value of `where` for parameters with the same value at every operation of a request that records them."""
 OTHER: Final = "(other)"
 """Level that stands for all levels without a code of their own."""
 MISSING: Final = "(missing)"
@@ -113,7 +113,8 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
 
 
 def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Entry host, and by component its first host and, where a request reaches several, each of them."""
+    """Yield columns of the entry host and of each component's first host; if requests reach several hosts of
+    a component, one more for each host."""
     if not population.hosts or any(
         population.categories[int(c)].host is None for c in np.unique(chosen.category)
     ):

@@ -106,17 +106,17 @@ class ReadParameters:
 
 
 def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
-    """Columns of parameters of requests: of the request where all its operations agree on the value, else of
-    each operation, by (operation, key).
+    """Columns of the requests' parameters, by (operation, key): one for the whole request if all its
+    operations agree on the value, else one per operation.
 
-    A tenant or a warehouse that several operations record is one attribute of the request, whichever of them
-    a request passes.
+    A tenant or a warehouse that several operations record is one attribute of the request, whichever of these
+    operations it passes.
 
     A parameter that a request has at most once makes one column; one that it has several times makes a column
     for each aggregate (first, last, min, max, mean, mode, distinct). How often a request has it belongs to
     the structure and makes no column. Numbers recorded as text are numbers, but not under the name of an
-    identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words. Numbers that are
-    not finite are missing.
+    identifier: version 1.10 is not 1.1. If numbers and words are mixed, all are words. Infinite numbers and
+    NaN are missing.
     """
     structures, values = read.structures, read.values
     if values is None:

@@ -262,7 +262,7 @@ def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
-    """Requests of the same root types that are in no group, evenly spaced over their rows."""
+    """Requests of the groups' root types that are in no group, evenly spaced over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {

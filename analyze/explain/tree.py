@@ -128,7 +128,7 @@ def _cuts_of_words(
 
 
 def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
-    """[requests, n + 1] the labels (column 0) and `n` permutations of them inside each block, 0 or 1."""
+    """[requests, n + 1] column 0: the labels, then `n` permutations of them inside each block, 0 or 1."""
     rows = np.argsort(block, kind="stable")
     keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
     # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
@@ -178,7 +178,7 @@ def _xlog2(x: F4) -> F4:
 
 
 class Question(NamedTuple):
-    """Best split of some requests, and its p under shuffled labels."""
+    """Best split of a node's requests, and its p under shuffled labels."""
 
     split: Split
     p: float
@@ -350,7 +350,7 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation of two answers; 0 if one of them is constant."""
+    """Absolute correlation of two answers [rows] to splits; 0 if either is constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

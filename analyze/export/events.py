@@ -259,7 +259,7 @@ def _category_events(
 
 
 def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArray:
-    """[positions, flows] status of the nodes at some positions."""
+    """[positions, flows] status of the nodes at `positions`."""
     failed = flows["error_position"].combine_chunks()
     words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
     codes = np.zeros((n_nodes, flows.num_rows), np.int32)
@@ -272,7 +272,7 @@ def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArra
 
 
 def _rates(flows: pa.Table) -> pa.Array:
-    """Sampling probabilities; null where not recorded."""
+    """[flows] sampling probability; null where not recorded."""
     rates = pc.divide(1.0, flows["weight"].combine_chunks())
     return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
 

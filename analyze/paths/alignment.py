@@ -67,7 +67,7 @@ class SignatureKind(StrEnum):
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
-    """Some steps replaced by different ones."""
+    """Steps replaced by different ones."""
     REPEATS = "repeats"
     """Different numbers of the same steps."""
     ORDER = "order"

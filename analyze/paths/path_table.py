@@ -69,7 +69,7 @@ class PathTable:
 
     @property
     def side(self) -> I8:
-        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for the others."""
+        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for other columns."""
         side = np.full(self.n_columns, -1, np.int64)
         side[AFTER], side[FIRST_BLOCK : FIRST_BLOCK + self.blocks[0]] = 1, 0
         return side

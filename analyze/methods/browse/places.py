@@ -151,9 +151,9 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 
 
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
-    """[edges] node on whose host an edge's time is spent.
+    """[edges] node on whose host the time of each edge is spent.
 
-    For spans the start of the span whose self time it is, for records the end of the edge.
+    For spans the start of the span whose self time the edge is, for records the end of the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]

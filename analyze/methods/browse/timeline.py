@@ -168,7 +168,7 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """Time from the latest end so far to each start; 0 where requests overlap."""
+    """[requests - 1] time from the latest end so far to each next start, ns; 0 where requests overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 

@@ -101,7 +101,7 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add one category; places with the same path to the root are visits of one node."""
+        """Add one category; of its places, those with the same path to the root are visits of one node."""
         from scipy.sparse import csr_matrix
 
         codes, place = np.unique(group, return_inverse=True)

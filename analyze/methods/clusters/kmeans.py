@@ -287,7 +287,7 @@ class PathAgreement:
     count: I8
     """[L1 categories, clusters, samples] requests."""
     rare: B1
-    """[L1 categories] True for at most LARGE requests in all samples."""
+    """[L1 categories] True for categories of at most LARGE requests, all samples together."""
     adjusted_rand: float
     purity: Purity
     """Homogeneity and completeness of clusters by categories."""

@@ -213,7 +213,7 @@ def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """Changed edge with the largest part of the change of the mean; None if that is negligible."""
+    """Changed edge with the largest part of the change of the mean; None if that part is below LEAST_PART."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None

@@ -34,9 +34,9 @@ _ROLE: Final = "affected"
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """[requests of all groups] True for requests that show a change: those of the problem, or of the
-    reference if the change went down, with its call pattern, with a failing call of its site, or that touch
-    the site."""
+    """[requests of all groups] True for requests that show a change: with its call pattern or a failing call
+    of its site, else those that touch the site. Of the problem if the change went up, of the reference if
+    down."""
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
         period = roles.problem if change.ups else roles.reference

@@ -64,8 +64,8 @@ def flow_picture(
 
 
 _Place = tuple[int, int]
-"""(path, site): a call in its context, or a step between trace points of a root type; the path is NO_CALLER
-where the account has none."""
+"""(path, site): a call in its context, or a step between trace points of a root type; path NO_CALLER if the
+breakdown has none."""
 _Marks = Mapping[int, tuple[int, Change, bool]]
 """Site -> (rank of the finding, change, whether it leads the finding)."""
 
@@ -96,7 +96,8 @@ class _Numbers:
 
     @cached_property
     def _account(self) -> tuple[I8, I8, F8]:
-        """(root, path, [rows, 4]) rows of the breakdown: critical ns of both periods, calls of both."""
+        """(root, path, [rows, 4] critical ns of both periods, then calls of both) of the rows of the
+        breakdown."""
         table, roles = self.run.profile.account, self.run.roles
         root, path, slot = (table[name].to_numpy().astype(np.int64) for name in ("root", "path", "slot"))
         key = root * max(len(self.names.paths), 1) + path
@@ -366,7 +367,7 @@ def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, C
 
 
 def _responses(run: RobustRun, roots: Sequence[int], bins: int) -> Histogram:
-    """Response times of some root types, before and after."""
+    """Histogram of the response times of `roots`, before and after."""
     table = run.profile.responses
     root, slot, place, n = (table[name].to_numpy() for name in ("root", "slot", "bin", "n"))
     mine = np.isin(root, roots)

@@ -1,4 +1,5 @@
-"""Put robust mode together, the default of `flowdiff compare`: sections, tables and what a gate weighs."""
+"""Assemble the result of robust mode, the default of `flowdiff compare`: sections, tables and the input of a
+gate."""
 
 from __future__ import annotations
 

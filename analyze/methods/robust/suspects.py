@@ -21,7 +21,7 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A possible cause without significant evidence."""
+    """A possible cause, not proven by a significant change."""
 
     cause: Cause
     near: NearChange

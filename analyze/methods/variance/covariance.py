@@ -97,8 +97,8 @@ def _edges(
 def _sites(
     times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
 ) -> tuple[tuple[PartName, ...], F8, B1]:
-    """Parts by site; True where a marker of the site matches: markers of single edges count in their category
-    only."""
+    """(site parts, their times [parts, requests], [parts] True if a marker of the site matches). Markers of
+    single edges do not count here, only in their own category."""
     parts = [at_sites(times.categories[c], groups.rows[c]) for c in members]
     codes = np.unique(np.concatenate([part.codes for part in parts])) if parts else np.zeros(0, np.int64)
     energy = np.zeros(len(codes))

@@ -88,10 +88,10 @@ def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | N
 
 
 def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
-    """Sites whose variance changed significantly and beyond the floor; by the change of their whole
-    contribution.
+    """(rows of sites whose variance changed significantly and beyond the floor, sorted by the change of their
+    total contribution; number of sites tested).
 
-    Whole: where times grow with the path (a loop of slow calls), a site's contribution moves between paths.
+    Total, as a site's contribution moves between paths where times grow with the path (a loop of slow calls).
     """
     before, after = run.samples
     names = run.times.names

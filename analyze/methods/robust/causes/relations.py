@@ -46,7 +46,7 @@ class Relation:
 
 
 def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate u to v where the same requests show both, and v is nearer to where it began."""
+    """Relate u to v if the same requests show both, and v is nearer to where the change began."""
     if u.timed or v.timed or not _may_lead(v, u, context):
         return None
     related = context.below(u, v) or context.below(v, u)
@@ -96,16 +96,17 @@ def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
 
 
 def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate who fails where any of its calls does to what fails in the component by which most fail."""
+    """Relate a caller that fails whenever a callee does to the failing symptom of the component where most
+    failures begin."""
     follows = u.fails and v.fails and context.below(v, u) and u.suspect == v.component
     return (u.common(v, related=True),) if follows else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what other requests see to the change of paths above that brings, or no longer brings, them.
+    """Relate a change due to other requests to the path change above that adds or removes these requests.
 
-    A time that fell follows from the path that calls another operation instead, as far as that can be who
-    left: it falls no further than the calls. Who still comes was the faster part before.
+    A time that fell follows only down to what the lost calls explain: the requests that stay were the faster
+    part before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
@@ -119,8 +120,8 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, number of calls or shares of known paths to the larger change of paths that
-    brings, or no longer brings, its calls."""
+    """Relate a component's queue, number of calls or shares of known paths to the larger path change that
+    routes calls to it, or away from it."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
@@ -131,7 +132,8 @@ def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that fail by it, or stop after its call; the call itself leads."""
+    """Relate callers that fail by one component, or stop after calling it; the call of that component
+    leads."""
     if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
         return None
     fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
@@ -142,7 +144,8 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate operations of a component that fail, loop, or call the same at once: they share code."""
+    """Relate operations of one component with the same failure, loop or added call at once: they share
+    code."""
     if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
@@ -163,8 +166,8 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what takes longer, or less, above or at a call that fails in most of its requests: error pages,
-    back-offs, time-outs, refusals."""
+    """Relate times that rose or fell, at or above a call that fails in most of their requests, to that
+    failure: error pages, back-offs, time-outs, refusals."""
     same = u.operation == v.operation and u.instance == v.instance
     if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
@@ -175,14 +178,15 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that wait longer, or less, for it: the finding says how many, and
-    counts the requests of all."""
+    """Relate callers of one component whose waits for it changed alike: the finding counts the requests of
+    all."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
 
 def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
-    """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
+    """Relate times that one component explains: it is slow itself, all its callers wait for it, or it waits
+    for all its callees."""
     if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
     same = u.component == v.component and not _other_segments(u, v)
@@ -190,8 +194,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
-    that are fast, before it."""
+    """Relate a component's time to its paths, or to its callers' paths: the time leads, except over larger
+    loops, and over failures if it fell."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
@@ -214,8 +218,8 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what a component shows as a whole, or at other calls, to the instance that most of it is: its
-    siblings hardly show it."""
+    """Relate a change of a component to the instance with most of it, if the other instances hardly
+    changed."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
     if u.instance is not None:
@@ -235,8 +239,8 @@ def _other_segments(u: Symptom, v: Symptom) -> bool:
 
 
 def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate failures at a call site to a segment that nearly all of them are of, if it fails elsewhere as
-    well."""
+    """Relate failures at a call site to a segment with nearly all of them, if the segment also fails
+    elsewhere."""
     if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
         return None
     common = u.common(v, related=False)
@@ -245,8 +249,8 @@ def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a segment to the call site that says where: by most of the requests that fail, or as its times
-    are of the same component."""
+    """Relate a segment to the call site that locates it: with most of its failing requests, or for times in
+    the same component."""
     if u.segment is None or v.segment is not None or not _same_way(u, v):
         return None
     if u.timed:

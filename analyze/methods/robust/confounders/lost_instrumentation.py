@@ -33,7 +33,7 @@ from analyze.stats.proportions import exact_p
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A component with spans in the reference and none in the problem."""
+    """A component with spans in the reference but not in the problem."""
 
     component: str
     calls: tuple[Rename, ...]

@@ -49,7 +49,7 @@ class Confounder(ABC):
 
     @abstractmethod
     def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
-        """Explain some of the changes; None if the confounder does not occur."""
+        """Take the changes that the confounder explains; None if it does not occur in the comparison."""
 
 
 def counted_changes(changes: Sequence[Change]) -> str:

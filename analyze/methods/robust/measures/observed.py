@@ -21,7 +21,8 @@ class Observed:
     floor: F8 | float
     """Smallest change that counts, in the estimate's unit."""
     matters: B1
-    """True where the further conditions of the measure hold: requests felt it, several show it."""
+    """True if the measure's further conditions hold, such as: requests felt the change, several requests show
+    it."""
     gain_ns: F8
     """Part of the change of the mean response time, ns a request of the period."""
     weight: F8
@@ -40,10 +41,10 @@ class Observed:
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
-    """Only instance that shows each change; None: all instances do."""
+    """The one instance that shows each change; None for measures without regard to instances."""
     of_calls: B1 | None = None
-    """True where a share is of the calls that a request makes here, because some make several; None: all
-    shares are of requests."""
+    """True for shares of the calls that a request makes at the site (some requests make several), False for
+    shares of requests; None: all are of requests."""
 
     by_p_alone: bool = False
     """True if the estimate has no standard error, so that p and `matters` decide."""

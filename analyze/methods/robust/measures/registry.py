@@ -70,7 +70,7 @@ class Measure:
     unit: Unit
     look: Look = Look.FIRST
     of: str = ""
-    """For second looks: name of the measure they depend on, at the same call sites."""
+    """For second looks: name of the first measure that decides where this one is tested."""
 
 
 # ---------------------------------------------------------------- times
@@ -150,8 +150,9 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Change of the share of calls that are very slow for the reference, by chance alone, and [sites] True if
-    responses felt it. For a history with an incident, where no call is very slow."""
+    """Change from the reference in the share of calls very slow for the reference, by chance alone, and
+    [sites] True if responses felt it. A history with an incident would set the limit so high that no call is
+    very slow."""
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.full(view.n_sites, np.iinfo(np.int64).max // 2)

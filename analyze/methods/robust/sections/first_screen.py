@@ -201,7 +201,7 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
 
 
 RECORDED_WHOLLY: Final = 0.9
-"""Share of a period from which on it counts as completely recorded."""
+"""Least share of a period that counts as completely recorded."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
 """Slash between two instants."""
 _CHANCE: Final = " (may be chance)"

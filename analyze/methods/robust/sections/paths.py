@@ -1,4 +1,4 @@
-"""Show which requests take another whole path: at the end of the page, one line on a terminal."""
+"""Show changes of whole paths: at the end of the page, in one line on a terminal."""
 
 from __future__ import annotations
 

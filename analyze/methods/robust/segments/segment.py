@@ -19,9 +19,9 @@ class Segment:
     """Requests that a change is limited to."""
 
     where: Attributes
-    """Values that a request must have (conjunction)."""
+    """Values that each request in the segment has (conjunction)."""
     alike: Attributes
-    """Other values that the same requests have."""
+    """Other attribute values that the requests of the segment share."""
     rows: Mapping[int, I8]
     """Category -> ascending rows of requests in the segment that could have the outcome, both periods."""
     hits: Mapping[int, I8]
@@ -29,7 +29,7 @@ class Segment:
     sites: tuple[int, ...]
     """Call sites of the change, the leading one first."""
     operations: int
-    """Number of operations of these call sites."""
+    """Number of distinct operations of `sites`."""
     elsewhere: float
     """Change of the requests outside the segment, in the unit of the change."""
 
