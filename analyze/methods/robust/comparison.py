@@ -83,7 +83,7 @@ class Comparison:
 
     @cached_property
     def view(self) -> View:
-        """The profile's call sites, before and after."""
+        """View of all call sites, before and after."""
         profile, groups = self.profiled
         by_instance = partial(
             ByInstance.of, self.population, groups, profile.names, self.roles, self.settings
@@ -98,7 +98,7 @@ class Comparison:
         return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
-        """Observe every measure at every call site."""
+        """Observations of every measure at every call site."""
         profile = self.profile
         parts = (
             (seen_in(self.view),)

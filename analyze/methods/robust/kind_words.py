@@ -27,16 +27,16 @@ class Said:
     """Name of the call site."""
     change: Change
     is_between: bool
-    """True if its own time passes between caller and callee."""
+    """True if the site's own time passes between caller and callee (network, queue)."""
     is_step: bool
     waits: bool
     """True for a call to a component that records no spans."""
     path: Callable[[], tuple[str, str]]
-    """Words for its call pattern: `calls X`, and `calling X`."""
+    """Function that returns words for the site's call pattern: (`calls X`, `calling X`)."""
 
     @property
     def percents(self) -> tuple[str, str]:
-        """The values as shares, before and after."""
+        """The change's values as percentages, before and after."""
         return wording.percent(self.change.before), wording.percent(self.change.after)
 
     @property

@@ -42,11 +42,10 @@ class SiteTimes:
         return shares
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Largest possible relative slowdown or speedup of requests that pass a call site; infinite:
-        unbounded.
+        """Largest possible relative change of requests that pass a call site; infinite: unbounded.
 
-        Considers sites that make up nearly all of the time, and of these only sites that more than
-        `matters_share` of the requests pass.
+        The bound holds at sites with nearly all of the time. Sites that at most `matters_share` of the
+        requests pass are left out: a change there is one of too few requests to matter.
         """
         sizes = []
         for found in (self.typical, self.visit):

@@ -209,7 +209,7 @@ def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate the same change of one operation on several hosts."""
+    """Relate changes of one operation that are the same on several hosts."""
     hosts = context.hosts
     here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
     if not here or not there or here == there or not v.outranks(u):

@@ -33,7 +33,7 @@ class Explained:
 
 
 class Confounder(ABC):
-    """A row of `registry.CONFOUNDERS`."""
+    """A possible cause of changes other than the service: a row of `registry.CONFOUNDERS`."""
 
     name: str
     doc: str

@@ -56,7 +56,7 @@ class Look(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A row of MEASURES."""
+    """A quantity tested at call sites: a row of MEASURES."""
 
     name: str
     doc: str

@@ -195,11 +195,11 @@ PLACES: Final = 10
 PRINTED: Final = 3
 """Most call sites with a row of their own on a terminal."""
 MATERIAL: Final = 0.01
-"""A call site with less than this share of all that moved has no row of its own."""
+"""A call site with less than this share of the gross change has no row of its own."""
 PART: Final = 0.02
-"""A kind of change with less than this share of all that moved is not named."""
+"""A kind of change with less than this share of the gross change is not named."""
 LOAD_MOVED: Final = 1.1
-"""Rates nearer than this factor are called about the same."""
+"""Rates that differ by less than this factor are called about the same."""
 
 _ROOTS: Final = (
     b.Column("root", "Root type", "name"),
@@ -225,7 +225,7 @@ class WaterfallRow:
 
 
 def breakdown_blocks(section: AccountSection) -> b.Blocks:
-    """Show a waterfall a measure, then load and root types."""
+    """Blocks of the section: a waterfall per measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # What did not change significantly is noise, call site by call site: it is there for who asks.

@@ -27,9 +27,9 @@ from schemas.report.suspects import SuspectsSection
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
-"""Findings listed after the first."""
+"""Most findings listed after the first."""
 _MOST_ROOTS: Final = 3
-"""Root types named on each side."""
+"""Most root types named on each side, affected and unaffected."""
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
 
@@ -203,7 +203,7 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
 RECORDED_WHOLLY: Final = 0.9
 """Least share of a period that counts as completely recorded."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
-"""Slash between two instants."""
+"""Slash between two instants of a period."""
 _CHANCE: Final = " (may be chance)"
 """Note on two numbers that do not differ significantly."""
 

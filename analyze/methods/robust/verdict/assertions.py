@@ -1,7 +1,7 @@
-"""Assert in every report that verdict, breakdown, findings and titles do not contradict each other.
+"""Check in every report that verdict, breakdown, findings and titles do not contradict each other.
 
-A contradiction is a defect of ours: it is a warning, which tests turn into an error. A person still gets a
-report, and no gate passes on it.
+A contradiction is a bug: a warning, which tests turn into an error. Users still get the report, but no gate
+passes on it.
 """
 
 from __future__ import annotations

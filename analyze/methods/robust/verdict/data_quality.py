@@ -24,7 +24,7 @@ from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
 _MOST_ROOTS: Final = 3
-"""Root types that a sentence names."""
+"""Most root types named in a sentence."""
 
 
 def quality_rows(

@@ -85,7 +85,7 @@ class PeriodMeasure:
 
     name: Name
     estimate: Estimate
-    """Estimate of one place: a logarithm of µs, or a share."""
+    """Estimate with a single place: the log of the mean in µs, or a share."""
     alpha: float
     floor: float
     """Smallest change that counts, in the estimate's unit."""
