@@ -66,7 +66,7 @@ def _words(coded: CodedColumns, number: int, of_codes: F4) -> _Distance:
 
 
 def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """Levels whose shares differ most."""
+    """Levels whose shares differ most between the classes, with these shares."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     there = np.flatnonzero(counts.sum(axis=0))
     order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]

@@ -260,7 +260,7 @@ def _at(where: str) -> str:
 
 
 _OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)
-"""Groups of a `Difference`."""
+"""Group numbers of a `Difference`."""
 
 
 @dataclass(frozen=True, slots=True)

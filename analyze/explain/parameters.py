@@ -346,7 +346,7 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
 
 
 def _holds(positions: Sequence[int], n: int) -> B1:
-    """[n] True at the positions."""
+    """[n] True at `positions`."""
     there = np.zeros(n, dtype=np.bool_)
     there[[at for at in positions if at < n]] = True
     return there

@@ -30,7 +30,7 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A question about one column."""
+    """A split of requests by one column: numbers at a cut, or one word against the others."""
 
     column: int
     cut: int

@@ -67,7 +67,7 @@ class _Form:
     text: str
     """Format string: request number, response, one host a node, one latency an edge."""
     edges: I8
-    """[edges, 2] (src, dst)"""
+    """[edges, 2] (src, dst) node positions."""
 
 
 def dot_graphs(
@@ -174,7 +174,7 @@ class SelectedFlows:
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Rows of `flows` that are selected."""
+        """Rows of `flows` in the selection."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -298,7 +298,7 @@ BATCH_FLOWS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Counts of an export."""
+    """Counts of flows that an export left out, and of those it wrote."""
 
     flows: int
     without_edge: int = 0

@@ -327,7 +327,7 @@ def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B
 
 @dataclass(frozen=True, slots=True)
 class PathMove:
-    """Requests that took another path."""
+    """Requests that moved from one path to another."""
 
     source: int
     """Category of origin, or OTHER: no precursor."""
@@ -365,7 +365,7 @@ class PathGroup:
     """Moves that make the same change."""
 
     members: list[ComparedMove]
-    """Leading move first, by score."""
+    """Moves sorted by score, the leading one first."""
 
     @property
     def lead(self) -> ComparedMove:

@@ -46,7 +46,7 @@ class SiteBins:
 
     weight: F8
     us: F8
-    """Weighted waiting time at the site."""
+    """[sites, bins] weighted waiting time at the site, µs."""
     failed: F8
     """Weight of the requests in which the site failed, on the critical path or not."""
     n: I8

@@ -30,10 +30,10 @@ ROOT: Final = -1
 
 
 class TreeName(NamedTuple):
-    """Name of a node."""
+    """Name of a node of a calling-context tree."""
 
     where: str
-    """`[host/]component`."""
+    """`[host/]component` of the node."""
     what: str
     """Point or operation, with its label and callee."""
 

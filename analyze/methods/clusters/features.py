@@ -53,11 +53,11 @@ class FeatureRows:
     """Distinct rows of the feature matrix, with weights."""
 
     sets: tuple[FeatureSet, ...]
-    """[columns] set of the column."""
+    """[columns] feature set that each column belongs to."""
     names: tuple[str, ...]
-    """[columns]"""
+    """[columns] names of the features."""
     matrix: csr_matrix
-    """[rows, columns] values >= 0."""
+    """[rows, columns] values of the features, >= 0."""
     weight: F8
     """[rows] summed weight of the requests."""
     row_of: tuple[I8, ...]

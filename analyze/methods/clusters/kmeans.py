@@ -34,9 +34,9 @@ class Partition:
     """Partition of rows into clusters; cluster 0 has the most weight."""
 
     centre: F8
-    """[clusters, dimensions]"""
+    """[clusters, dimensions] coordinates of the centres."""
     label: I8
-    """[rows] cluster."""
+    """[rows] cluster of each row."""
     inertia: float
     """Weighted sum of squared distances of rows to their cluster's centre."""
 

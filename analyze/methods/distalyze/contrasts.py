@@ -57,7 +57,7 @@ class Studies:
 
     studies: tuple[Study, ...]
     names: tuple[str, str]
-    """Names of the classes."""
+    """Names of the classes C0 and C1."""
     slow: bool
     """True for slow against fast, where P (response time) itself defines the classes."""
     too_few: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class TreeRules:
     least_node: int
     """m: fewest instances of a node that is split."""
     least_leaf: int
-    """Fewest instances of either side."""
+    """Fewest instances on either side of a split."""
     least_gain: float = 0.0
     """Least share of the target's sum of squares that a split must explain."""
     chance: float = 0.0
@@ -113,11 +113,11 @@ class _CutSearch:
     indicator: csr_matrix
     """[predictors · width, instances] 1 if the instance is in the bin of the predictor."""
     width: int
-    """Number of bins a predictor."""
+    """Number of bins per predictor."""
     y: F8
     """[targets, instances] scaled to mean 0 and variance 1; 0 where missing."""
     whole: F8
-    """[targets] sum of squares."""
+    """[targets] sum of squares of all values of the target."""
     weight: F8
     rules: TreeRules
 

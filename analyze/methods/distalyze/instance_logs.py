@@ -60,7 +60,7 @@ class LogSeries:
 
     @property
     def log_type(self) -> LogType:
-        """Events or states."""
+        """Type of the log: events or states."""
         return "event" if self.value is None else "state"
 
     def between(self, start: int, stop: int) -> LogSeries:

@@ -52,7 +52,7 @@ class WindowInstances:
     population: Population
     length_ns: int
     first: int
-    """Number of the first window."""
+    """Number of the first window, subtracted from others to index arrays."""
     instance_of: I8
     """[samples, windows, hosts] instance, -1 for none; a single host if hosts are not distinguished."""
     by_host: bool

@@ -229,7 +229,7 @@ def part_of(us: float, whole_us: float) -> str:
 TOP: Final = 3
 """Number of mutations to look at first, whose details are open on the page and in print."""
 PRINTED: Final = 15
-"""Rows of a list on a terminal."""
+"""Most rows of a list on a terminal."""
 STORED: Final = 3
 """Most stored category keys shown; all are listed beside the canonical text."""
 MINOR_SHARE: Final = 0.1

@@ -58,9 +58,9 @@ class Distances:
     """Edit distances; arrays are [mutations, precursors]."""
 
     edits: I4
-    """Levenshtein distance d."""
+    """[mutations, precursors] Levenshtein distance d."""
     normalized: F8
-    """d over the longer sequence, in [0, 1]."""
+    """[mutations, precursors] d over the longer sequence, 0 to 1."""
 
 
 def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:

@@ -5,8 +5,8 @@ Read in the order of a run (`robust_run`):
 * A `Comparison` is the input: requests, their profile, the role of each slot of time (`roles`).
 * `confounders` adjust it where they can: they undo a renaming, or leave out a window with an incident.
 * A `View` has sums by call site: before, after and in ordinary times. Each row of MEASURES (`measures`)
-  computes an `Estimate` of one quantity at every site: values, errors, values in ordinary times (`sites_seen`:
-  for all sites, shard by shard if they do not fit into memory).
+  computes an `Estimate` of one quantity at every site: values, errors, values in ordinary times.
+  `sites_seen` does so for all sites, shard by shard if they do not fit into memory.
 * `testing` selects the significant changes; `confounders` explain some of them.
 * `causes` bundles the others to symptoms (`symptoms`), relates them (`relations`) until each cause stands for
   its consequences (`resolve`), and assigns each its part of the change of the mean (`contributions`).

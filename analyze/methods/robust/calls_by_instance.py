@@ -177,7 +177,7 @@ def _joined(parts: Sequence[Calls]) -> Calls:
 
 
 def _added(calls: Calls) -> Calls:
-    """Add up rows of equal keys."""
+    """Sum rows with equal keys."""
     code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
     keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
     values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)

@@ -30,7 +30,7 @@ class Instance(NamedTuple):
     """Instances of a component that alone show a change: one host, or all hosts of a version or zone."""
 
     attribute: str
-    """`host`, or a resource attribute."""
+    """Name of the attribute: `host`, or a resource attribute."""
     value: str
     of: int
     """Number of distinct values of `attribute` among the component's instances."""
@@ -54,7 +54,7 @@ class Change:
     after: float
     low: float
     high: float
-    """95 % interval of after - before."""
+    """Upper end of the 95 % interval of after - before; `low`: the lower end."""
     n0: int
     n1: int
     contribution_ns: float

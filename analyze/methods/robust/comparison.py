@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def profile(self) -> Profile:
-        """Sums of all requests."""
+        """Profile (sums by site, path and slot) of all requests."""
         return self.profiled.profile
 
     @cached_property

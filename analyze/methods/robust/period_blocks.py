@@ -32,7 +32,7 @@ class PeriodBlocks:
     weight2: F8
     """Sum of squared weights: Kish's effective number is weight² / weight2."""
     time_us: F8
-    """Weighted sum of response times."""
+    """Weighted sum of response times, µs."""
     square_us2: F8
     """Weighted sum of squared response times."""
     log_us: F8
@@ -49,7 +49,7 @@ class PeriodBlocks:
 
     @property
     def n_requests(self) -> int:
-        """Number of requests."""
+        """Number of recorded requests, all blocks."""
         return int(self.requests.sum())
 
     @property

@@ -345,7 +345,7 @@ class View:
 
     @cached_property
     def reference(self) -> VisitSums:
-        """Sums of the reference alone."""
+        """Sums of the reference alone, without the history."""
         return self._visited(self.roles.reference)
 
     @cached_property

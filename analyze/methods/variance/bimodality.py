@@ -106,7 +106,7 @@ class Mixture:
         return np.log(self.weight) - 0.5 * (np.log(2 * np.pi * self.variance) + squared)
 
     def log_likelihood(self, values: F8) -> float:
-        """Log-likelihood of all values."""
+        """Log-likelihood of `values` under the mixture."""
         return float(np.logaddexp.reduce(self.log_densities(values), axis=1).sum())
 
     def bic(self, values: F8) -> float:

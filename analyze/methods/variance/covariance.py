@@ -47,9 +47,9 @@ class GroupParts:
     """One group of requests, ordered by start; a column of `us` adds up to the response time."""
 
     names: tuple[PartName, ...]
-    """[parts]"""
+    """[parts] names of the parts."""
     us: F8
-    """[parts, requests]"""
+    """[parts, requests] time of each part, µs."""
     marked: B1
     """[parts] True if a marker removes the part from the residual."""
     weight: F8
@@ -178,7 +178,7 @@ class CorrelatedPair:
     """Spearman's rank correlation."""
     q: float
     covariance: float
-    """µs²"""
+    """Covariance of the two parts, µs²."""
 
 
 def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
@@ -239,7 +239,7 @@ def squares_over_orders(cut: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class DecomposedGroup:
-    """One group with its decomposition."""
+    """A group of requests with the decomposition of its variance."""
 
     group: int
     category: str | None

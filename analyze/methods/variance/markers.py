@@ -57,7 +57,7 @@ _RULES: Final = (
 
 
 class Marker(BaseModel):
-    """One entry of the file."""
+    """One marker: an entry of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

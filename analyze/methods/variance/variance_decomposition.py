@@ -73,7 +73,7 @@ class RequestGroups:
         return len(self.root)
 
     def members(self, group: int) -> list[int]:
-        """Categories of a group."""
+        """Indices of the categories in a group."""
         found: list[int] = np.flatnonzero(self.group == group).tolist()
         return found
 
@@ -162,11 +162,11 @@ class VarianceSplit:
 
     total: float
     roots: F8
-    """[roots] p_r (μ_r − μ)²"""
+    """[roots] part between root types: p_r (μ_r − μ)²"""
     paths: F8
-    """[groups] p_g (μ_g − μ_r)²"""
+    """[groups] part between paths: p_g (μ_g − μ_r)²"""
     within: F8
-    """[groups] p_g σ_g²"""
+    """[groups] part within paths: p_g σ_g²"""
     block_total: F8
     """[blocks] weighted squared deviations from the mean, over the sample's weight; they add up to
     `total`."""

@@ -178,7 +178,7 @@ class Edge:
     of: Change
     """Leading change of the symptom it follows from."""
     relation: str
-    """Name of a row of RELATIONS."""
+    """Name of the relation, a row of RELATIONS."""
     follows: bool
     """True for a consequence, direct or not; False for the same change elsewhere, or another side of it."""
 

@@ -45,7 +45,7 @@ class _Calls:
     place: tuple[str, str]
     """(component, point) as stored."""
     groups: list[tuple[int, I8, int]] = field(default_factory=list)
-    """(category, rows, calls a request)"""
+    """(category, rows, calls a request) of the requests with such calls."""
 
 
 def unrecorded_callees(

@@ -323,7 +323,7 @@ def _follows(evidence: Evidence) -> b.Words:
 
 
 def kind_tag(kind: ChangeKind) -> b.Styled:
-    """Label of a kind of change."""
+    """Label of a kind of change, in its colour."""
     words = KIND_WORDS[kind]
     return b.tag(words.tag, words.tone)
 

@@ -10,7 +10,7 @@ import numpy as np
 from schemas.arrays import I8
 
 Attributes = tuple[tuple[str, str], ...]
-"""(attribute, value)"""
+"""Conjunction of (attribute, value) pairs."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -43,5 +43,5 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """`attribute = value and …`."""
+        """Text of the conjunction: `attribute = value and …`."""
         return " and ".join(f"{key} = {value}" for key, value in self.where)

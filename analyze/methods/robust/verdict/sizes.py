@@ -47,7 +47,7 @@ class Paths:
     n1: F8
     """Effective requests; `n0` before, `n1` after."""
     weight: F8
-    """Requests of both periods."""
+    """[roots] requests of both periods together."""
     hidden: float
     """Largest share of requests on paths that lost events may hide, or that moved without being significant
     (`open_path`)."""
