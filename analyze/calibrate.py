@@ -237,8 +237,7 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Findings of an outcome's first method, counted by kind; for a method without that section, its weighed
-    results."""
+    """Count findings of an outcome's first method by kind; without such a section, its weighed results."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:

@@ -33,7 +33,7 @@ _MIN_ROW_BYTES: Final = 64
 _BUFFER_BYTES: Final = 2**16
 """Read ahead of a page, where only the first is wanted."""
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
-"""Logical types of columns of bytes that Arrow reads as words."""
+"""Logical types of byte columns that may be dictionary-coded."""
 
 
 def read_table(

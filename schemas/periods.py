@@ -278,8 +278,8 @@ def format_instant(ns: int) -> str:
 def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Window] = ()) -> list[Window]:
     """Sealed windows that overlap a period, in time order.
 
-    `all` means all that are sealed. Raises PeriodError if it touches none, or another period one that is not
-    sealed yet; the message names the windows there are.
+    `all`: every sealed one. Raises PeriodError, which lists the windows, if none overlaps, or if a period
+    other than `all` overlaps an unsealed one.
     """
     there = f"Sealed windows: {_describe(sealed)}."
     open_ = sorted(window for window in unsealed if period.holds(window))

@@ -159,7 +159,7 @@ class _Run:
                 next_minute += MINUTE_NS
 
     def _arrivals(self) -> Process:
-        """Open loop: requests arrive when they arrive."""
+        """Open loop: start requests at given gaps."""
         more = injected(self._injections, FaultMechanism.LOAD)
         t = 0.0
         for row, gap in enumerate(self._gap):

@@ -157,7 +157,7 @@ class Gathering:
     """Votes that may be held as a table; None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
-        """Take a slot in."""
+        """Add a slot."""
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))

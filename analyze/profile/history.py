@@ -200,7 +200,7 @@ def _joined(pieces: Sequence[_Stretch], most: int) -> list[list[_Stretch]]:
 
 
 def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
-    """Count the blocks, about as long as those of a history, that a reference makes."""
+    """Number of blocks in a reference, each about as long as one of the history."""
     usual = float(np.median([sample.length_ns for sample in history]))
     return max(1, min(MOST_OF_REFERENCE, round(reference.length_ns / max(usual, 1))))
 

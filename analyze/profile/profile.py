@@ -162,7 +162,7 @@ def columns_of(table: pa.Table) -> dict[str, Column]:
 
 
 def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -> pa.Table:
-    """Give a table other numbers; codes: by key column what each of its numbers becomes."""
+    """Make a table with key columns renumbered; codes: key column -> [old number] new."""
     arrays = [
         pa.array(codes[key][columns[key]].astype(columns[key].dtype) if key in codes else columns[key])
         for key in SCHEMAS[name].names

@@ -149,7 +149,7 @@ def _shard(
 
 
 def _numbers(some: I8, n: int) -> I8:
-    """[n + 1] the place of each number among some; NO_CALLER of the others, and of NO_CALLER itself."""
+    """[n + 1] number -> its index in `some`, else NO_CALLER; the last is that of NO_CALLER (-1)."""
     found = np.full(n + 1, NO_CALLER, dtype=np.int64)
     found[some] = np.arange(len(some))
     return found

@@ -96,7 +96,7 @@ def _first(n_rows: Column) -> Column:
 
 
 def _rows(columns: Iterable[Column | _FileColumn], first: Column, n_rows: Column) -> Iterator[Column]:
-    """Give the rows of runs, read from the first of them to the last: those of a shard lie side by side."""
+    """Yield the runs' rows of each column. Reads from first to last run: a shard's lie side by side."""
     ends = first.astype(np.int64) + n_rows
     past = int(ends.max(initial=0))
     begin = int(first.min(initial=past))

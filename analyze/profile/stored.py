@@ -112,7 +112,7 @@ class _KeptBlock(NamedTuple):
     """(lake, key) of each window; none where one is no whole window."""
     keep_account: bool
     folder: Path
-    """Folder of the `Scratch` for its votes."""
+    """Scratch folder for the block's votes."""
 
 
 def gathered(

@@ -82,7 +82,7 @@ class RowSums:
             self._settle()
 
     def count(self, places: I8, slots: I8, bins: I8, weight: F8, weights: F8) -> None:
-        """Add one request a row, to `n`, `w` and `w2`; arrays are [rows], `weights` those that there are."""
+        """Add each row's 1, weight, weight² to `n`, `w`, `w2`; arrays are [rows], `weights` distinct."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
         if len(weights) > _FEW_WEIGHTS:
             self.add(places, slots, bins, np.stack([np.ones(len(weight)), weight, weight * weight]))

@@ -94,7 +94,7 @@ class Asked(NamedTuple):
     structure: I8
     """[entries] ascending."""
     key: I8
-    """[entries, columns] equal ones are one question once they are pooled."""
+    """[entries, columns] question; pooling adds up entries of equal rows."""
 
 
 Answer = Callable[[FlowBatch, slice], Sequence[B1]]

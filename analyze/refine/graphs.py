@@ -93,7 +93,7 @@ class LeftOut(NamedTuple):
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[columns, rows] every column's own number, to be moved with its times."""
+    """[columns, rows] column number in each cell, to be sorted with times."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 

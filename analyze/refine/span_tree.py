@@ -37,7 +37,7 @@ class SpanTree:
     component: tuple[str, ...]
     kind: tuple[int, ...]
     awaited: tuple[bool, ...]
-    """The parent's end waits for the unit's end; the root is."""
+    """The parent's end waits for it; always True of the root."""
 
     @property
     def n_units(self) -> int:

@@ -74,7 +74,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "FROM read_parquet($structures, hive_partitioning = false)",
     "parameter": "SELECT text AS name FROM read_parquet($params, hive_partitioning = false) WHERE key = $key",
 }
-"""Key, or `parameter` -> its values in a period."""
+"""Filter key -> query of its values in a period."""
 
 
 @dataclass(frozen=True, slots=True)

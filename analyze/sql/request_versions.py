@@ -27,7 +27,7 @@ class RequestVersions:
         self._rows: _Rows | None = None
 
     def __call__(self, request: pa.ChunkedArray) -> pa.Array:
-        """VARCHAR[] of each request, by position; shorter where the last nodes have none."""
+        """Versions by node, a VARCHAR[] a request; ends at the last node with one."""
         with self._lock:
             if self._rows is None:
                 self._rows = _Rows(self._found, self._files)

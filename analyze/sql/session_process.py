@@ -198,7 +198,7 @@ class SessionProcess:
                 self.close()
 
     def _answer(self) -> Any:
-        """Next answer of the child. The time until then is computing; that in which nobody asks is not."""
+        """Next answer of the child. Waiting here uses up the time limit; time between calls does not."""
         started = monotonic()
         try:
             while isinstance(answer := self._received(started), AskedComparison):

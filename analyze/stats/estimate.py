@@ -100,7 +100,7 @@ class Estimate:
     n1: F8
     """Effective requests before and after."""
     blocks: F8
-    """[places, blocks] values of ordinary times in the envelope; NaN for none."""
+    """[places, blocks] ordinary values that span the envelope; NaN for none."""
     low: F8
     high: F8
     """Envelope: least and largest of the blocks; infinite if there are too few."""

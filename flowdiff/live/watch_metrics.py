@@ -33,7 +33,7 @@ from stitch.drivers.live.watch import LiveStatus
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROOTS: Final = 50
-"""Root types with a name of their own, at most; each is sixteen series."""
+"""Most root types with a label (the rest: OTHERS); each is 16 series."""
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 FAILED: Final = "failed"

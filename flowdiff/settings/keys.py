@@ -94,7 +94,7 @@ class Key:
 
     @property
     def file_key(self) -> str:
-        """Key that names a file with the secret."""
+        """Key for the path of the secret's file."""
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
-"""Cluster of the positions in a lane's commits. A lane of Kafka has another one: neither goes on with the
+"""Cluster id in commits of OTLP lanes. No Kafka cluster has it, so neither kind of lane resumes at the
 other's positions."""
 
 

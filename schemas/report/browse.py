@@ -164,7 +164,7 @@ class BrowseRangesSection(Section):
     curves: tuple[DensityCurve, ...]
     """One curve for each sample that has two distinct times."""
     edges_us: tuple[float, ...]
-    """[bins + 1] whole nanoseconds, ascending; a bin is half open."""
+    """[bins + 1] µs, whole ns each, ascending; half-open bins."""
     n: tuple[int, ...]
     weight: tuple[float, ...]
     us: tuple[float, ...]

@@ -262,7 +262,7 @@ class _SmallWindows:
 
     @property
     def full(self) -> bool:
-        """True if they should be written before more come."""
+        """True once the waiting parts exceed the limit."""
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:

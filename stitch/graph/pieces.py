@@ -127,7 +127,7 @@ def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) ->
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """An edge to a join printed elsewhere; the wiring tells joins of the same name apart."""
+    """Reference, by name only, to a join printed elsewhere; the wiring says which join."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 

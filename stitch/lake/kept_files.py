@@ -29,7 +29,7 @@ def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
 
 
 def name_of(beginning: str, data: bytes, ending: str) -> str:
-    """Name of a content."""
+    """File name of data."""
     return f"{beginning}-{_hash(data)}.{ending}"
 
 

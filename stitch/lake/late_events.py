@@ -29,5 +29,5 @@ def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]
 
 
 def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
-    """EVENT_SCHEMA, one chunk a column. `files`: of `late` or `repaired`. Raises LakeError."""
+    """Read `late` or `repaired` files: EVENT_SCHEMA, one chunk a column. Raises LakeError."""
     return concat_events([with_binary_ids(manifest.decoded(file)) for file in files])

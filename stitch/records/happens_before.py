@@ -34,7 +34,7 @@ class HappensBefore:
     names_parents: B1
     """[nodes] has explicit parents."""
     misses_parents: B1
-    """[nodes] an explicit parent has no record."""
+    """[nodes] names a parent without a record."""
     joined: B1
     """[strands] a join record links it."""
     outlived: B1

@@ -217,7 +217,7 @@ class _Graph:
     ts_ns: I8
     """[nodes]"""
     label: U8
-    """[nodes] hash of the label, and of being a candidate."""
+    """[nodes] hash of the label and of `candidate`."""
     candidate: B1
     """[nodes] see `Ends.candidate`."""
     linked: B1

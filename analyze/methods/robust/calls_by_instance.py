@@ -1,7 +1,7 @@
 """Add up the calls of components that run on several instances, by instance, version and zone.
 
-One request has one say at a call site, and one at a component. Resource attributes are those of the instance
-that recorded a call: they are read for a few of its requests.
+A request counts once at each call site and once at each component, however many calls it makes there.
+Resource attributes are those of the instance that recorded a call; they are read for a few of its requests.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 HOST: Final = "host"
 _ASKED_OF_A_HOST: Final = 3
-"""Requests of an instance whose resource attributes are read."""
+"""Requests per instance whose resource attributes are read."""
 _CALLS_AT_ONCE: Final = 1 << 20
-"""Calls that are added up at once: 92 MB of columns."""
+"""Chunk size of the sums, calls: 92 MB of columns."""
 
 
 class Level(NamedTuple):
-    """Instances of a component that have one value of an attribute."""
+    """Instances of a component that share one value of an attribute."""
 
     attribute: str
     value: str
     hosts: tuple[int, ...]
     siblings: tuple[tuple[int, ...], ...]
-    """Hosts of every other value of it."""
+    """Hosts of each other value of the attribute, one tuple a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +56,30 @@ class Calls:
     pattern: I8
     host: I8
     late: I8
-    """1 in the problem, 0 in the reference."""
+    """[rows] 1 in the problem, 0 in the reference."""
     bin: I8
-    """Bin of the own time of a call."""
+    """[rows] bin of the call's own time."""
     n: F8
-    """A request counts once at a site, once at a component."""
+    """[rows] requests, each counted once a site. (`of_component`: once a component.)"""
     of_component: F8
     failing: F8
     """Requests with a failing call, counted as in `n`."""
     count: F8
     own_ns: F8
-    """Own time of all calls, recorded or not: by the weight of the requests."""
+    """[rows] own time of all calls, unsampled ones included (weighted by request)."""
 
     def where(self, keep: B1) -> Calls:
-        """Keep some of the rows."""
+        """Keep the rows where `keep` is True."""
         return Calls(*(getattr(self, name)[keep] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class ByInstance:
-    """Calls of components with several instances, and the levels at which these are told apart."""
+    """Calls of components with several instances, and the groups (levels) in which instances are compared."""
 
     calls: Calls
     levels: Mapping[int, tuple[Level, ...]]
-    """By component."""
+    """Component -> its levels."""
 
     @staticmethod
     def of(
@@ -89,7 +89,7 @@ class ByInstance:
         roles: Roles,
         settings: RobustSettings,
     ) -> ByInstance | None:
-        """Add up the calls of components with two instances or more; None where there is none."""
+        """Add up the calls of components with at least two instances; None if there is none."""
         components = sorted({operation.component for operation in names.operations})
         number = {component: at for at, component in enumerate(components)}
         of_site = np.array(
@@ -177,7 +177,7 @@ def _joined(parts: Sequence[Calls]) -> Calls:
 
 
 def _added(calls: Calls) -> Calls:
-    """Add up rows of equal keys."""
+    """Sum rows with equal keys."""
     code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
     keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
     values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)
@@ -194,8 +194,7 @@ def _attributes_of(
     several: set[int],
     settings: RobustSettings,
 ) -> dict[tuple[int, str], dict[int, str]]:
-    """Give (component, attribute) -> host -> value, of those that are the same in every request that was
-    asked."""
+    """Map (component, attribute) -> host -> value. Only values found in every request that was read."""
     n_hosts = len(population.hosts) + 1
     left = np.zeros((len(components), n_hosts), dtype=np.int64)
     left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
@@ -242,7 +241,8 @@ def _levels_of(
     population: Population,
     attributes: Mapping[tuple[int, str], Mapping[int, str]],
 ) -> Iterator[Level]:
-    """Give the values of every attribute that has several; of two that part alike the host's name counts."""
+    """Yield a level for each value of an attribute that has several; of two attributes that split the hosts
+    alike, only the first, `host` before all."""
     for host in hosts:
         yield Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
     seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}

@@ -1,4 +1,4 @@
-"""Words of the kinds of a change: one row each, and no other list of them.
+"""Words for each kind of change, one row a kind.
 
 A measure of a new kind is a kind in `schemas.report.findings`, a row here and one in `measures.registry`.
 """
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from analyze.methods.robust.changes import Change
 
 GONE: Final = 0.0005
-"""A share of requests below this is called none."""
+"""Shares of requests below this are worded as none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A change and its place, as sentences need them."""
+    """A change and its place, worded for sentences."""
 
     what: str
-    """The call site."""
+    """Name of the call site."""
     change: Change
     is_between: bool
-    """True if its own time passes between caller and callee."""
+    """True if the site's own time passes between caller and callee (network, queue)."""
     is_step: bool
     waits: bool
-    """True if it is a call to a component that records nothing of it."""
+    """True for a call to a component that records no spans."""
     path: Callable[[], tuple[str, str]]
-    """Words for its call pattern: `calls X`, and `calling X`."""
+    """Function that returns words for the site's call pattern: (`calls X`, `calling X`)."""
 
     @property
     def percents(self) -> tuple[str, str]:
-        """The values as shares, before and after."""
+        """The change's values as percentages, before and after."""
         return wording.percent(self.change.before), wording.percent(self.change.after)
 
     @property
     def whole(self) -> str:
-        """The things that a share is of."""
+        """Denominator of the share: `calls` or `requests`."""
         return "calls" if self.change.of_calls else "requests"
 
     @property
     def shares(self) -> str:
-        """The share after, and the one it is compared with."""
+        """The share after, and the share before or the expected one."""
         before, now = self.percents
         return f"{now} of its {self.whole}, {self.against(before)}"
 
     def against(self, before: str) -> str:
-        """The value before; of one instance the one to expect, had it changed, or been, as its siblings."""
+        """Phrase for the value before; for a single instance, the value expected from its siblings."""
         if self.change.instance is not None:
             return f"{before} expected from its siblings"
         return f"was {before} in the history" if self.change.of_history else f"was {before}"
@@ -59,17 +59,17 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class KindWords:
-    """Words of a kind of change."""
+    """Wording of a kind of change."""
 
     tag: str
     tone: str
-    """Colour where it is good or bad by itself."""
+    """Colour, for a kind that is good or bad by itself."""
     numbers: str
     """Meaning of the numbers before and after."""
     verdict: str
-    """Verdict word of a report that a finding of this kind leads."""
+    """Verdict word of a report whose first finding is of this kind."""
     sign: str
-    """Mark in the picture."""
+    """Sign in the picture."""
     sentence: Callable[[Said], str]
 
 

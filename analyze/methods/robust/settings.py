@@ -1,4 +1,5 @@
-"""Set robust mode; defaults were measured on simulated and real faults (docs/internals/evaluation.md)."""
+"""Settings of robust mode; defaults were measured on simulated and real faults
+(docs/internals/evaluation.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Write titles: of a finding what happened where and by how much, of a report what happened.
+"""Titles: of a finding (what happened, where, by how much) and of a report.
 
-Nothing is said that no test supports.
+A title states only what a test supports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_NAMED = 2
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Say a finding in one sentence: what happened, where else, on which hosts."""
+    """Title of a finding, one sentence: what happened, where else, on which hosts."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -37,8 +37,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Find operations by which the component that is to look at waits for others, where these waits changed
-    alike: it is not one callee that is slow."""
+    """Operations by which the suspected component waits for others, if these waits changed the same way:
+    several slow waits do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -53,7 +53,7 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """Say what a finding led by `change` is in one sentence."""
+    """One sentence on a finding that `change` leads."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
     site = names.sites[change.site]
@@ -69,7 +69,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Say who is affected, by how much, and where."""
+    """One sentence on a segment: affected requests, size, place."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:
@@ -83,7 +83,7 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Say of which segment a change at a call site is, where one is a part of it."""
+    """Phrase for the segment that a finding at a call site is part of; empty for none."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
@@ -91,7 +91,7 @@ def whose(cause: Cause) -> str:
 
 
 def where(cause: Cause) -> str:
-    """Say on which hosts, where that tells something: on several, or on these and not on others."""
+    """Phrase for the hosts of a finding; empty unless it is on several, or spares some."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -106,8 +106,8 @@ def where(cause: Cause) -> str:
 
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Say how many other operations of the component, or callers of who is to look at, it happened to as
-    well."""
+    """Phrase for the number of other operations of the component, other callers or other calls with the same
+    change; empty for none."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -129,8 +129,8 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """Say what is different about a call pattern, against the one that most requests came from (or went to):
-    `calls X`, and `calling X`."""
+    """Phrases for a call pattern relative to the pattern that lost (or gained) most requests: `calls X`,
+    `calling X`."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
     pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
@@ -150,12 +150,12 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def pattern_words(pattern: CallPattern, names: Names) -> str:
-    """Say a call pattern, for a row of evidence."""
+    """Call pattern as text, for a row of evidence."""
     return _calls(pattern, names)[0]
 
 
 def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
-    """Say what the response waits for now and did not, or no longer does; None for nothing."""
+    """Phrases for a callee that the response newly waits for, or no longer does; None without one."""
     mine, theirs = (
         {c.operation: (c.least, c.calls) for c in children if c.awaited} for children in (pattern, other)
     )
@@ -178,7 +178,7 @@ def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -
 
 
 def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> str:
-    """List operations with how often they are called; what they share with the name that was said goes."""
+    """Operations with numbers of calls, as text; a prefix shared with `said` is left out."""
     words = []
     for operation, (least, most) in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -190,7 +190,7 @@ def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> st
 
 
 def _called(name: OperationName) -> str:
-    """Name the operation, at who is called."""
+    """`component/point` of an operation; with its callee as component, if it has one."""
     return f"{name.callee or name.component}/{name.point}"
 
 
@@ -204,8 +204,8 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose other side is recorded: its own time passes on
-    the network or before the callee begins, and in neither of the two."""
+    """True if the site is the caller's side of a call whose callee side is recorded: its own time is network
+    or queueing time between the two."""
     return bool(names.operation(site).callee)
 
 
@@ -215,10 +215,10 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
-    """Name what changed significantly: more failures, then the mean, else the first finding; else what was
-    measured. changed: the shares that did.
+    """Headline of a report: more failures if significant, else the mean, else the first finding, else the
+    measured values. changed: shares that changed significantly.
 
-    A mean that fell by what is no improvement is no good news: the finding comes before it.
+    A mean that fell only because requests fail early yields to the finding.
     """
     shares = [
         wording.moved_sentence(

@@ -28,7 +28,7 @@ SMALL_ROWS: Final = 4_096
 
 @dataclass(slots=True)
 class Slab:
-    """Some events, and what is known of those that are open."""
+    """Table of events, with arrays about its open rows."""
 
     table: pa.Table
     """EVENT_SCHEMA, one chunk a column; rows that are closed may still be in it."""
@@ -211,7 +211,7 @@ class OpenEvents:
         return complete
 
     def _by_part(self, requests: _Requests, asked: I8, part: I8) -> list[list[I8]]:
-        """For each slab and part the places of its events; `part` [asked] is that of a request.
+        """[slabs][parts] open rows of the requests asked about. part: [asked] part of each.
 
         O(events log events) for all parts together.
         """

@@ -84,7 +84,7 @@ class StreamTimes:
         self._streams.pop(stream, None)
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
-        """Something came: its latest event time (None: no event), and the log's time of it if it has one."""
+        """Note input: its latest event time (None: no event), and its time in the log (None: unknown)."""
         state = self._streams[stream]
         state.heard_ns = now.now_ns
         if latest_ns is not None:

@@ -124,7 +124,7 @@ Input = Annotated[GivenFile | StagedFile | TopicPart, Field(discriminator="kind"
 
 
 def _input(source: Source, at: Workplace) -> GivenFile | StagedFile | TopicPart:
-    """Name an input in a task; what lies on the stage of a bucket is handed on."""
+    """Describe an input for a task; a spooled file is put on the exchange."""
     path = source.path
     if isinstance(path, LogPart):
         return TopicPart(

@@ -229,7 +229,7 @@ class _Queue:
             return None
 
     def forget(self, task: str) -> None:
-        """Remove a task whose result is known: none may be there while the stage is swept. Raises OSError."""
+        """Remove the files of a done task; none may be left when the stage is swept. Raises OSError."""
         for kind in _KINDS:
             self._store.remove(f"{self.folder}/{kind}-{task}")
 

@@ -161,7 +161,7 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[commits of the upkeep lane] True for generations and commits that built, by `until_ns`."""
+    """[upkeep commits] True if a generation, or built by `until_ns`; False if in `without`."""
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
         if until_ns is None or at.at_ns <= until_ns:

@@ -1,8 +1,8 @@
-"""Compare each instance of a component, and each version or zone, with its siblings now.
+"""Compare each instance of a component, and each version or zone, with its siblings in the problem.
 
-An instance that is slower than it was, relative to its siblings within the problem period, is slower whatever
-the weather; one that always was slower is none. Own times are taken relative to the reference's median of
-their call site and pattern, so those of a whole component can be put together. One request has one say.
+An instance that became slower relative to its siblings is slower whatever else changed; one that was always
+slower is not. Own times are taken relative to the reference's median of their call site and pattern, so that
+those of a whole component can be pooled. A request counts once.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 _MIDDLE: Final = 4096
-"""Bin of a call that takes what is usual."""
+"""Bin of a relative time of 1."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Variance of a weighted median over that of the mean; the median of two is their mean."""
+"""Variance of a weighted median over that of the mean (for two values the median is the mean)."""
 
 
 class _Row(NamedTuple):
-    """A level of a site or a component; values are its siblings' together, its own, theirs one by one."""
+    """One instance (or version, zone) at a site or component, against its siblings. `value`, `scale`:
+    siblings pooled, own, then each sibling."""
 
     site: int
     level: Level
     value: F8
     scale: F8
-    """Variances of values, or requests that they are of."""
+    """Variances of `value`; of failures, the numbers of requests."""
     requests: float
     requests_before: float
-    """Its own in the reference; of a newcomer its siblings'."""
+    """Own requests in the reference; for an instance without any, its siblings' in the problem."""
     siblings: float
-    """By how much they changed against their past; of failures their share."""
+    """Change of the siblings against their past; of failures, their share."""
     rank_p: float = 1.0
     past: float = np.nan
     added_ns: float = 0.0
     tau: float = 0.0
     known: tuple[float, float] = (np.inf, np.inf)
-    """Degrees of freedom that their own values give the first two variances."""
+    """Degrees of freedom of the first two variances."""
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
-    """Lay out values and scales as [rows, columns]; `fill` where a row has fewer siblings."""
+    """Pad `value` and `scale` of all rows to equal length: two [rows, columns], padded with `fill`."""
     width = max(len(row.value) for row in rows)
     values, scales = (
         np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])
@@ -65,7 +66,7 @@ def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
 def _observed(
     view: View, rows: Sequence[_Row], e: Estimate, floor: float, matters: B1, added_ns: F8
 ) -> Observed:
-    """Observe the rows' estimate; added_ns: [rows] what each adds to the critical time of the problem."""
+    """Observations of the rows' estimate; added_ns: [rows] critical time added to the problem by each."""
     site = np.array([row.site for row in rows])
     requests, is_share = max(view.after.requests, 1e-300), e.unit == "share"
     return Observed(
@@ -86,8 +87,8 @@ def _observed(
 
 
 def slower_instance(view: View) -> Observed | None:
-    """Observe the own time of calls on one instance, version, zone: what it takes more than it did, beyond
-    what its siblings do."""
+    """Observe own times of calls on one instance, version or zone: the increase over its past beyond its
+    siblings'."""
     found, after, settings = view.by_instance, view.after, view.settings
     if found is None:
         return None
@@ -161,9 +162,9 @@ def slower_instance(view: View) -> Observed | None:
 
 
 def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
-    """Take every call for its site, and again for its component where that has several sites.
+    """Pool calls by site, and again by component if it has several sites.
 
-    Gives (calls, [scopes] component, [calls] scope).
+    Returns (calls, [scopes] component, [calls] scope).
     """
     sites, code = np.unique(calls.site, return_inverse=True)
     component = np.zeros(len(sites), dtype=np.int64)
@@ -184,10 +185,10 @@ def _numbers(levels: Sequence[Level]) -> dict[tuple[int, ...], int]:
 def _levels_by_period(
     calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool, trim: float
 ) -> tuple[LogMedians, F8]:
-    """Give [groups, (reference, problem)] levels of times, and requests.
+    """([groups, (reference, problem)] levels of log times, [groups, (reference, problem)] requests).
 
-    Of one call site a trimmed mean, which needs fewest requests. Of a whole component the median: most of its
-    calls must be slower, one operation of several is reported by itself.
+    For one call site a trimmed mean, which needs fewest requests. For a whole component the median: most of
+    its calls must be slower; a single slow operation is reported by itself.
     """
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
@@ -199,7 +200,7 @@ def _levels_by_period(
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
-    """Find the site with most of the time of some calls: (site, the log of their median there)."""
+    """Site with most of the time of the calls `mine`: (site, log of the median own time there)."""
     sites, code = np.unique(calls.site[mine], return_inverse=True)
     best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
     here = np.flatnonzero(mine)[code == best]
@@ -211,13 +212,13 @@ def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
 
 
 def _rank_p(calls: Calls, own: B1, usual: float) -> float:
-    """Test an instance's times against those of all others by ranks, less what it usually takes more."""
+    """Rank-sum p of one instance's times against all others', after subtracting its usual offset (log)."""
     bins = calls.bin - own * round(usual / BIN_LOG)
     return float(Histograms.of(np.zeros_like(bins), own.astype(np.int64), bins, calls.n).rank_p(1)[0])
 
 
 def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, float]:
-    """Give the median of values by how sure they are, and the variance of its sampling."""
+    """(Median weighted by 1 / (sampling + between), its sampling variance)."""
     order = np.argsort(value)
     weight = 1 / (sampling[order] + between)
     past = np.cumsum(weight) - weight / 2
@@ -227,8 +228,8 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
 
 
 def _relative(calls: Calls, least: int) -> Calls:
-    """Take own times relative to the reference's median of their site and pattern; what has none is left
-    out."""
+    """Rescale own times by the reference's median of their site and pattern; calls with fewer than `least`
+    requests there are dropped."""
     code, first = numbered((calls.site, calls.pattern))
     before = calls.late == 0
     table = Histograms.of(
@@ -242,8 +243,8 @@ def _relative(calls: Calls, least: int) -> Calls:
 
 
 def failing_instance(view: View) -> Observed | None:
-    """Observe the share of calls that fail on one instance, version, zone: more than the siblings', and more
-    than its own were."""
+    """Observe the share of failing calls on one instance, version or zone: above its siblings' and its own
+    past."""
     found, settings = view.by_instance, view.settings
     if found is None:
         return None
@@ -289,7 +290,7 @@ def failing_instance(view: View) -> Observed | None:
 
 
 def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
-    """Tell which shares are over their own past by the floor, and by more than chance makes of it."""
+    """True for shares above their past by the floor and by more than chance; True without a past."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
         # As many or more of n1 by the past's share.
@@ -301,7 +302,7 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
 
 
 def _alone(e: Estimate) -> Estimate:
-    """Judge by what siblings do now: they are no blocks of ordinary times, and p has their noise in it."""
+    """Drop the blocks: siblings are no blocks of the baseline, and p includes their scatter."""
     n = len(e.p)
     return replace(
         e,

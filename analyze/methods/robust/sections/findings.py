@@ -1,4 +1,4 @@
-"""Show findings, a card each, with what a person needs in sight and the evidence on demand."""
+"""Show findings as cards: the essentials at a glance, evidence on demand."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from schemas.report.findings import (
 )
 
 INDEXED: Final = 3
-"""More findings than this are listed above their cards."""
+"""With more findings than this, an index precedes the cards."""
 PRINTED: Final = 5
-"""Findings on a terminal."""
+"""Most findings on a terminal."""
 CHAIN: Final = 2
-"""Consequences in a line."""
+"""Most consequences in a line."""
 _MOST_Q: Final = 1e-12
-"""Smaller q-values are shown as less than this."""
+"""Smaller q-values are shown as below this."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
@@ -76,9 +76,9 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose places: the first, and that of the largest part of the change, wherever it ranks.
+    """Choose the first `most` indices; the largest |part| replaces the last if it is later.
 
-    What got better comes last, and may be what moved the mean.
+    What got better ranks last, and may be what moved the mean.
     """
     largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
     if not most or largest < most:
@@ -87,7 +87,7 @@ def foremost(parts: Sequence[float], most: int) -> list[int]:
 
 
 def findings_blocks(section: FindingsSection) -> b.Blocks:
-    """Show an index where there are many, the cards, and what made no finding."""
+    """Blocks of the section: an index if there are many, the cards, and the changes that are no findings."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = section.better_total if section.only == "worse" else 0
     total = section.findings_total - better
@@ -130,12 +130,12 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
 
 
 def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
-    """Show one finding of a section without a frame and a title: (at a glance, on demand)."""
+    """One finding without frame and title: (at a glance, on demand)."""
     return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
 def _card(finding: Finding, unknown: str) -> b.Part:
-    """Show a finding; unknown: why its part of the change of the mean cannot be told, or empty."""
+    """Card of a finding; unknown: why its share of the change of the mean cannot be given, or empty."""
     return b.Part(
         (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
         (*_glance(finding, unknown), *_details(finding)),
@@ -145,7 +145,7 @@ def _card(finding: Finding, unknown: str) -> b.Part:
 
 
 def _glance(finding: Finding, unknown: str) -> b.Blocks:
-    """Show what a person on call needs in sight."""
+    """Essentials of a finding for a person on call."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
@@ -159,7 +159,7 @@ def _glance(finding: Finding, unknown: str) -> b.Blocks:
 
 
 def _where(kind: ChangeKind, site: Site) -> b.Words:
-    """Show the kind and the call site."""
+    """Kind and call site."""
     return (kind_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
@@ -197,7 +197,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
 
 
 def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
-    """Show the numbers on a terminal."""
+    """Yield the numbers shown on a terminal."""
     part = f": {share}" if (share := share_sentence(finding)) else f"; {unknown}" if unknown else ""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
@@ -206,7 +206,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """Show what a person on call needs."""
+    """Yield the facts shown everywhere."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
@@ -226,7 +226,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
-    """Show what the page has room for."""
+    """Yield the facts that only the page has room for."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
@@ -323,36 +323,36 @@ def _follows(evidence: Evidence) -> b.Words:
 
 
 def kind_tag(kind: ChangeKind) -> b.Styled:
-    """Label of a kind of change."""
+    """Label of a kind of change, in its colour."""
     words = KIND_WORDS[kind]
     return b.tag(words.tag, words.tone)
 
 
 def whence(site: Site) -> str:
-    """Say `, from …`: who calls, or where a step begins; empty for a root."""
+    """`, from …`: the caller, or the point where a step begins; empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
     return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:
-    """Say `12.1 ms → 264 ms`."""
+    """Value before and after: `12.1 ms → 264 ms`."""
     return measures.moved(thing.unit, thing.before, thing.after)
 
 
 def interval(thing: Finding | Evidence) -> str:
-    """Say `+238 to +266 ms`."""
+    """Interval of the change: `+238 to +266 ms`."""
     return measures.span(thing.unit, thing.change)
 
 
 def amount(finding: Finding) -> str:
-    """Say what it adds to the mean, or takes away: `+99.2 ms on the mean`."""
+    """Part in the change of the mean: `+99.2 ms on the mean`."""
     return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """Say `82 % (78 to 86 %) of all that got slower`; empty where the mean did not change, or the other way,
-    and where requests end early as they fail: that saves nothing."""
+    """Sentence like `82 % (78 to 86 %) of all that got slower`; empty if the mean did not change, or changed
+    the other way, or if requests end early as they fail."""
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
@@ -363,7 +363,8 @@ def share_sentence(finding: Finding) -> str:
 
 
 def part_unknown(finding: Finding, mean: Interval | None) -> str:
-    """Say why a finding has no share of a change of the mean that is not significant; mean: its interval."""
+    """Reason why a finding has no share of a change of the mean: the change is not significant; empty
+    otherwise. mean: its interval."""
     if mean is None or not moves(finding.contribution_us):
         return ""
     sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
@@ -371,12 +372,12 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
 
 
 def part_sentence(finding: Finding) -> str:
-    """Say the share where there is one, else the amount."""
+    """`share_sentence` if there is one, else `amount`."""
     return share_sentence(finding) or amount(finding)
 
 
 def sureness(finding: Finding) -> str:
-    """Say how sure a finding is, by its leading evidence: `41 × ordinary variation (q < 1e-12)`."""
+    """Strength of a finding's leading evidence: `41 × ordinary variation (q < 1e-12)`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     if not finding.evidence:
         return f"q {value}"
@@ -384,15 +385,15 @@ def sureness(finding: Finding) -> str:
 
 
 def factor_sentence(found: Factor) -> str:
-    """Say `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    """Sentence like `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
     here = measures.shift(found.unit, found.effect_here)
     elsewhere = measures.shift(found.unit, found.effect_elsewhere)
     return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
 
 
 def differs(explanation: Explanation) -> str:
-    """Say what distinguishes affected requests, where that is reliable, or changed with the period; else why
-    nothing does."""
+    """What distinguishes affected requests, if reliable, or changed with the period; else why nothing
+    does."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
@@ -406,7 +407,7 @@ def differs(explanation: Explanation) -> str:
 
 
 def further(views: Sequence[FurtherView]) -> b.Blocks:
-    """Give the command of the most telling view, on a line of its own; what others there are."""
+    """Command of the most telling further view, on a line of its own; then names of the others."""
     others = ", ".join(view.method for view in views[1:])
     there = f" ({others}: on the page)" if others else ""
     return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))

@@ -1,4 +1,4 @@
-"""Counts of segments in a history of which statistics were kept, in the groups of a comparison's requests."""
+"""Counts of segments in a history stored as statistics."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from analyze.profile.segment_sums import SegmentSums, key_of_value, keys_of_word
 from schemas.arrays import F8, I8
 
 _NONE: Final = -2
-"""No root type or component of the comparison; SLOW stands for any component."""
+"""Code of root types and components that the comparison does not have; SLOW stands for any component."""
 
 
 class KeptHistory:
-    """Blocks of a history; groups are root types. Requests are counted by one value at a time."""
+    """Counts of requests by attribute value, history block and root type."""
 
     def __init__(self, blocks: Sequence[SegmentSums], flat: FlatRequests) -> None:
-        """Lay rows in the order of their values; those of root types and components that were not compared
-        are left out. O(rows log rows)."""
+        """Sort rows by value; drop root types and components that the comparison does not have. O(rows log
+        rows)."""
         self.n_blocks, self.n_roots = len(blocks), len(flat.roots)
         roots, components = keys_of_words(flat.roots), keys_of_words(flat.components)
         self._rows = _Rows.of([block.segments for block in blocks], "failing_n", roots, components)
         self._slow = _Rows.of([block.slow_segments for block in blocks], "slow_n", roots, None)
 
     def counts(self, attribute: str, text: str, component: int) -> Counts | None:
-        """Count requests with a value that pass a component (SLOW: that were slow or not), by block and root
-        type, and all requests of blocks that kept the attribute; None if none did."""
+        """Count requests with a value that pass a component (SLOW: all requests; hits are the slow ones), by
+        block and root type, and all requests of blocks that kept the attribute; None if none did."""
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)
         n_all, x_all = rows.sums(key_of_value(attribute, None), component, shape)
@@ -43,7 +43,8 @@ class KeptHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a relation of several blocks, ascending by the keys of their values; arrays are [rows]."""
+    """Rows of a relation of all blocks, ascending by `value` (key of an attribute value); arrays are
+    [rows]."""
 
     value: I8
     block: I8
@@ -54,7 +55,7 @@ class _Rows:
 
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:
-        """Take the tables of the blocks; components: None where rows have none."""
+        """Concatenate the tables of the blocks; components: None if rows have none."""
         rows = pa.concat_tables(tables)
         root = _places(roots, rows["root"].to_numpy())
         component = np.full(len(root), SLOW)
@@ -67,7 +68,7 @@ class _Rows:
         return _Rows(*(column[order] for column in (value, block, root, component, n, hit)))
 
     def sums(self, value: int, component: int, shape: tuple[int, int]) -> tuple[F8, F8]:
-        """Give [blocks, roots] requests and hits."""
+        """([blocks, roots] requests, [blocks, roots] hits) of a value at a component."""
         mine = np.arange(*np.searchsorted(self.value, [value, value + 1]))
         mine = mine[self.component[mine] == component]
         cell = self.block[mine] * shape[1] + self.root[mine]
@@ -80,7 +81,7 @@ class _Rows:
 
 
 def _places(keys: I8, wanted: I8) -> I8:
-    """[wanted] index of each key; _NONE for others."""
+    """[wanted] index of each in `keys`; _NONE if absent."""
     order = np.argsort(keys)
     at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
     return np.where(keys[at] == wanted, at, _NONE)

@@ -1,8 +1,8 @@
 """Find segments whose requests fail, or are slow, by more than the others: one after another.
 
-The surest value of an attribute comes first, within it a second one where that holds most of the excess; of
-values that stand for the same requests the one of the attribute with the fewest values. Its requests are
-taken out, and what is left is tested again: so that nothing is named that another explains.
+The most significant attribute value comes first, narrowed to a second one if that holds most of the excess;
+of values with the same requests, that of the attribute with the fewest values. Its requests are then removed
+and the rest is tested again, so that nothing is named that another segment explains.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from analyze.profile.segment_sums import SegmentSums
 from schemas.arrays import B1, F8, I8
 
 _FAMILIES: Final = 3
-"""Families of tests with as much of the error each: all root types, one root type, two values together."""
+"""Families of tests that share the error rate equally: all root types, one root type, pairs of values."""
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Segment that counts."""
+    """A significant segment."""
 
     values: tuple[AttributeValue, ...]
     alike: tuple[AttributeValue, ...]
     outcome: Outcome
     rows: I8
-    """Places of its requests."""
+    """Indices of its requests."""
     counts: Compared
-    """Against the reference; one row."""
+    """Counts against the reference; one row."""
     p: float
     z: float
     q: float
@@ -60,22 +60,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Values tested together against the reference alone."""
+    """Test of one value, or a pair, against the reference alone."""
 
     values: tuple[AttributeValue, ...]
     outcome: Outcome
     c: Compared
     at: int
-    """Row of `c`."""
+    """Row of the tested segment in `c`."""
     p: float
     n_tests: float
     """Number of tests that p is corrected for."""
     changed: bool = False
-    """True if p is as if ordinary times were known."""
+    """True if p treats the baseline rate as known."""
 
 
 class SegmentSearch:
-    """Search among the values of attributes that the requests of a comparison have."""
+    """Search among the attribute values of a comparison's requests."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class SegmentSearch:
         kept: Sequence[SegmentSums],
         settings: RobustSettings,
     ) -> None:
-        """Read the attributes of both periods; those of a history when a segment asks for them. kept: of a
-        history that is statistics, a block each."""
+        """Read the attributes of both periods; those of a history are read on demand. kept: a history stored
+        as statistics, one per block."""
         self.population, self.history, self.settings = population, history, settings
         self.own = settings.segments
         self.flat = flat_requests(population, history)
@@ -98,13 +98,13 @@ class SegmentSearch:
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
         self.alike: dict[int, dict[str, float]] = {}
-        """Component of an outcome -> attribute -> weight of the assumption that values are hit alike."""
+        """Component of an outcome -> attribute -> weight of the prior that its values are hit alike."""
 
     def _wants(self, key: str) -> bool:
         return key not in self.without
 
     def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
-        """Leave out what all requests have, and attributes that only failing requests have."""
+        """Drop values that all requests have, and attributes that only failing requests have."""
         n = int((self.flat.sample <= PROBLEM).sum())
         fails = self.flat.origin >= 0
         by_key: dict[str, list[int]] = {}
@@ -114,7 +114,7 @@ class SegmentSearch:
         return [v for v in values if len(v.rows) < n and v.key not in of_failure]
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Give what is tested: failing at each component, and slow requests."""
+        """Yield the outcomes to test: failing at each component, slow; then by root type."""
         flat = self.flat
         now = flat.origin[(flat.sample == PROBLEM) & (flat.origin >= 0)]
         times = np.bincount(now, minlength=len(flat.components))
@@ -139,7 +139,7 @@ class SegmentSearch:
             yield from self._of_roots(whole, root, n_roots)
 
     def _of_roots(self, whole: Sequence[Outcome], root: I8, n_roots: int) -> Iterator[Outcome]:
-        """Give the same of each root type, those with most hits."""
+        """Yield the outcomes restricted to one root type, the pairs with most hits."""
         now = self.flat.sample == PROBLEM
         hits = [np.bincount(root[now & o.inside & o.hit], minlength=n_roots) for o in whole]
         flat = np.concatenate(hits)
@@ -154,7 +154,7 @@ class SegmentSearch:
                 yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
-        """Give the segments that count, the surest first."""
+        """Yield significant segments, the most significant first."""
         if not self.values:
             return
         outcomes = list(self.outcomes())
@@ -173,7 +173,7 @@ class SegmentSearch:
             ]
 
     def _periods(self) -> I8:
-        """Give [requests] the compared sample; -1 for those of the history."""
+        """[requests] sample, REFERENCE or PROBLEM; -1 for the history."""
         return np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
 
     def _best(self, outcomes: Sequence[Outcome]) -> Found | None:
@@ -197,9 +197,9 @@ class SegmentSearch:
     def _tested(
         self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome], *, changed: bool = False
     ) -> Found | None:
-        """Test all values, and pairs of the surest, for all outcomes as one family; the surest of those that
-        count, or none. changed: among requests of which it is known that some changed, a value is held
-        against the others as if ordinary times were known."""
+        """Test all values, and if none passes pairs of them, for all outcomes as one family; return the most
+        significant, or None. changed: `outcomes` are inside of a segment known to have changed, so values are
+        compared with the others as if the baseline rate were known."""
         if not values:
             return None
         block = self._periods()
@@ -241,17 +241,17 @@ class SegmentSearch:
         return replace(same[0], alike=(*same[0].alike, *singles))
 
     def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
-        """Learn how far the values of each attribute have an outcome alike."""
+        """Estimate for each attribute how alike its values are hit; stored for the component."""
         keys = sorted({value.key for value in values})
         weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
         self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
 
     def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
-        """Give [values] how far, in hits, a value is assumed to be hit as the others."""
+        """[values] weight, in hits, of the prior that a value is hit like the others."""
         return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
-        """Tell whether a test may count with all that ordinary times could tell."""
+        """True if a test could still become significant after the history is read."""
         return bool(chance <= self.own.candidate_p and sure * n_tests <= self.settings.q)
 
     def _passing(self, tests: Sequence[_Test]) -> list[Found]:
@@ -268,8 +268,7 @@ class SegmentSearch:
         block: I8,
         n_tests: float,
     ) -> Iterator[_Test]:
-        """Give tests of two values together, of those that are the surest by themselves; corrected for all
-        pairs that there are."""
+        """Yield tests of pairs among the values with the smallest p; corrected for all possible pairs."""
         n_pairs = n_tests * len(values) / 2
         for outcome, (mine, _) in zip(outcomes, p, strict=True):
             if outcome.of_root:
@@ -291,7 +290,7 @@ class SegmentSearch:
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
 
     def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
-        """Take ordinary times into account; q by Bonferroni, as few of many tests are ever looked at."""
+        """Test again with the history; q by Bonferroni, as only a few of many tests are looked at."""
         rows = None
         for value in test.values:
             mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
@@ -304,7 +303,7 @@ class SegmentSearch:
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
 
     def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """Tell which segments changed by more than the floors, others left aside."""
+        """[segments] True if the change exceeds the floors, beyond that of the others."""
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
@@ -319,7 +318,7 @@ class SegmentSearch:
         return common >= self.own.same * (len(mine) + len(theirs) - common)
 
     def _in_history(self, values: Sequence[AttributeValue]) -> dict[tuple[str, str], I8]:
-        """Give the places of the history's requests that have some values; each is read once."""
+        """(attribute, value) -> indices of the history's requests with it; reads missing ones, each once."""
         wanted = {(value.key, value.value) for value in values} - set(self.read)
         if self.history is not None and wanted:
             keys = sorted({key for key, _ in wanted})
@@ -334,7 +333,7 @@ class SegmentSearch:
         return self.read
 
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
-        """Give (z, p, over-dispersion) of a segment with all that ordinary times tell."""
+        """(z, p, over-dispersion) of a segment against the whole baseline."""
         flat, outcome, p = self.flat, test.outcome, test.p
         kept = self._kept_counts(test)
         if kept is not None:
@@ -359,22 +358,22 @@ class SegmentSearch:
         return 1.0 if np.isnan(p) else p
 
     def _kept_counts(self, test: _Test) -> Counts | None:
-        """Count a value in a history that is statistics; None of two values, whose requests together were not
-        counted, and within a segment."""
+        """Counts in a history stored as statistics; None for a pair of values, or inside of a segment, which
+        statistics do not count."""
         if self.kept is None or len(test.values) > 1 or test.changed:
             return None
         (value,) = test.values
         return self.kept.counts(value.key, value.value, test.outcome.component)
 
     def _by_root(self, outcome: Outcome) -> Outcome:
-        """Hold requests against others of their root type, as kept counts are."""
+        """Replace the strata by root types, as stored counts have them."""
         root = self.flat.root[self.flat.category]
         return replace(outcome, stratum=root, n_strata=len(self.flat.roots))
 
 
 def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
-    """Give (reference and history against the problem, reference and blocks of the history one by one), of
-    groups that are tested here; here: two blocks, reference and problem."""
+    """Add the history's counts: (reference + history pooled against the problem; reference and history as
+    separate blocks). Only strata of `here`, which has two blocks, reference and problem."""
     tested = here.n_all.any(axis=0)
     before, blocks = [], []
     for mine, theirs in zip(here, kept, strict=True):
@@ -386,9 +385,9 @@ def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
 
 
 def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> B1:
-    """Mark the values that are tested: the most frequent of attributes that do not identify a request.
+    """[values] True for those to test: the most frequent of attributes that do not identify a request.
 
-    n_requests: those that the values are of.
+    n_requests: number of requests with attributes.
     """
     key, times, distinct = counts.key, counts.times, counts.distinct
     order = np.lexsort((-times, key))
@@ -404,8 +403,8 @@ def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> 
 def _distinct(
     values: Sequence[AttributeValue],
 ) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values of the very same requests, of the attribute with the fewest; and give the
-    others by it."""
+    """Keep one of several values with identical requests, that of the attribute with the fewest values; the
+    others are mapped by the kept (attribute, value)."""
     groups: dict[bytes, list[AttributeValue]] = {}
     for value in sorted(values, key=lambda v: (v.distinct, v.key)):
         groups.setdefault(value.rows.tobytes(), []).append(value)
@@ -414,7 +413,7 @@ def _distinct(
 
 
 def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """Cut a sample into blocks of equal time; -1 for other samples."""
+    """[requests] block of equal time within a sample; -1 for other samples."""
     blocks = np.full(len(flat.row), -1, dtype=np.int64)
     mine = np.flatnonzero(flat.sample == sample)
     start = flat.start_ns[mine]
@@ -424,5 +423,5 @@ def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
 
 
 def excess(c: Compared) -> float:
-    """Give the hits of one segment in the problem beyond what was expected."""
+    """Hits of the only segment in `c` in the problem beyond the expected."""
     return float(c.x[0, 1] - c.expected[0])
