@@ -54,7 +54,7 @@ def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
 
 
 _DENSE = 1 << 16
-"""Range of values up to which they are counted in an array instead of by sorting."""
+"""Maximum range of values counted in an array instead of by sorting."""
 
 
 def ranges(first: I8, count: I8) -> I8:
@@ -131,9 +131,9 @@ def rank_in_runs(starts: B1) -> I8:
 
 
 def count_values(values: I8) -> tuple[I8, I8]:
-    """`(distinct values, counts)`, ascending. For times cut to days or windows.
+    """`(distinct values, counts)`, ascending. For times truncated to days or windows.
 
-    O(values), or a sort where they lie far apart.
+    O(values), or a sort if their range is wide.
     """
     if not len(values):
         return values, values
@@ -157,7 +157,7 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """Table whose dictionaries longer than the rows are reduced to the words in use.
+    """Reduce dictionaries longer than the rows to the words in use.
 
     This includes dictionaries inside lists and structs that are longer than their values.
     """
@@ -177,7 +177,7 @@ def _holds_words(kind: pa.DataType) -> bool:
 
 
 def _with_own_words(array: pa.Array) -> pa.Array:
-    """The array itself where no dictionary in it is longer than its values."""
+    """Array with such dictionaries reduced; the array itself if none is longer than its values."""
     kind = array.type
     if not _holds_words(kind):
         return array
@@ -220,10 +220,9 @@ def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Dictionary array of equal values whose dictionary has only the used words, sorted. O(rows + words log
-    words).
+    """Reduce the dictionary to the words in use, sorted; values stay equal. O(rows + words log words).
 
-    The bytes of a table then do not depend on the order in which words came in.
+    The bytes of a table then do not depend on the order in which words were added.
     """
     n_words = len(words.dictionary)
     codes = words.indices.fill_null(n_words).to_numpy(zero_copy_only=False)

@@ -65,16 +65,16 @@ class PlacedNodes:
     """[edges] position in its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
-        """[given nodes] flow of each."""
+        """[given nodes] flow of each node."""
         flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
         return flow
 
     def nodes_of(self, flows: I8) -> I8:
-        """Nodes of some flows, in order."""
+        """Nodes of the given flows, in order."""
         return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
 
     def taken(self, flows: I8) -> PlacedNodes:
-        """Copy of some flows, in order."""
+        """Copy of the given flows, in order."""
         nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
         edges = ranges(self.first_edge[flows], n_edges)
         return PlacedNodes(
@@ -106,7 +106,7 @@ class PlacedFlows(PlacedNodes):
     request_names: pa.StringArray
     """[request codes] request id of each code."""
     conflicts: I8
-    """Rows of the event batch dropped because the same id had other content."""
+    """Rows of the event batch dropped because a row of the same id with other content was kept."""
     copies: I8
     """Rows dropped as exact duplicates."""
     timeless: I8
@@ -195,13 +195,13 @@ SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
 
 
 def synthetic_hash(event: int, kind: int) -> int:
-    """Label hash of a synthetic node: `hash_labels` of component `?` and its point."""
+    """Label hash of a synthetic node: `hash_labels` of component `?` and the node's point."""
     words = synthetic_words([(event, kind)])
     return int(hash_labels(words)[0])
 
 
 def is_made_up(component: str, point: str) -> bool:
-    """True if an operation has the name of a synthetic node, which stands for missing spans or records."""
+    """True if an operation's name is that of a synthetic node, which stands for missing spans or records."""
     return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
 
 
@@ -217,7 +217,8 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
 
 
 def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
-    """Labels of nodes: the event's own; `?/missing` and `?/root`; a mark's name in place of its span's."""
+    """Labels of nodes: of events their own; of synthetic nodes `?/missing` and `?/root`; of marks the span's
+    with the mark's name as point."""
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
     extended = np.append(labels.code, np.zeros(2, np.int64))

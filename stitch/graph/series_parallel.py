@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Passes that repair a few joins each, at most; then every join left is cut to one in-edge."""
+"""Maximum passes that repair a few joins each; after them, every remaining join is cut to one in-edge."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
@@ -261,8 +261,8 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork above that belong to the strand: one, or several once a join has merged their
-    strands. Set when that fork is assembled."""
+    """Children of the fork above that the strand consists of: one, or several merged by a join. Set when
+    that fork is assembled."""
 
 
 class _Regions:

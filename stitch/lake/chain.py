@@ -203,17 +203,15 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits since the last checkpoint, at most."""
+"""Maximum commits between checkpoints."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Bytes of records since a small checkpoint, at most. Reading them costs 0.5 ms at 4 µs a KB: ten small
-records, or four of a live lane that names 120 segments.
-"""
+"""Maximum bytes of records after a small checkpoint. Reading them costs 0.5 ms at 4 µs a KB: ten small
+records, or four of a live lane that names 120 segments."""
 RECORD_BYTES: Final = 10 * 2**10
 """Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Records since a large checkpoint may cost this fraction of its tables' size, so that rewriting stays a
-fixed share of all writing.
-"""
+"""Records after a large checkpoint may cost this fraction of its tables' size to read, so that rewriting
+stays a fixed share of all writing."""
 KEPT: Final = 4
 """Checkpoints that are kept: a reader that listed one can read it until two more are made."""
 
@@ -241,7 +239,7 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
 """One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
 _ROW_GROUP: Final = 8192
-"""Files of a checkpoint in one row group: those of a day and more."""
+"""Files in one row group of a checkpoint: a day's files and more."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """One row an imported file, in the order of commits."""
@@ -250,7 +248,7 @@ _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "count
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
-"""Column of `Listing.table`: row number of a file, by which its other columns are found."""
+"""Column of `Listing.table`: row number of a file, by which its lazy columns are looked up."""
 
 
 class Listing:
@@ -272,7 +270,7 @@ class Listing:
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Columns of FILES_SCHEMA for some rows of `table`, in the same order."""
+        """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""
         of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
@@ -285,7 +283,7 @@ class Listing:
 
 
 def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
-    """Lazy columns of some rows (ascending); reads only the row groups of a checkpoint that have them."""
+    """Lazy columns of the given rows (ascending); reads only the row groups that contain them."""
     if isinstance(part, pa.Table):
         return part.select(columns).take(rows)
     file = _opened(part)

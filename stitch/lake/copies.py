@@ -50,7 +50,7 @@ class Copies:
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies that this process has verified."""
+        """Names of copies verified by this process."""
         self._tables: dict[str, Listed] = {}
         """Tables of reports in the last listing."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
@@ -119,7 +119,7 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """Put a copy below the root, from the cache or (True) the store."""
+        """Put a copy below the root; True if downloaded from the store, False if taken from the cache."""
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""Rows of flows that are held until those of other times are dropped: 6 MB at 30 nodes."""
+"""Rows of flows read before those outside the time bounds are dropped: 6 MB at 30 nodes."""
 
 
 def read_rows(
@@ -161,7 +161,7 @@ ZSTD_LEVEL_SMALL: Final = 15
 """5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
-"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for their offsets."""
+"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
@@ -211,7 +211,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
-"""Columns that readers skip row groups by; statistics of others would only enlarge footers."""
+"""Table -> columns with statistics, by which readers skip row groups; others would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
 """Length of the footer and magic word: the last bytes of a Parquet file."""

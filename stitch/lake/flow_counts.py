@@ -96,7 +96,7 @@ def by_window(files: pa.Table) -> pa.Table:
 
 
 def flags_of(items: Iterable[Publish]) -> dict[str, int]:
-    """Number of flows of some files by name of quality flag; flags that occur only."""
+    """Quality flag name -> number of flows in the given files; only flags that occur."""
     counts: Counter[Quality] = Counter()
     for item in items:
         if item.counts is not None:
@@ -105,7 +105,7 @@ def flags_of(items: Iterable[Publish]) -> dict[str, int]:
 
 
 def by_flag(files: pa.Table) -> dict[Quality, int]:
-    """Number of flows of some files (FILE_COUNTS_SCHEMA) by quality flag; flags that occur only."""
+    """Quality flag -> number of flows in the given files (FILE_COUNTS_SCHEMA); only flags that occur."""
     flags = whole(files["counts"]).field("flags")
     lengths = flags.value_lengths().to_numpy()
     place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -86,7 +86,7 @@ Heads = Mapping[int, tuple[int, str]]
 
 
 class CatalogError(ConfigError):
-    """A catalog cannot be reached, or has other tables under our names."""
+    """A catalog cannot be reached, or its tables of our names are not ours."""
 
     slug = "catalog"
 
@@ -221,7 +221,7 @@ def _without_dictionaries(field: pa.Field) -> pa.Field:
 
 
 def _columns(schema: Schema) -> Mapping[int, tuple[str | None, bool, str]]:
-    """Number -> (name, required, type) of all columns and nested fields."""
+    """Column number -> (name, required, type), of all columns and nested fields."""
     found = {}
     for number in sorted(schema.field_ids):
         field = schema.find_field(number)

@@ -53,7 +53,7 @@ class KnownRequests:
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
     def _stored(self, request_ids: pa.Array, columns: list[str]) -> Iterator[pa.Table]:
-        """Some columns of the flows of the ids, file by file."""
+        """The given columns of the flows with these ids, file by file."""
         for file in self._files:
             ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
@@ -74,6 +74,6 @@ class KnownRequests:
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:
-    """Rows of the requests given (`keep`), or of all others."""
+    """Rows whose request is among `request_ids` (`keep`), or is not."""
     inside = pc.fill_null(pc.is_in(table["request_id"], value_set=request_ids), False)
     return table.filter(inside if keep else pc.invert(inside))

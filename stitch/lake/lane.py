@@ -223,7 +223,7 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files that exist, or that upkeep did not remove."""
+        """Files of `items` without those missing because upkeep removed them."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item

@@ -15,7 +15,7 @@ import pyarrow as pa
 from stitch.lake import kept_files
 
 SUMS: Final = "SHA256SUMS"
-"""Beginning of the name; the whole name in reports of earlier versions."""
+"""Prefix of a checksum list's name; the whole name in reports of earlier versions."""
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:

@@ -45,7 +45,7 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if a table has the rows of others, each equally often (`distinct`: each once), in any order.
+    """True if `after` has the rows of `before`, each equally often (`distinct`: each once), in any order.
 
     By a 64-bit hash of every row over all columns.
     """
@@ -78,7 +78,7 @@ class WindowPart:
 
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
-    """Starts of the windows that contain some times, ascending; nulls are ignored."""
+    """Starts of the windows that contain the times, ascending; nulls are ignored."""
     return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
 
 
@@ -102,8 +102,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """Rows of the structures that the flows of each window have, ascending within it, and `[windows + 1]`
-    bounds of each window's.
+    """`(rows, [windows + 1] offsets)`: rows of the structures used by each window's flows, ascending in a
+    window.
 
     categories, windows: `[flows]`; known: `[structures]` categories, each once.
     """
@@ -115,7 +115,7 @@ def _structures_of_windows(
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row of its flow. Params of a flow are consecutive, so only the first of each is looked up."""
+    """[params] row of the param's flow. Params of a flow are consecutive, so only the first is looked up."""
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)

@@ -34,7 +34,8 @@ NO_CODE = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """Words referred to by records (links or parents), one row a reference, in the order of records."""
+    """References from records to breadcrumbs or ids (links or parents), one row a reference, in record
+    order."""
 
     record: I8
     """[references] referring record."""
@@ -72,7 +73,7 @@ class Records:
     """Hash of component, point, label and kind."""
 
     def host_codes(self, records: I8) -> I8:
-        """Hosts of some records as codes; nulls have one code."""
+        """[given records] code of the host; all null hosts share one code."""
         hosts = whole(self.events["host"]).take(pa.array(records))
         codes: I8 = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return codes
@@ -105,7 +106,8 @@ def read_records(events: pa.Table, labels: LabelCodes) -> Records:
 
 
 def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
-    """`(words, named, number of codes)`: codes of a column and of references to its values, in one coding."""
+    """Encode a column and references to its values alike: `(codes of words, codes of named, number of
+    codes)`."""
     together = pa.concat_arrays([words, named]) if len(named) else words
     encoded = together.dictionary_encode()
     indices = pc.fill_null(encoded.indices, NO_CODE) if encoded.null_count else encoded.indices
@@ -128,11 +130,11 @@ class Strands:
     mixed_seq: I8
     """Codes of requests with a strand on which only some records have `seq`."""
     conflicting: I8
-    """Codes of requests in which an id came with different contents."""
+    """Codes of requests in which records with the same id differ in content."""
     conflicts: I8
     """Records dropped because another version of their id was kept."""
     copies: I8
-    """Records dropped as exact copies of another."""
+    """Records dropped as exact copies of a kept record."""
     capped: I8
     """Codes of requests with more records than the cap."""
 

@@ -51,7 +51,7 @@ class Parents:
     orphan: B1
     """[spans] it declares parents, and none is in the trace."""
     asynchronous: B1
-    """[spans] nothing returns to the parent."""
+    """[spans] the parent does not wait for the span."""
     cut: I8
     """Rows whose parent was removed to cut a cycle."""
 

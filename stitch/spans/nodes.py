@@ -100,7 +100,7 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Indices of each row's nodes in the node arrays."""
+    """Indices of the nodes that each row and mark becomes."""
 
     root: I8
     """Rows that are roots."""
@@ -119,7 +119,7 @@ class _Places:
 
 
 def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> tuple[I8, PlacedNodes]:
-    """`(codes of the flows that have nodes, nodes and edges of these in canonical order)`.
+    """`(codes of the flows that have nodes, their nodes and edges in canonical order)`.
 
     `marks.span` are rows. O(nodes + edges).
     """

@@ -86,7 +86,7 @@ class SpanIndex:
             repeated.append(rows[lost[same]])
             rows = rows[lost[~same]]
         self.repeated: I8 = np.concatenate(repeated) if repeated else np.zeros(0, np.int64)
-        """Rows whose (flow, id) another row holds in the index."""
+        """Rows whose (flow, id) the index holds for another row."""
 
     def _slots(self, salt: int, flow: I8, key: U8) -> I8:
         base, shift, _, multiplier = self._rounds[salt]

@@ -75,8 +75,8 @@ def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
     """Placed flows of an event batch that holds spans only, each with `request_id` and `id`.
 
-    events: EVENT_SCHEMA, one chunk a column. labels: `encode_labels(events)`, if at hand. Traces without a
-    single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
+    events: EVENT_SCHEMA, one chunk a column. labels: `encode_labels(events)`, if already computed. Traces
+    without a single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
     """
     labels = encode_labels(events) if labels is None else labels
     traces = whole(events["request_id"]).dictionary_encode()
@@ -146,7 +146,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
 
 
 def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCodes) -> tuple[U8, U8]:
-    """[rows] hash of the label, and of the names of the marks."""
+    """`(label hash, hash of the marks' names)` of each row."""
     label_hash = labels.hashes[spans.label]
     if len(forest.synthetic):
         kind = EventKind.SPAN_UNSPECIFIED

@@ -35,7 +35,7 @@ class Segments:
     dst: I8
     """[segment edges] segment."""
     inner: B1
-    """[edges] the edge lies inside a chain; the others are `src`, `dst` in the given order."""
+    """[edges] the edge lies inside a chain; all others are listed in `src`, `dst`, in the given order."""
 
     @property
     def head(self) -> I8:
