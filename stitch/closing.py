@@ -37,7 +37,7 @@ from stitch.records.components import flat_list
 from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
-"""First time of a request without times; its last time is `-NEVER`."""
+"""First event time of a request without times; its last time is `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """Columns that `complete_requests` needs."""
 
@@ -110,7 +110,8 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Requests that lack one of the ids their spans refer to."""
+    """Codes of requests that lack one of the ids `wanted` by their spans (`asked`: request of each wanted
+    id)."""
     if not len(asked):
         return asked
     if not len(request):

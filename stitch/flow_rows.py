@@ -22,7 +22,7 @@ from stitch.structures import StructureMemo, structures_of
 
 _NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
-"""Code of `ok` in `_event_status`."""
+"""Code of the status `ok` in `_event_status`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +246,11 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Parameters whose flow is recognised by its row in a table of flows."""
+"""PARAMS_SCHEMA with the row of the flow in a table of flows in place of its id and kind."""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
-    """Rows of PARAMS_SCHEMA for those of FLOW_PARAMS_SCHEMA. O(params)."""
+    """Rows of PARAMS_SCHEMA for `params` of FLOW_PARAMS_SCHEMA. O(params)."""
     if not params.num_rows:
         return PARAMS_SCHEMA.empty_table()
     flow = whole(params["flow"])

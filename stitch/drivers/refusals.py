@@ -46,37 +46,38 @@ from stitch.lake.staging import Staging
 from stitch.structures import StructureMemo
 
 MAX_GAP_DAYS: Final = 31
-"""A recording may pause for a month; clocks that are wrong are so by years."""
+"""Most days without events inside an island: a recording may pause for a month; wrong clocks are off by
+years."""
 BULK_SHARE: Final = 0.1
-"""Least share of a file's events in an island that counts as its bulk."""
+"""Least share of a file's events in an island of the bulk."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )
 
 
 class DaysSeen:
-    """Counts events of a file by day. Memory: 584 years have 213,504 days."""
+    """Counts of a file's events by day. Memory: 584 years have 213,504 days."""
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
-        """By the day they start; 0 for a day on which they only end."""
+        """Day -> events that start on it; 0 for a day on which events only end."""
         self._ends: Counter[int] = Counter()
-        """Ends of events that end on another day than they start on, by day."""
+        """Day -> events that end on it but start on another day."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
-        """Make what `counts` said."""
+        """Counts from the result of `counts`."""
         seen = cls()
         seen._events.update(events)
         seen._ends.update(ends)
         return seen
 
     def counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return events by the day they start, and those that end on another day by that day."""
+        """(day -> events that start on it; day -> events that end on it but start on another day)."""
         return dict(self._events), dict(self._ends)
 
     def add(self, events: pa.Table) -> None:
-        """Count a batch; events without a time count nowhere. O(events)."""
+        """Count a batch; events without a time are ignored. O(events)."""
         start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
         timed = events["ts_ns"].is_valid().to_numpy()
         elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
@@ -85,11 +86,11 @@ class DaysSeen:
         self._events.update(dict.fromkeys(self._ends, 0))
 
     def count(self, absurd_days: I8) -> int:
-        """Times of events on some days; a span that starts and ends on one of them counts once."""
+        """Number of event times on the given days; a span that starts and ends on one of them counts once."""
         return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
     def judged(self) -> tuple[set[int], set[int]]:
-        """Return the days that are absurd in this file, and the others."""
+        """(absurd days, other days) of this file."""
         days = np.array(sorted(self._events), dtype=np.int64)
         if not len(days):
             return set(), set()
@@ -102,14 +103,14 @@ class DaysSeen:
 
 
 def absurd_days(files: Iterable[DaysSeen]) -> I8:
-    """Days whose events are quarantined, ascending; mostly none."""
+    """Days whose events are refused as absurd, ascending; mostly none."""
     judged = [each.judged() for each in files]
     far = set[int]().union(*(absurd for absurd, _ in judged))
     return np.array(sorted(far.difference(*(fine for _, fine in judged))), dtype=np.int64)
 
 
 def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
-    """[events] whether each starts or ends on one of the days."""
+    """[events] True if an event starts or ends on one of the days."""
     found: B1 = np.zeros(events.num_rows, dtype=np.bool_)
     for name in ("ts_ns", "end_ns"):
         found |= np.isin(_days(events[name]), absurd_days) & events[name].is_valid().to_numpy()
@@ -117,7 +118,7 @@ def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
 
 
 def _days(time_ns: pa.ChunkedArray) -> I8:
-    """[events] days since the epoch; any for an event without the time."""
+    """[events] days since the epoch; arbitrary for an event without the time."""
     days: I8 = pc.fill_null(time_ns, 0).to_numpy() // NS_PER_DAY
     return days
 
@@ -126,9 +127,10 @@ RETIRED_DETAIL: Final = "its request began in a window that `flowdiff retain` to
 
 
 def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo: StructureMemo) -> B1:
-    """[events] those of flows that start before `retired_to_ns`. `events`: whole requests, each with its id.
+    """[events] True for events of flows that start before `retired_to_ns`. events: whole requests, each with
+    its id.
 
-    Only requests with an event of that time are stitched for it.
+    Only requests with an event before that time are stitched to find out.
     """
     old = pc.fill_null(pc.less(events["ts_ns"], retired_to_ns), True)
     none: B1 = np.zeros(events.num_rows, dtype=np.bool_)
@@ -151,7 +153,7 @@ def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo:
 def refuse_all_retired(
     counters: Counters, sources: Sequence[Source], retired_to_ns: int | None, window_length_ns: int
 ) -> None:
-    """Refuse an import of which nothing is left: its files do not count as known. Raises InputError."""
+    """Refuse an import whose events were all refused: its files do not count as known. Raises InputError."""
     retired = counters.rejects.get(Reason.RETIRED.value, 0)
     if not retired or retired_to_ns is None:
         return
@@ -166,16 +168,16 @@ def refuse_all_retired(
 
 
 FLUSH_BYTES: Final = 32 * 2**20
-"""Held at most; a file of dead letters is about so large before compression."""
+"""Maximum bytes of dead letters in memory; the size of their file before compression."""
 FLUSH_ROWS: Final = 100_000
-"""The same for dead letters of a few bytes each."""
+"""Maximum dead letters in memory."""
 KERNEL_SOURCE: Final = "(stitched)"
-"""`source` of dead letters found when events of several files came together."""
+"""`source` of dead letters found when stitching events of several files."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 
 class DeadLetters:
-    """Written to the stage as they come. Not for several threads."""
+    """Dead letters of an import, written to the stage in parts. Not thread-safe."""
 
     def __init__(self, staging: Staging, max_per_file: int) -> None:
         self._staging = staging
@@ -184,17 +186,17 @@ class DeadLetters:
         self._held: list[pa.Table] = []
         self._parts = 0
         self.counts: Counter[str] = Counter()
-        """By reason, kept or not."""
+        """Reason -> number of dead letters, kept or not."""
         self.not_kept = 0
 
     def room(self, source: str) -> int:
-        """Count how many more would be kept of a source."""
+        """Number of dead letters that may still be kept for a source."""
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
-        """Take REJECT_SCHEMA rows of one source, under its name, the first of them kept while there is room.
+        """Add REJECT_SCHEMA rows of one source, under its name; keeps the first ones while there is room.
 
-        `refused` counts by reason what was refused, at least as much as there are rows. Raises OSError.
+        refused: reason -> number of refused items, in total at least the number of rows. Raises OSError.
         """
         kept = letters.slice(0, self.room(source))
         self._kept[source] += kept.num_rows
@@ -208,7 +210,7 @@ class DeadLetters:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held as one file of the stage. Raises OSError."""
+        """Write the dead letters in memory as one file of the stage. Raises OSError."""
         if self._held:
             table = pa.concat_tables(self._held)
             self._staging.add_side("dead_letters", self._parts, table.sort_by(_ORDER))
@@ -217,6 +219,6 @@ class DeadLetters:
 
 
 def _renamed(letters: pa.Table, source: str) -> pa.Table:
-    """Return dead letters with `source` set to the name the user gave instead of that of a spool file."""
+    """Dead letters with `source` set to the name given by the user, not that of a spool file."""
     names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))
     return letters.set_column(0, "source", names)

@@ -26,12 +26,12 @@ class LooseRecords:
     """Linking columns of a log's records, by segment."""
 
     def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
-        """read: some columns of all events of a segment."""
+        """read: reads the named columns of all events of a segment."""
         self._read = read
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
     def name(self, segments: Iterable[LogSegment]) -> bool:
-        """Find the requests of all records without an id, into the segments; False: there are none."""
+        """Assign every record without an id to a request, stored in its segment; False if there are none."""
         every = [*segments]
         if not any(one.n_loose for one in every):
             self._records = {}
@@ -58,7 +58,7 @@ class LooseRecords:
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
-    """[events] key of each, with those of loose ones (in order) put in."""
+    """[events] `key`, with the entries of `loose` [events] replaced by `named`, in order."""
     if loose is None or not loose.any():
         return key
     key = key.copy()
