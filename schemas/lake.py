@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.stored_columns import list_of, stored
 
 LAYOUT_VERSION: Final = 4
-"""Layout version; lakes of others are refused."""
+"""Layout version; a lake with another one is refused."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -156,7 +156,8 @@ STORED_STRUCTURES_SCHEMA = pa.schema(
         ),
     ]
 )
-"""Every structure seen in the window, as files have it; a window folder stands alone. One row a category."""
+"""Structures as stored in files, one row a category: all that occur in the window, as a window folder is
+self-contained."""
 
 READINGS_SCHEMA = pa.schema(
     [

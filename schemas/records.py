@@ -58,7 +58,7 @@ class ActivityRecord(BaseModel):
 
 
 FIELDS = tuple(ActivityRecord.model_fields)
-"""Names of the fields, in the order of the table."""
+"""Field names, in column order."""
 
 
 def explain(error: ValidationError) -> tuple[Reason, str]:

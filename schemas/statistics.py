@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 MEASURES: Final = ("own", "overlap", "calls", "stretch")
-"""Words of `votes.measure`, by the number of the measure in a profile."""
+"""Words of `votes.measure`, indexed by the number of the measure in a profile."""
 SITE_KINDS: Final = ("call", "step", "point")
-"""Words of `sites.kind`, by the number of the kind in a profile."""
+"""Words of `sites.kind`, indexed by the number of the kind in a profile."""
 
 _KEY: Final = pa.int64()
 
@@ -24,7 +24,7 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """A relation: a list of rows."""
+    """Relation: a column whose values are lists of rows."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 
@@ -211,7 +211,7 @@ NAMES: Final = (
     *("operations", "sites", "patterns", "paths", "roots", "errors"),
     *("attribute_values", "components"),
 )
-"""Relations of names; the key is their first column."""
+"""Relations that map keys to names; the key is their first column."""
 
 
 def columns_of_relation(name: str) -> pa.Schema:

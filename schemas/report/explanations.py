@@ -40,7 +40,8 @@ class AttributeRow(Frozen):
     """Text: the three levels whose shares differ most."""
     median_affected: float | None
     median_others: float | None
-    """Medians of a numeric attribute; None for text."""
+    """Median among the other requests (`median_affected`: among the affected) of a numeric attribute; None
+    for text."""
 
 
 class Rule(Frozen):
@@ -51,7 +52,7 @@ class Rule(Frozen):
     n_affected: int
     n_others: int
     purity: float
-    """Share of the affected among the requests of the node, classes weighted alike."""
+    """Share of affected requests in the node, classes weighted equally."""
     lift: float
 
 
@@ -85,7 +86,7 @@ class Explanation(Frozen):
     excluded: tuple[str, ...]
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Cause of unreliability; empty if reliable."""
+    """Cause of unreliability; empty if the explanation is reliable."""
     best: Rule | None = None
-    """Node below the root with most affected and fewest other requests: that of the sentence; None in reports
-    of before it was kept, and without a reliable tree."""
+    """Node below the root with most affected and fewest other requests, described by `sentence`; None without
+    a reliable tree, and in reports older than this field."""

@@ -44,7 +44,7 @@ class SumsSection(Section):
     section: Literal["sums"] = "sums"
     total_change_us: float
     structural_estimate_us: float
-    """Sum of the structural mutations' contributions."""
+    """Sum of the contributions of structural mutations."""
     structural_exact_us: float
     """Sum over all categories of mean1·(n1 - n0), mean0 where the category is empty in period 1."""
     structural_error: float | None
@@ -137,7 +137,7 @@ class EdgeRow(Frozen):
     """Weighted share (π)."""
     criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
     ks: Annotated[KsResult, Inside("ks_")]
-    """Test of the latencies of requests in which the edge was critical, as published."""
+    """KS test of the latencies of requests in which the edge was critical, as published."""
     changed: Annotated[bool, column("flag", "the test rejected")]
     """The papers' red edge."""
     attribution_us: Annotated[
@@ -149,7 +149,7 @@ class EdgeRow(Frozen):
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
     """Part of `attribution_us` that comes from a changed latency, µs."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
-    """Part from the edge being critical more, or less, often."""
+    """Part of `attribution_us` that comes from the edge being critical more, or less, often."""
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
@@ -165,7 +165,7 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance of the token sequences."""
+    """Levenshtein distance to the mutation's token sequence."""
     distance: float
     """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see
     settings)."""
@@ -184,9 +184,9 @@ class Mutation(ListedCategory):
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
-    """Test of response times."""
+    """KS test of the response times."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
-    """By the formula that the settings choose."""
+    """Contribution, by the formula that the settings choose."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
     contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
     share_of_listed: float
@@ -215,23 +215,26 @@ class Mutation(ListedCategory):
     """Detailed response-time mutations: mean response time that the problem period would save if the changed
     edges had their reference latencies (counterfactual)."""
     precursors: tuple[PrecursorRow, ...]
-    """Precursors of a structural mutation, most likely first; empty for a response-time mutation."""
+    """Candidate precursors of a structural mutation, most likely first; empty for a response-time
+    mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Detailed response-time mutations: of the response time T first, then of the reddest edges."""
+    """Detailed response-time mutations: histogram of the response time T first, then those of the most
+    changed edges."""
     difference: GraphDifference | None
     """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
-    """Detailed mutations; structural ones against the most likely precursor, by itself if there is none."""
+    """Step account of a detailed mutation; for a structural one against the most likely precursor, or alone
+    without one."""
 
 
 class RankedList(Frozen):
     """Mutations that are read as one list, best first."""
 
     direction: Direction | None
-    """Direction of the mutations in the list; None: both, by signed contribution."""
+    """Direction of the listed mutations; None: both, by signed contribution."""
     ranks: tuple[int, ...]
-    """Ranks of the mutations listed; where the list is cut it goes on in the table `mutations`."""
+    """Ranks of the listed mutations; if cut, the rest is in the table `mutations`."""
     total: int
 
 
@@ -240,16 +243,16 @@ class MutationsSection(Section):
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
-    """In reading order; none is empty."""
+    """Lists in reading order, none empty."""
     mutations: tuple[Mutation, ...]
-    """By rank."""
+    """All mutations by rank."""
     mutations_total: int
     structural_total: int
     response_time_total: int
     precursors_total: int
     """Categories that lost enough requests to be precursors, with or without a mutation that names them."""
     graphs: dict[str, GraphView]
-    """By category key; graphs of detailed mutations and their first precursors."""
+    """Category key -> graph, for detailed mutations and their first precursors."""
 
 
 _STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")

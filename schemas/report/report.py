@@ -31,7 +31,7 @@ class SampleSummary(Frozen):
     """The period as a person would write it (UTC)."""
     start_ns: int
     end_ns: int
-    """Half open, ns since the epoch."""
+    """End of the sample, exclusive, ns since the epoch."""
     where: str
     """Filter expression; empty for none."""
     requests: int
@@ -42,7 +42,7 @@ class SampleSummary(Frozen):
     """Weighted mean response time; None without requests."""
     median_us: float | None
     p99_us: float | None
-    """Quantiles of the response times as recorded (unweighted)."""
+    """99th percentile of the response times as recorded, unweighted (`median_us`: their median)."""
     total_us: float
     """n times mean: the summed response time of the recorded flows."""
     failed: int
@@ -72,7 +72,7 @@ class PeriodChange(Frozen):
 
 
 class Headline(Frozen):
-    """The top of the page."""
+    """Summary at the top of the page."""
 
     sentence: str
     change: PeriodChange | None
@@ -102,7 +102,7 @@ class Preparation(Frozen):
     """Preparation of the samples before the comparison."""
 
     level: str
-    """L0: every node. L3: component boundaries only."""
+    """Level of detail: L0: every node. L3: component boundaries only."""
     refine: dict[str, str]
     """Other settings of the refinement, as text."""
 
@@ -142,9 +142,9 @@ class Report(Frozen):
     """Graph of the calls around the first findings; None without a finding, for other methods, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
-    """In the order requested; a gate takes the first one's verdict."""
+    """Methods in the order requested; a gate uses the first one's verdict."""
     sections: tuple[AnySection, ...]
-    """In reading order."""
+    """Sections of all methods in reading order."""
 
     @property
     def verdict(self) -> Verdict:
@@ -152,11 +152,11 @@ class Report(Frozen):
         return self.methods[0].verdict
 
     def sample(self, name: str) -> SampleSummary:
-        """Sample of a name. Raises KeyError."""
+        """Sample with a given name. Raises KeyError."""
         return {sample.name: sample for sample in self.samples}[name]
 
     def section(self, model: type[S], method: str | None = None) -> S:
-        """First section of a type, of any method or of one. Raises KeyError."""
+        """First section of a given type, of any method or of `method`. Raises KeyError."""
         found = next(
             (
                 section

@@ -15,7 +15,7 @@ class Course(Frozen):
     requests: tuple[int, ...]
     """Requests that began in each tick, as recorded."""
     mean_us: tuple[float | None, ...]
-    """Weighted mean response time."""
+    """[ticks] weighted mean response time, µs."""
     p95_us: tuple[float | None, ...]
     """95th percentile of the response times as recorded."""
     failed_share: tuple[float | None, ...]
