@@ -38,7 +38,7 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """(Event table with a row a line, [rows] True where the row must not be used).
+    """(Event table with one row a line, [rows] True if the row is invalid).
 
     `trusted`: the lines were rewritten by us, so text that looks like an object or a boolean is text.
     """
@@ -116,7 +116,8 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """Mark invalid words in the same way, once per distinct word."""
+    """Mark rows with invalid words (too long, with NUL, or null if `required`), checking each distinct word
+    once."""
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -217,7 +218,7 @@ def _list_of(text: str) -> list[str]:
 
 
 def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
-    """Words without nulls and empty text."""
+    """Column with `filler` in place of nulls and empty text."""
     decoded_empty = "" in column.dictionary.to_pylist()
     if column.null_count == 0 and not decoded_empty:
         return column

@@ -21,11 +21,12 @@ BAD_TIME = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A long table beside the spans: `owner[i]` is the span of `value[i]`. `owner` does not decrease."""
+    """Values owned by spans, one row each: `owner[i]` is the span of `value[i]`. `owner` is not
+    decreasing."""
 
     owner: I8
     value: pa.Array
-    """Ids or text."""
+    """[rows] ids or text."""
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
@@ -66,7 +67,7 @@ class SpanBatch:
     parent_id: pa.Array
     """[n] bytes; null: none given."""
     bad_id: B1
-    """[n] True if one of the three ids is given but invalid."""
+    """[n] True if trace, span or parent id is given but invalid."""
     name: pa.Array
     kind: U1
     """[n] EventKind."""
@@ -79,7 +80,7 @@ class SpanBatch:
     """[n] row of the resource."""
     component: pa.Array
     host: pa.Array
-    """[resources] component and host, where the format has them outside the attributes; else null."""
+    """[resources] host (`component`: component), if the format has them outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
@@ -87,7 +88,7 @@ class SpanBatch:
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
-    """[n] becomes the parameter `status.message` if not empty."""
+    """[n] status message, which becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
     """`trace/span` of linked spans."""
@@ -98,7 +99,7 @@ class SpanBatch:
         return len(self.payload)
 
     def rows(self, chosen: B1) -> SpanBatch:
-        """The spans where `chosen` holds, with what they own; resources stay."""
+        """Spans where `chosen` is True, with their links, events and attributes; all resources are kept."""
         kept = pa.array(chosen)
 
         def of_spans(column: pa.Array | None) -> pa.Array | None:
@@ -130,7 +131,7 @@ class SpanBatch:
 
 
 def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
-    """Attributes of some owners, which are numbered anew."""
+    """Attributes of the chosen owners, which are renumbered."""
     kept = table.rows(chosen[table.owner])
     return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
 
@@ -162,7 +163,7 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Spans of a batch that were refused, in its order; the holder of the payloads makes rejects of them."""
+    """Refused spans of a batch, in its order; the owner of the payloads makes rejects of them."""
 
     payload: I8
     item: I8

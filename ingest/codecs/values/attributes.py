@@ -35,7 +35,7 @@ class AttributeTable:
     text: pa.Array
     """[values] string; booleans as `true`/`false`, nested values as compact JSON."""
     row: I8 | None = None
-    """[n] index into `num` and `text`; None: row i has value i."""
+    """[n] index into `num` and `text`; None: row i uses value i."""
 
     def __len__(self) -> int:
         return len(self.owner)
