@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-"""In place of a format's name: recognised by content."""
+"""Placeholder for a format's name: recognise it by content."""
 
 
 class FileLayout(StrEnum):
@@ -29,7 +29,7 @@ class FileLayout(StrEnum):
     LINES = "lines"
     """JSON, one document a line, or one document."""
     LINE_BLOCKS = "line-blocks"
-    """The same, and the codec accepts many lines as one payload."""
+    """JSON, one document a line, or one document; the codec accepts many lines as one payload."""
     DOCUMENT = "document"
     """JSON, one document."""
     MESSAGES = "messages"
@@ -54,7 +54,7 @@ class Format:
     magic: bytes = b""
     """First bytes of files."""
     aliases: tuple[str, ...] = ()
-    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's."""
+    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 
 
 FORMATS: Final = (
@@ -136,7 +136,7 @@ FORMATS: Final = (
     ),
     Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )
-"""In order of precedence: the first that matches a file is used."""
+"""Formats in order of precedence: the first that matches a file is used."""
 
 
 def format_names() -> tuple[str, ...]:

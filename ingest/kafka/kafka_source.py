@@ -38,7 +38,7 @@ REFETCHES: Final = 3
 _PROBE_EVERY_S: Final = 10.0
 """Seconds between diagnoses while nothing arrives."""
 _IDLE_S: Final = 5.0
-"""Seconds without any metadata answer, after two requests, from which brokers are diagnosed."""
+"""Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
 """Time limit of each of two requests for the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
@@ -72,7 +72,7 @@ class KafkaSource:
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """Payloads of the last poll that were not returned yet."""
+        """Payloads of the last poll that were not yet returned."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -298,7 +298,7 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """Reject of a batch to be skipped; None: fetch it again. Raises CorruptStreamError."""
+        """Reject of a damaged batch, to be skipped; None to fetch it again. Raises CorruptStreamError."""
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -352,7 +352,8 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Error that prevents continuing at a place; None: nothing does. Raises what kafka-python raises."""
+        """Error that prevents continuing at a place; None if it is possible. Raises kafka-python's
+        exceptions."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -383,7 +384,7 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Result of a diagnosis; None also if the last one was recent."""
+        """Result of a diagnosis; None also if one was made recently."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s
