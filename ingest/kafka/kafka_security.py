@@ -1,5 +1,6 @@
 """Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read here, as
-late as possible."""
+late as possible.
+"""
 
 from __future__ import annotations
 

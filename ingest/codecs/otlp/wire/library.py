@@ -33,8 +33,7 @@ class Library:
     def call(self, name: str, types: Sequence[np.dtype[Any]], *arrays: npt.NDArray[Any]) -> int:
         """Call a function with contiguous arrays of the given types; return its integer result.
 
-        Raises TypeError for other arrays, MemoryError, and RuntimeError after a panic (both but MemoryError
-        are bugs).
+        Raises TypeError for other arrays, and RuntimeError after a panic (both are bugs), and MemoryError.
         """
         given = (ctypes.c_int64 * (2 * len(arrays)))()
         for place, (array, type_) in enumerate(zip(arrays, types, strict=True)):
