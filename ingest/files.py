@@ -288,7 +288,7 @@ class FileSource:
             yield self._of_lines(format_, rest, number, number + 1)
 
     def _blocks(self, format_: Format, text: bytes, number: int) -> Iterator[Payloads]:
-        """Yield payloads of whole lines, split where there are very many."""
+        """Yield payloads of whole lines, split if there are more lines than a poll may have."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
         for at in range(0, len(ends), self._max_payloads):
             last = min(at + self._max_payloads, len(ends))

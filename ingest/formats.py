@@ -1,7 +1,7 @@
-"""Table of the formats: one row each, and no other list of them.
+"""Table of the formats, one row each: the only list of them.
 
 To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported on
-first use: some take long to load.
+first use, as loading may take long.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Payloads:
     stream: str
     """Name of the stream that positions refer to: of a file, or topic/partition."""
     format: str | None
-    """Format of the payloads. None: there are none to decode. `formats.AUTO` until `ContentFormat` determines
-    it."""
+    """Format of the payloads; `formats.AUTO` until `ContentFormat` determines it. None: no payload to
+    decode."""
     payloads: list[bytes]
     positions: list[int]
     """Position of each payload, ascending: message offset, or number of the message or of the first line in a

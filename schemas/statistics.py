@@ -1,8 +1,8 @@
-"""Statistics as they are kept under `LAKE/stats/`: a Parquet file of one row a window, or quarter of a day.
+"""Statistics as stored under `LAKE/stats/`: a Parquet file with one row, for a window or a quarter of a day.
 
-Each column is a relation, a list of its rows, so that a file is there whole or not at all and a reader takes
-the relations that it wants. Names are keyed by 64-bit hashes that are the same in every window, so rows of
-any files add up by key. The SQL reference is made from this schema.
+Each column is a relation, a list of its rows, so a file is either complete or absent, and a reader selects
+relations. Names are keyed by 64-bit hashes that are the same in every window, so rows of any files can be
+summed by key. The SQL reference is generated from this schema.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.Strin
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[given flows] `kind`. Nearly every batch has one kind only, and there may be many rows of params."""
+    """[given flows] `kind`, by dictionary: nearly every batch has one kind only, and params may have many
+    rows."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
@@ -144,7 +145,7 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
-    """[given flows] request ids."""
+    """[given flows] request id."""
     return placed.request_names.take(pa.array(placed.request[flow]))
 
 
@@ -332,7 +333,8 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of the parameters in order of key, with only the first of each (node, key): the span's own."""
+    """Indices of parameters sorted by (flow, position, key), dropping those of merged reports whose key the
+    node has already."""
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))

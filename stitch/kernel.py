@@ -63,7 +63,7 @@ class ClosedFlows:
     copies: I8
     """Rows dropped as exact copies."""
     conflicts: I8
-    """Rows refused because another version of their id was kept."""
+    """Rows refused because another row of the same id, with other content, was kept."""
     timeless: I8
     """Rows refused because no event of their request has a time."""
 

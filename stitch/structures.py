@@ -110,7 +110,7 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] L0 key. Column bytes are cut into pieces, so that nothing is packed node by node."""
+    """[structures] L0 key. Column bytes are cut into pieces, to avoid packing node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

@@ -49,7 +49,7 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
 
 
 def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
-    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run of its own."""
+    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run alone."""
     run: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):

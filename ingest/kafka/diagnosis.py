@@ -32,7 +32,7 @@ from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 PROBE_TIMEOUT_S: Final = 2.0
 """Time limit of each step at each broker, s."""
 SECOND_TRY: Final = 6
-"""Factor on the time limit for one more try, at a broker that answered too late but refused nothing."""
+"""Factor on the time limit for a second try, at a broker that answered too late but refused nothing."""
 
 Client = TypeVar("Client")
 

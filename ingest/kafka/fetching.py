@@ -63,7 +63,7 @@ _MAGIC: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """Messages of a batch from the fetch position on, without those of aborted transactions."""
+    """Messages of a batch from the fetch position on, without messages of aborted transactions."""
 
     messages: Messages
     until: int

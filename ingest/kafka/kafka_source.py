@@ -36,7 +36,7 @@ from schemas.rejects import Reason, Reject
 REFETCHES: Final = 3
 """Fetches of a damaged batch before it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Seconds between diagnoses while nothing arrives."""
+"""Seconds between diagnoses while no messages arrive."""
 _IDLE_S: Final = 5.0
 """Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000

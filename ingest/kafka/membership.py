@@ -96,7 +96,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
         self.reports.append(("gained", frozenset(assigned)))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Record revoked partitions: another member gets them when we rejoin."""
+        """Record revoked partitions: another member gets them once this one rejoins."""
         self.blocks_rejoin = True
         self.reports.append(("asked", frozenset(revoked)))
 
@@ -242,8 +242,7 @@ class Membership:
         return join
 
     def is_fenced(self, now_s: float) -> bool:
-        """True if another member took over this member's static id, in which case the client only stops its
-        heartbeats."""
+        """True if another member took this one's static id: the client then only stops its heartbeats."""
         coordinator = self._consumer._coordinator
         if coordinator._heartbeat_enabled or not coordinator.stable():
             self._beating = now_s

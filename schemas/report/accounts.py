@@ -161,7 +161,7 @@ class ReasonKind(StrEnum):
     EXPLAINED = "explained"
     """Share of the change of the mean that the findings explain."""
     NO_FINDING = "no-finding"
-    """No finding accounts for what changed."""
+    """No finding explains the change."""
     LIKELY_PLACE = "likely-place"
     """Component with most of the change of the mean, if no finding explains it."""
     REST = "rest"

@@ -86,8 +86,8 @@ class Column:
     far: int = 0
     """Priority for leaving the column out of a narrow table: the highest goes first, 0 stays."""
     about: str = ""
-    """Description for references; `{}` in that of a stored pair is the period. Empty: the heading says
-    enough."""
+    """Description for references; for a stored pair, `{}` stands for the period. Empty: the heading
+    suffices."""
     is_stored: bool = False
     """True if the column is in Parquet."""
     null: bool = False
@@ -173,7 +173,7 @@ def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
 
 @cache
 def _columns(row: RowClass) -> Mapping[str, Column]:
-    """All columns of a row's class by name; cached, as sections ask for few of them at a time."""
+    """Name -> column, for all columns of a row's class; cached, as sections ask for few of them at a time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)

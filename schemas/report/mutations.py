@@ -198,7 +198,7 @@ class Mutation(ListedCategory):
     type."""
     one_to_n_relaxed: bool
     """True for a structural mutation for which no single category lost enough requests (1:N): its precursors
-    are those without that heuristic, several categories that may have given requests together."""
+    are chosen without that heuristic, several categories that may together have lost the requests."""
     baseline_mean_us: Annotated[
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),

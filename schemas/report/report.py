@@ -26,7 +26,7 @@ class SampleSummary(Frozen):
     """One sample, over the flows that were tested."""
 
     name: str
-    """`reference`, `problem`, or another name given by the analysis."""
+    """Name of the sample: `reference`, `problem`, or as given by the analysis."""
     text: str
     """The period as a person would write it (UTC)."""
     start_ns: int
@@ -65,8 +65,8 @@ class PeriodChange(Frozen):
     requests0: int
     requests1: int
     load_ratio: float | None
-    """Weighted requests per second, problem / reference, each over its period as far as it was recorded (the
-    rates of `AccountSection`); None where a period has fewer than two requests."""
+    """Weighted requests per second, problem / reference, each over the recorded part of its period (the rates
+    of `AccountSection`); None if a period has fewer than two requests."""
     total_change_us: float
     """Change of the summed response time, n1·mean1 - n0·mean0."""
 

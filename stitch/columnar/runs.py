@@ -92,7 +92,8 @@ def distinct(values: I8) -> I8:
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] True where a run begins: some key differs from the row before, or there is none."""
+    """[rows] True where a run begins: the first row, and rows that differ from the previous one in some
+    key."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts
@@ -106,7 +107,7 @@ def in_long_runs(starts: B1) -> B1:
 
 
 def sum_runs(values: U8, first: I8) -> U8:
-    """[groups] wrapping sum of `values[first[g] : first[g + 1]]`; empty groups give 0."""
+    """[groups] sum modulo 2^64 of `values[first[g] : first[g + 1]]`; 0 for empty groups."""
     with np.errstate(over="ignore"):
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
         total: U8 = running[first[1:]] - running[first[:-1]]
@@ -177,7 +178,7 @@ def _holds_words(kind: pa.DataType) -> bool:
 
 
 def _with_own_words(array: pa.Array) -> pa.Array:
-    """Array with such dictionaries reduced; the array itself if none is longer than its values."""
+    """One array for `own_words`; unchanged if no dictionary in it is longer than its values."""
     kind = array.type
     if not _holds_words(kind):
         return array
@@ -215,7 +216,7 @@ def list_lengths(lists: pa.ListArray) -> I8:
 
 
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
-    """List array of given lengths from flat values."""
+    """List array with the given list lengths, from flat values."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
 
 

@@ -247,8 +247,9 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts of small windows, held back until every group has added its own, so that each window becomes one
-    file a table. Add groups in order of their number: the same input then gives the same files."""
+    """Parts of small windows, buffered until every group has added its own, so that each window becomes
+    one file a table. Groups must be added in order of their number, so that the same input gives the same
+    files."""
 
     limit_bytes: int
     _parts: dict[Window, list[tuple[int, WaitingPart]]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Count what was read of each file of an import, and refuse an import that brought nothing."""
+"""Count the events and rejects of each file of an import, and refuse an import without events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set how an import works, and sum up what it did."""
+"""Settings of an import, and the summary of its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ measured (docs/internals/performance.md)."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
-"""A week of five-minute windows: some ten seconds of CPU and 8,000 syncs on top of their data."""
+"""Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
+data."""
 
 
 class ImportSettings(Config):
@@ -48,7 +49,7 @@ class ImportSettings(Config):
     stitch: StitchConfig = StitchConfig()
 
     def named(self) -> ImportSettings:
-        """Return settings with the format's own name, whichever alias was asked for: commits hold it.
+        """Copy of the settings with the format's main name in place of an alias, as commits record it.
 
         Raises UnknownFormatError.
         """

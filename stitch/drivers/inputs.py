@@ -191,7 +191,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new files from those that the lake has (`InputFile.is_settled`)."""
+    """Separate new files from files that the lake has already (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:

@@ -1,24 +1,24 @@
-"""Refuse events of an import, absurd times and retired windows, and keep their dead letters.
+"""Refuse events of an import with absurd times or in retired windows, and store their dead letters.
 
-An absurd time is that of a clock ten years ahead, or of one that starts in 1970. The rule looks at the days
+An absurd time comes from a clock ten years ahead, or one that starts in 1970. The rule considers the days
 (UTC) of all events of one file together, so it depends neither on the order of events nor on the memory
-budget, and files of January and of March may come in one import:
+budget, and files of January and of March may be imported together:
 
 * Days with events, with no more than MAX_GAP_DAYS between one and the next, are an *island*.
-* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all,
-  events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
+* Islands with at least BULK_SHARE of the events each are the *bulk*; if the bulk has more than half of all
+  events, events of the other islands are absurd. Otherwise no event is.
 * A day that is absurd in one file and not in another of the same import is kept.
 
     day       19000 19001 19002 …  22650        0
     events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
 
-A span has two times, and either may be absurd: its end lies on an island, too, but weighs nothing, so that no
-end makes a bulk. What is left of the request is stitched without it. (Live ingestion has a clock to go by: a
-start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
+A span has two times, either of which may be absurd: its end must lie on an island of the bulk, too, but does
+not count for the size of islands. The rest of the request is stitched without it. (Live ingestion compares
+with the clock: a start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
 
-Requests that began in windows which `flowdiff retain` took out of the lake would never be seen, and a sweep
-would remove them: they are refused, whole and with a reason. Of dead letters all are counted, so many a file
-kept, in memory at most one file of them.
+Requests that began in windows retired by `flowdiff retain` would never be visible, and a sweep would remove
+them: they are refused, whole and with a reason. All dead letters are counted; a bounded number per file is
+stored, and at most one file of them is in memory.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """Word of a node; `marked`: whether it is a response differs from what the deferred flags imply."""
+    """Word of a node. marked: the node's being a response differs from what the deferred flags imply."""
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
     name = quote(component, point, label)
@@ -96,7 +96,7 @@ class StructurePiece:
         self.start = start
         self.end = end
         self.words = words
-        """NODE: its word; SPAN: those of start and end."""
+        """NODE: the node's word; SPAN: words of start and end."""
         self.size = len(words)
         """Number of folded positions."""
         self.depth = 0

@@ -47,8 +47,8 @@ class PlacedNodes:
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] span-event nodes: index into `mark_names`, in place of the event's own point (component, label
-    and kind are the span's); -1 elsewhere."""
+    """[nodes] of a span-event node: index into `mark_names`, used as its point (component, label and kind are
+    the span's); -1 for other nodes."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
@@ -206,7 +206,7 @@ def is_made_up(component: str, point: str) -> bool:
 
 
 def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
-    """Rows like `LabelCodes.words` for synthetic nodes given as (event, kind)."""
+    """Rows like `LabelCodes.words` for synthetic nodes, given as (event, kind)."""
     columns = {
         "component": [NO_COMPONENT] * len(nodes),
         "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],

@@ -85,14 +85,14 @@ class ChainGraph:
     predecessors: list[list[int]]
     successors: list[list[int]]
     bottom_up: list[int]
-    """Vertices by their last positions, descending; a dummy comes after the first join it precedes."""
+    """Vertices by their last position, descending; a dummy comes after the first join it precedes."""
 
 
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Graph in which joins with equal predecessors share a dummy before the first of them, except the
-    `dissolved`.
+    """Build the graph in which joins with equal predecessors share a dummy before the first of them, unless
+    their predecessors are in `dissolved`.
 
     predecessors: [chains] remaining `chains.predecessors`.
     """
@@ -418,9 +418,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Main branch among those that are never joined: the one with the end of span `fork`, else the only
-        awaited one.
-        """
+        """Main branch among never-joined ones: the one with the end of span `fork`, else the only awaited
+        one, else None."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]

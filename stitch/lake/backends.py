@@ -31,7 +31,7 @@ class Backend:
     mean the same lake. Needs no client. Raises ConfigError.
     """
     store_class: str
-    """`module:class` of the store (`RemoteStore`), which is made of the settings."""
+    """`module:class` of the store (`RemoteStore`), constructed from the settings."""
     hint: str = ""
     """End of the sentence about other stores that this backend can reach."""
 

@@ -1,4 +1,4 @@
-"""Chain the commits of a lane, each with its own hash and that of the one before, and its checkpoints.
+"""Chain of a lane's commits, each with its own hash and the previous one's, and checkpoints of the chain.
 
 A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
 that it can be checked without knowing what they mean.
@@ -327,7 +327,8 @@ class Tail:
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files of the last commit and those it carries: all others are certainly published."""
+        """Files published by the last commit and those it carries; files of earlier commits are certainly
+        published."""
         if not self.records:
             return ()
         last = self.records[-1].record
@@ -385,7 +386,7 @@ def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
 
 
 def verify_window_length(tail: Tail, window_length_ns: int) -> None:
-    """Raises LakeError where commits have another window length than LAKE_FILE."""
+    """Raise LakeError if commits have another window length than LAKE_FILE."""
     others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
     if others:
         raise LakeError(

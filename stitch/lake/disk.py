@@ -128,7 +128,7 @@ class LocalDisk:
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError where that is taken."""
+        """Give a file a second name. Raises FileExistsError if the name exists."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:

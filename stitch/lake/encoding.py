@@ -48,11 +48,11 @@ def read_rows(
     where: pc.Expression | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Rows of one file, with all or some columns, optionally filtered.
+    """Rows of one file, with the given or all columns, optionally filtered.
 
     `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
-    be read as dictionaries instead of text. started: only rows whose `start_ns` lies in these bounds; no more
-    than a batch of others is held. Raises LakeError where the file is missing, cut or damaged.
+    be read as dictionaries instead of text. started: only rows with `start_ns` in these bounds; at most a
+    batch of other rows is in memory. Raises LakeError where the file is missing, cut or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
@@ -84,7 +84,7 @@ def _whole(
     as_codes: Sequence[str],
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """All rows of a file, or those that started within bounds, columns in the given order. Raises OSError and
+    """Rows of a file, all or with start in the bounds, columns in the given order. Raises OSError and
     ArrowException.
 
     Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
@@ -134,7 +134,7 @@ def read_structures(
     name: str | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures, with all or some columns of STRUCTURES_SCHEMA.
+    """Rows of a file of structures, with the given or all columns of STRUCTURES_SCHEMA.
 
     As `read_rows`; `where` may ask for categories.
     """
@@ -267,7 +267,7 @@ def footer_size(data: pa.Buffer) -> int:
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, with all or some columns."""
+    """Rows of a file made by `encode`, with the given or all columns."""
     schema = SCHEMAS[table_name]
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]

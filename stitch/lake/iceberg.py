@@ -167,8 +167,8 @@ def _failures_of(catalog: str) -> Iterator[None]:
 
 
 def _errors_of_clients() -> tuple[type[Exception], ...]:
-    """Exceptions of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery those of the modules pyiceberg
-    loaded.
+    """Exception classes of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery only if pyiceberg loaded
+    their modules.
 
     pyiceberg raises ValueError for a setting that is missing or wrong.
     """

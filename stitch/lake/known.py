@@ -20,9 +20,9 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 class KnownRequests:
     """Lookup of request ids in the lake's flows, limited to the windows that may have them: not O(lake).
 
-    These are the windows of the given events, those at most `reach_ns` from one of them, and earlier ones
-    with a request that lasted that long. A request whose parts came in two imports, the later part first, and
-    lie further apart than `reach_ns`, is not recognised; `flowdiff fsck` finds it (I5).
+    Searches the windows of the given events, windows at most `reach_ns` from one of them, and earlier ones
+    with a request that lasted that long. A request in two imports, the later part first and more than
+    `reach_ns` apart, is not recognised; `flowdiff fsck` finds it (I5).
 
     Memory: the ids of one file at a time, and the flows that match.
     """

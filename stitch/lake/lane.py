@@ -179,7 +179,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raises where a file of our number exists: another writer's, or that of a lost commit."""
+        """Raise if a file with this commit's number exists: of another writer, or of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -205,7 +205,7 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Publish files (step 4). Existing ones must equal those committed."""
+        """Publish files (step 4 of the protocol). Existing ones must equal the committed ones."""
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]

@@ -27,7 +27,7 @@ class LakePlace:
     """Name as the user wrote it."""
     store: Store
     root: Path
-    """Folder with its files: the lake itself, or that of its copies."""
+    """Folder with the lake's files: the lake itself, or the folder of its local copies."""
     copies: Copies | None = None
     """Local copies; None for a folder."""
 

@@ -114,9 +114,8 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove drafts that dead writers left on the stage; a living writer loses its draft and stores nothing
-    this time.
-    """
+    """Remove drafts that dead writers left on the stage. A living writer loses its draft, and does not store
+    its statistics."""
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

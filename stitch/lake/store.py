@@ -93,7 +93,8 @@ class Store(Protocol):
         ...
 
     def settle(self, folder: str) -> None:
-        """Make every visible file in a folder durable, whoever wrote it; creates a missing folder."""
+        """Make every visible file in a folder durable, whichever process wrote it; creates a missing
+        folder."""
         ...
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
@@ -106,7 +107,7 @@ class Store(Protocol):
         ...
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """Move files to their final names, durably; those already moved are skipped.
+        """Move files to their final names, durably; files already moved are skipped.
 
         At any instant a file is in at least one of the two places. Raises FileNotFoundError, with the final
         name, where one is in neither.

@@ -35,6 +35,6 @@ def sums_among(names: Iterable[str]) -> list[str]:
 
 
 def read_sums(data: pa.Buffer) -> dict[str, str]:
-    """Hashes by name; malformed lines give names that no file has."""
+    """File name -> hash; a malformed line gives a name that no file has."""
     lines = data.to_pybytes().decode(errors="replace").splitlines()
     return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}

@@ -37,7 +37,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
-    """Parameters of several files, in the order of `flows`, then by position, then in the given order."""
+    """Parameters of several files, sorted by flow as in `flows`, then position; ties keep the given order."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))

@@ -26,8 +26,8 @@ class Entries:
     sources: I8
     """Nodes without an edge into them, ascending; also the one orphan of a flow that has no other entry."""
     orphans: I8
-    """Nodes whose explicit parents are all missing and that have no edge into them, ascending; without those
-    counted as sources."""
+    """Orphans: nodes whose explicit parents are all missing and that have no edge into them, ascending;
+    without orphans counted as sources."""
     n_sources: I8
     """[flows]"""
     n_orphans: I8
@@ -113,7 +113,7 @@ class Ends:
     """Candidates for responses, before nodes are in canonical order."""
 
     candidate: B1
-    """[nodes] the first candidate in canonical order is the response; in flows without any, all sinks are."""
+    """Flows whose response is neither an `end` record nor a sink of a flow with explicit parents."""
     no_end: I8
     """Flows whose response is not an `end` record, nor a sink by explicit parents."""
     unclosed: I8

@@ -26,7 +26,7 @@ class HappensBefore:
     """Edges between the nodes of `Strands`."""
 
     linked: B1
-    """[nodes] an edge comes from the node before, on the same strand."""
+    """[nodes] has an edge from the previous node on the same strand."""
     src: I8
     """[cross edges] node; all other edges, each once, sorted by (src, dst)."""
     dst: I8

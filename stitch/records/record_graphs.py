@@ -210,7 +210,7 @@ class _Graph:
     quality: U4
     """[flows] Quality bits."""
     strand_first: I8
-    """[strands + 1] offsets into the nodes; a synthetic node is a strand of its own."""
+    """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
     """[strands] flow."""
     record: I8
@@ -222,7 +222,7 @@ class _Graph:
     candidate: B1
     """[nodes] see `Ends.candidate`."""
     linked: B1
-    """[nodes] an edge comes from the node before."""
+    """[nodes] has an edge from the previous node."""
     src: I8
     """[cross edges] node."""
     dst: I8

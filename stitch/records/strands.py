@@ -128,11 +128,11 @@ class Strands:
     crumb: I8
     """[strands] breadcrumb code, or NO_CODE."""
     mixed_seq: I8
-    """Codes of requests with a strand on which only some records have `seq`."""
+    """Codes of requests with a strand that has `seq` on only part of its records."""
     conflicting: I8
     """Codes of requests in which records with the same id differ in content."""
     conflicts: I8
-    """Records dropped because another version of their id was kept."""
+    """Records dropped because a record of the same id, with other content, was kept."""
     copies: I8
     """Records dropped as exact copies of a kept record."""
     capped: I8
@@ -219,9 +219,7 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
-    """`(value [kept], mixed)`: sort key of a record on its strand, and strands on which only some records
-    have `seq`.
-    """
+    """`([kept] sort key on the strand, strands with `seq` on only part of their records)`."""
     n_records = np.bincount(strand, minlength=n_strands)
     n_with = np.bincount(strand[records.has_seq[kept]], minlength=n_strands)
     value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])
@@ -260,7 +258,7 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
-    """Drop what lies past the cap: `(nodes, strand, codes of capped requests)`."""
+    """Drop records past the cap: `(nodes, strand, codes of capped requests)`."""
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():

@@ -35,9 +35,8 @@ from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
 _NO_PARENT = -1
 _MAX_SEARCHED_ORPHANS = 1000
-"""Orphans of one flow for which an enclosing span is searched; others go to `?/missing`: with 20,000 spans a
-flow the search stays under 2 * 10^7 pairs.
-"""
+"""Maximum orphans of one flow for which an enclosing span is searched; further ones go to `?/missing`: with
+20,000 spans a flow the search stays under 2 * 10^7 pairs."""
 _PAIRS_AT_ONCE = 2**21
 """Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
 

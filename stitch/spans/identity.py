@@ -84,7 +84,7 @@ class Identified:
     copies: I8 = field(default_factory=no_rows)
     """Event rows dropped as exact duplicates."""
     conflicts: I8 = field(default_factory=no_rows)
-    """Event rows dropped because another version of the span was kept."""
+    """Event rows dropped because a row of the same span, with other content, was kept."""
     conflict_flows: I8 = field(default_factory=no_rows)
     """Flow code of each conflict."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
@@ -139,10 +139,10 @@ def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
 
 
 def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tuple[I8, B1]:
-    """([rows] kind, [rows] True for partial reports that took it from another row).
+    """([rows] kind, [rows] True for partial reports whose kind was taken from another row).
 
-    An incompletely timed row without kind takes the kind of the span of its id in its own component, else of
-    the outermost one.
+    An incompletely timed row without kind takes the kind of the span with the same id in its own component,
+    else of the outermost one.
     """
     kind = spans.kind[rows].astype(np.int64)
     untimed = (spans.start_ns[rows] == UNKNOWN_NS) | (spans.end_ns[rows] == UNKNOWN_NS)
@@ -177,7 +177,7 @@ def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
 
 
 def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:
-    """Groups with more than one span; `rows` and `group` [candidates], sorted by group."""
+    """Groups of spans that share an id; None without any. rows, group: [candidates], sorted by group."""
     sizes = np.bincount(group)
     several = sizes[group] > 1
     if not several.any():

@@ -86,7 +86,7 @@ class SpanIndex:
             repeated.append(rows[lost[same]])
             rows = rows[lost[~same]]
         self.repeated: I8 = np.concatenate(repeated) if repeated else np.zeros(0, np.int64)
-        """Rows whose (flow, id) the index holds for another row."""
+        """Rows whose (flow, id) was already indexed under another row."""
 
     def _slots(self, salt: int, flow: I8, key: U8) -> I8:
         base, shift, _, multiplier = self._rounds[salt]
@@ -147,7 +147,7 @@ class Spans:
     """Code into the batch's labels."""
     references: SpanReferences
     n_flows: int
-    """Number of codes; some may have no span left."""
+    """Number of flow codes; a code may have no span left."""
 
     def __len__(self) -> int:
         return len(self.row)

@@ -40,7 +40,7 @@ _LOWEST = np.int64(-(2**63))
 
 
 def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> tuple[I8, I8]:
-    """Starts and ends [spans] without UNKNOWN_NS, for flows in which some time is known.
+    """Starts and ends [spans] without UNKNOWN_NS, for flows with at least one known time.
 
     A missing start is the earliest start of the children, a missing end their latest end; times still missing
     are copied from the parent, from the root down. A root without children's times gets its other time. A
@@ -159,7 +159,7 @@ def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCo
 
 
 def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
-    """(Spans of traces with some time, event rows of the others)."""
+    """(Spans of traces with at least one known time, event rows of the other traces)."""
     nothing = (spans.start_ns == UNKNOWN_NS) & (spans.end_ns == UNKNOWN_NS)
     some = np.bincount(spans.flow[~nothing], minlength=spans.n_flows) > 0
     kept = some[spans.flow]

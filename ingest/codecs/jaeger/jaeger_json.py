@@ -40,7 +40,7 @@ class JaegerJsonCodec:
 
 
 class JaegerUiCodec:
-    """`jaeger-ui`: `{"data": [trace, …]}` as the UI and the HTTP API give it, or one trace."""
+    """`jaeger-ui`: `{"data": [trace, …]}` as returned by the UI and the HTTP API, or one trace."""
 
     name = "jaeger-ui"
 

@@ -25,9 +25,8 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Column types. Optional fields are read as text: DuckDB would silently turn a value of another type into a
-null.
-"""
+"""Field -> DuckDB type. Optional fields are read as text: DuckDB would silently turn a value of another type
+into a null."""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -102,7 +101,7 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark ids that are too long or contain NUL; required ones are checked for null elsewhere."""
+    """Mark ids that are too long or contain NUL; nulls of required ids are marked by the caller."""
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))

@@ -174,7 +174,7 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Read payloads natively in canonical form, if theirs was another; return the indexes of those not
+        """Read payloads natively in canonical form, if they were not in it; return the indexes of those not
         read."""
         if self._library is None:
             return indexes

@@ -50,7 +50,7 @@ class ColumnTypeError(Exception):
 
 
 class ParquetCodec:
-    """`parquet`: some rows of a table a payload. Oddity: `untimed`."""
+    """`parquet`: a payload is a group of rows of a table. Oddity: `untimed`."""
 
     name = "parquet"
 

@@ -118,7 +118,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
-    """Common length; None where lengths differ, or there are none."""
+    """Common length; None if lengths differ, or without values."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])

@@ -56,7 +56,7 @@ def normalise_label(label: str) -> str:
 
 
 def cut_utf8(text: str, max_bytes: int) -> str:
-    """The longest prefix of at most `max_bytes` UTF-8 bytes."""
+    """Longest prefix of at most `max_bytes` UTF-8 bytes."""
     if len(text) * 4 <= max_bytes:
         return text
     data = text.encode()

@@ -1,9 +1,8 @@
-"""Plan of windows: the requests that begin in each, by the indexes of a log, and a digest of what it is built
-from.
+"""Plan of the windows of a log: the requests that begin in each, and a digest of the data each is built from.
 
-A request begins with the least time of its events, over all segments of all lanes. The digest of a window is a
-hash over its requests and the segments that hold them, whatever the order in which these came: a version is
-that of the log exactly if its digest is the log's.
+A request begins at its earliest event, over all segments of all lanes. The digest of a window is a hash of
+its requests and of the segments that contain them, independent of the order of segments: a built version is
+current if and only if its digest equals that of the log.
 """
 
 from __future__ import annotations
@@ -64,13 +63,12 @@ class RequestPlan:
         self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace the plan by that of these segments."""
+        """Replace the plan by one of the given segments."""
         self.requests = np.zeros(0, _PLANNED)
         self.add(segments)
 
     def move(self, moved: Mapping[int, int]) -> None:
-        """Set the windows of requests that differ from those of their first events: key -> start of the
-        window."""
+        """Record requests whose window is not that of their first event: key -> start of their window."""
         self._moved |= moved
 
     def moved_from(self, start_ns: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Detect that the messages of a topic are of another format than the configured one."""
+"""Detect that the messages of a topic have another format than configured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRIED: Final = 20
 
 
 class OtherFormatError(InputError):
-    """A topic is of another format than configured, so its messages would be lost as dead letters."""
+    """A topic has another format than configured, so its messages would be lost as dead letters."""
 
 
 def refuse_other_format(topic: str, format_: str, payloads: Sequence[bytes], config: DecodeConfig) -> None:

@@ -36,7 +36,7 @@ from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Chunks decoded, or waiting to be, while the events of another are partitioned: so no decoder idles."""
+"""Chunks decoded, or waiting to be, while the events of one more are partitioned: so no decoder idles."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
 """Least bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes and
 stitches about as much."""

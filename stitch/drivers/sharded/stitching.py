@@ -180,7 +180,7 @@ def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
 
 
 def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """Yield each table as a slice of one copy of them all."""
+    """Yield a copy of each table, as slices of one concatenated copy."""
     whole = pa.concat_tables(tables)
     copied = whole.take(pa.array(np.arange(whole.num_rows))).combine_chunks()
     at = 0

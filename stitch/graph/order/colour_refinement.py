@@ -116,7 +116,7 @@ class _Cells:
     """Segments of equal cluster and colour."""
 
     of: I8
-    """[given segments] cell."""
+    """[given segments] cell of each segment."""
     size: I8
     """[cells] number of segments."""
     per_cluster: I8
@@ -124,7 +124,7 @@ class _Cells:
 
     @classmethod
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
-        """Cells of the given segments."""
+        """Number the cells of the given segments."""
         order = np.lexsort((colour, cluster))
         sorted_cluster = cluster[order]
         new = run_starts(sorted_cluster, colour[order])

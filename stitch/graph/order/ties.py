@@ -164,7 +164,8 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Give the tied segments `here` of one stage their paths; edges from tied predecessors, by dst."""
+        """Determine the decisions of the tied segments `here` of one stage; edges from tied predecessors, by
+        dst."""
         base, lead_size = self.base, self.size
         base[here] = -1
         if len(src):

@@ -21,7 +21,7 @@ _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, slots=True)
 class CanonicalTree:
-    """Per span [spans], in the order given."""
+    """Canonical positions of spans; fields are [spans], in the given order."""
 
     start: I8
     """Position of the span's start in its flow."""

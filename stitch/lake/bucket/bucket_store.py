@@ -47,7 +47,8 @@ _OF_A_ROLE: Final = (
 )
 """Addresses in errors of requests for a role."""
 _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
-"""Error codes of denied access. The last is versitygw's code for an unknown key, and comes with 404."""
+"""Error codes of denied access. XAdminUserNotFound is versitygw's code for an unknown key, sent with status
+404."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def rewrite(
     files: Sequence[LakeFile],
     edit: Edit = _NO_EDIT,
 ) -> Rewritten:
-    """Stage the window's rows as one file a table; nothing is staged for a window that becomes empty.
+    """Stage the window's rows as one file a table; stage no file for a window that becomes empty.
 
     The files are read back and compared with their source. Memory: the files of the window. Raises LakeError
     where a file cannot be read, or a flow to remove does not occur exactly once; OSError.

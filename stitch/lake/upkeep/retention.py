@@ -130,7 +130,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """True if there are late events that a repair rewrote."""
+    """True if late events rewritten by a repair are waiting."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 

@@ -71,7 +71,7 @@ def native_library() -> Found:
 
 
 def find_library(folder: Path) -> Found:
-    """Library in a folder, if built from the sources beside it (if there are sources)."""
+    """Library in a folder, if its sources are absent or it was built from them."""
     path = folder / LIBRARY
     has_sources = bool(source_files(folder))
     if not path.is_file():
