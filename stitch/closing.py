@@ -17,10 +17,10 @@ there; every span has a start and an end, be it by another report of the same id
 declared parent of a CONSUMER: what was sent has arrived.
 
 Records: there is an `end` record; every strand was ended, or joined by another; every strand that a split or
-a join names has a record, and so has every declared parent; no record lies on no strand.
+a join names has a record, and so has every declared parent; every record lies on a strand.
 
-Both may be wrong: a service that has yet to report shows only in its parent's expectations, which nobody
-writes down. That is what lingering is for, and what comes later is late.
+Both criteria may be wrong: a service that has yet to report shows only in its parent's expectations, which
+are not recorded. Lingering allows for that; events after it are late.
 """
 
 from __future__ import annotations

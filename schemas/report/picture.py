@@ -51,7 +51,7 @@ class FlowPicture(Frozen):
     """Root types of the findings, those with most requests first."""
     roots_total: int
     nested: bool
-    """True: steps are calls, each within the one above it; False: one comes after the other."""
+    """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""
     steps: tuple[FlowStep, ...]
     """Steps, each after its `above`; of several with the same `above`, the one on the path to the first
     finding comes last."""

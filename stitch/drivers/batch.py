@@ -1,11 +1,11 @@
 """Import files into a lake in one commit: decode, collect by request, stitch group by group, write windows.
 
-Nothing of an import is visible before its commit; whatever stops it, the next one starts clean. The content
-of the lake depends on what the files hold, not on their names, order or number, nor on the memory budget.
+An import is invisible before its commit; if it is interrupted, the next one starts clean. The content of the
+lake depends on the content of the files, not on their names, order or number, nor on the memory budget.
 
-Groups are cut by request, so each has requests of every window. A file has a fixed cost, and structures of
-its own: in a lake of small windows that was a third of it. So small windows wait until every group has its
-part of them, and become one file a table.
+Events are grouped by request, so each group has requests of every window. A file in the lake has a fixed
+cost, and its own copy of structures: a third of a lake of small windows. So small windows wait until every
+group has added its part, and become one file a table.
 """
 
 from __future__ import annotations

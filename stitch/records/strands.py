@@ -208,7 +208,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
 def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
     """`(strand [kept], flow [strands], crumb [strands])`, strands numbered by (flow, crumb).
 
-    Here the records of a flow without a breadcrumb still share a number, so that copies come together.
+    Here the records of a flow without a breadcrumb still share a number, so that copies are adjacent.
     """
     width = records.n_crumbs + 1
     key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()

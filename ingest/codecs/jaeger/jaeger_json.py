@@ -51,7 +51,8 @@ class JaegerUiCodec:
 
 def _spans_of_traces(document: object) -> Iterator[object]:
     """Spans with their processes inserted. Items that are no trace are yielded unchanged, to be refused as
-    spans."""
+    spans.
+    """
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
     for trace in traces:

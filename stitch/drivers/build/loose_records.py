@@ -1,7 +1,7 @@
 """Name records without a request id, over all segments of a log: linked records are one request.
 
-`assign_requests` over the linking columns of all records that the log keeps, about 300 bytes a record; nothing
-is held while no record lacks an id.
+Applies `assign_requests` to the linking columns of all records that the log has, about 300 bytes a record;
+none are in memory while every record has an id.
 """
 
 from __future__ import annotations

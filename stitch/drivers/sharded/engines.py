@@ -1,8 +1,9 @@
 """Run the tasks of an import: in threads of this process, in other processes, or on other machines.
 
-One process keeps more than one core busy, since numpy, Arrow and zstd free Python's lock, but not many of
-them. Processes cost a start each, and all events a way through files. The lake has the same rows, and of two
-processes the same bytes: groups are cut by what the events are, and booked in their order.
+Threads keep more than one core busy, since numpy, Arrow and zstd release Python's lock, but not many.
+Processes cost a start each, and all events pass through files. The lake has the same rows with any engine,
+and the same bytes with any number of other processes: groups are formed by the content of events, and
+booked in order.
 """
 
 from __future__ import annotations
