@@ -14,7 +14,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
 """Magic numbers of zstd frames without content; pzstd begins with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
-"""First bytes of compressed data."""
+"""Magic numbers of compressed data."""
 _STEP = 1 << 16
 """Bytes read at a time, and so the maximum buffered: a decompression bomb only costs time."""
 _ZSTD_STEP = 1 << 12

@@ -43,16 +43,16 @@ class Format:
     """One format."""
 
     name: str
-    """Name for `--format`."""
+    """Name of the format for `--format`."""
     codec: str
     """Codec class, `module:class`."""
     layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
     """JSON: key sets, one of which the outermost object (or the first of a list) contains."""
     shape: MessageShape | None = None
-    """Protobuf: outermost fields of every message."""
+    """Outermost fields of every message; None unless protobuf."""
     magic: bytes = b""
-    """First bytes of files."""
+    """Magic number of the format's files; empty: none."""
     aliases: tuple[str, ...] = ()
     """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 

@@ -26,9 +26,9 @@ class MessageShape:
     """Outermost fields of every message of a format."""
 
     fields: frozenset[int]
-    """Field numbers."""
+    """Numbers of all fields that a message may have."""
     bytes_only: bool = False
-    """True if all fields are length-delimited."""
+    """True if all fields of a message are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
     """(Number, size) of the length-delimited fields at the beginning."""
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
@@ -66,7 +66,7 @@ class MessageShape:
 
 
 LENGTH32_BYTES: Final = 4
-"""Size of a length in front of a message."""
+"""Bytes of the length in front of a message."""
 _MAX_ODD = 1_000
 """Surplus of foreign over matching frames above which a file is of another format."""
 

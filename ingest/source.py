@@ -81,7 +81,7 @@ class Place:
 
 
 TOPIC_SCHEME: Final = "kafka://"
-"""Prefix of inputs that are part of a topic."""
+"""Prefix of inputs that are parts of a topic."""
 
 
 @dataclass(frozen=True, slots=True)

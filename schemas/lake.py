@@ -64,7 +64,7 @@ FLOWS_SCHEMA = pa.schema(
 
 SPANS: Final = "spans"
 RECORDS: Final = "records"
-"""Values of `kind`. A request id with both spans and records has two flows, one of each kind."""
+"""`kind` of flows of records (SPANS: of spans). A request id with both has two flows, one of each kind."""
 
 NODE_TYPE = pa.struct(
     [

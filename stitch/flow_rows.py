@@ -32,7 +32,7 @@ class Categorised:
     structures: pa.Table
     """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
     of_flow: I8
-    """[flows] row of `structures`."""
+    """[flows] row of the flow's structure in `structures`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of mallopt(3)."""
+"""Numbers of parameters of mallopt(3)."""
 _KEPT: Final = 1 << 28
 """Bytes of freed memory at the end of the heap that the process keeps."""
 _LARGE: Final = 1 << 28

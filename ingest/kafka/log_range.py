@@ -108,7 +108,7 @@ class StreamEnds:
 
 
 _CONSUMER: Final = -1
-"""Replica id of consumers."""
+"""Replica id that a consumer sends in requests."""
 _PAUSE_S: Final = 0.1
 """Seconds between two attempts, with metadata refreshed."""
 

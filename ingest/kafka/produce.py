@@ -40,7 +40,7 @@ class Written:
 
     messages: int = 0
     items: int = 0
-    """Number of spans or records."""
+    """Number of spans or records written."""
     unread: int = 0
     """Number of `items` that are unreadable or have no id, passed on unchanged."""
     refused: int = 0

@@ -41,7 +41,7 @@ class RequestPart:
     ts_ns: int
     """Earliest time in the part, ns since the epoch; 0: unknown."""
     items: int
-    """Number of spans or records."""
+    """Number of spans or records in the part."""
     body: bytes
 
 

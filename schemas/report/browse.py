@@ -24,7 +24,7 @@ class TypicalRequest(Frozen):
     """Ranges that the category represents (`mode 2`, `the slowest`): it is the most frequent category of the
     range's most frequent root type."""
     share_of_time: float
-    """Share of the sample's summed response time."""
+    """The category's share of the sample's summed response time."""
     mean_us: float
     medoid: TrainSchedule
     mean: TrainSchedule
@@ -80,7 +80,7 @@ class BinnedSite(Frozen):
     label: str
     caller: str | None
     requests: int
-    """Requests that waited for the site."""
+    """Number of requests that waited for the site."""
     c2: float | None
     """Squared coefficient of variation of the waiting times for the site; None for at most 10 requests."""
     bins: tuple[int, ...]
@@ -189,7 +189,7 @@ class RootVariance(Frozen):
     requests: int
     categories: int
     below_one: float
-    """Share of these categories with C² below 1."""
+    """Share of the large categories that have C² below 1."""
     largest: float
 
 
@@ -198,7 +198,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """One curve a sample."""
+    """C² curves, one a sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int
@@ -248,7 +248,7 @@ class EntryBefore(EntryTraffic):
     """p of a KS test with permuted blocks on the idle time before each request's start (0 where requests
     overlap); None: too few requests."""
     times_p: float | None
-    """p of the same test on response times."""
+    """p of a KS test with permuted blocks on response times; None: too few requests."""
 
 
 class EntryTimeline(EntryTraffic):
@@ -300,7 +300,7 @@ class ErrorRow(Frozen):
         float, column("share", "share of those whose root answered `ok`", label="answered ok", far=1)
     ]
     hosts: tuple[str, ...]
-    """At most three, most requests first."""
+    """Hosts with the error, most requests first, at most three."""
     first_ns: Annotated[int, column("count", "start of the first of them")]
     last_ns: Annotated[int, column("count", "start of the last of them")]
     by_time: tuple[int, ...]

@@ -19,7 +19,7 @@ class OverlayNode(Frozen):
     above: int
     """Index in `nodes` of the nearest ancestor that is shown; -1 for a root."""
     where: str
-    """`[host/]component`."""
+    """Place of the node, `[host/]component`."""
     what: str
     kind: NodeKindName
     shade: int
@@ -42,7 +42,7 @@ class OverlayNode(Frozen):
     skipped_b_us: float
     """Mean time of the skipped steps, per request of B (`skipped_a_us`: of A)."""
     below: int
-    """Descendants that are not shown."""
+    """Number of descendants that are not shown."""
 
 
 class TreeOverlayRow(Frozen):
@@ -110,7 +110,7 @@ class ClusterRow(Frozen):
     other numbers of samples."""
     changed: bool
     nearest: int | None
-    """Nearest other cluster of the same root type."""
+    """Number of the nearest other cluster of the same root type."""
     nearest_distance: float | None
     origin: int | None
     """Suspected origin of the cluster's growth: the nearest cluster of the same root type that shrank."""
@@ -141,7 +141,7 @@ class ClustersSection(Section):
     samples: tuple[str, ...]
     requests: int
     rows: int
-    """Distinct rows of the feature matrix."""
+    """Number of distinct rows of the feature matrix."""
     columns: int
     dimensions: int
     explained: float
@@ -150,7 +150,7 @@ class ClustersSection(Section):
     curve: tuple[CurvePoint, ...]
     clusters_total: int
     clusters: tuple[ClusterRow, ...]
-    """Ordered by number."""
+    """Clusters, ordered by number."""
     apart: tuple[tuple[float, ...], ...]
     """[clusters, clusters] distances between the centres of `clusters`."""
     reseeded: tuple[float, ...]

@@ -29,7 +29,7 @@ class AttributeRow(Frozen):
     """One parameter: the distance between its values in the two classes."""
 
     where: str
-    """`component/point` of the node, or `request`."""
+    """Node with the parameter, `component/point`, or `request`."""
     key: str
     numeric: bool
     distance: float
@@ -48,7 +48,7 @@ class Rule(Frozen):
     """One path from the root of the tree to a node, for `rules` a leaf."""
 
     conditions: tuple[str, ...]
-    """`count <= 4096`, as text."""
+    """Conditions on the path as text, such as `count <= 4096`."""
     n_affected: int
     n_others: int
     purity: float
@@ -78,7 +78,7 @@ class Explanation(Frozen):
     """Share of bootstrap trees with the same attribute at the root."""
     rules: tuple[Rule, ...]
     attributes: tuple[AttributeRow, ...]
-    """Parameters compared, largest distance first."""
+    """Compared parameters, largest distance first."""
     attributes_total: int
     identifiers: tuple[ChangedIdentifier, ...]
     competing: tuple[str, ...]

@@ -99,7 +99,7 @@ class Evidence(Frozen):
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
     what: Annotated[str, column("text", "what a path calls; empty where the kind says all")]
-    """Description in a few words."""
+    """Change in a few words: what a path calls."""
     unit: OfUnit
     before: Before
     after: After
@@ -117,7 +117,7 @@ class Evidence(Frozen):
     p: Annotated[float, column("p", "p-value of its test")]
     q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
     z: Annotated[float, column("number", "effect over its standard error, noise included")]
-    """Standard error includes noise between blocks of time."""
+    """Effect over its standard error, which includes noise between blocks of time."""
     noise_p: float | None = None
     """p-value of the change under noise between blocks (Student's t); None in reports of older versions."""
     contribution_us: Annotated[

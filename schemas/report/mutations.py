@@ -48,7 +48,7 @@ class SumsSection(Section):
     structural_exact_us: float
     """Sum over all categories of mean1·(n1 - n0), mean0 where the category is empty in period 1."""
     structural_error: float | None
-    """(estimate - exact) / |exact|."""
+    """Relative error of the estimate, (estimate - exact) / |exact|."""
     response_time_estimate_us: float
     response_time_exact_us: float
     """Sum over all categories of n0·(mean1 - mean0)."""
@@ -86,7 +86,7 @@ class CategoryRow(CategoryPeriods):
     change_us: Annotated[
         float, column("change", "change of the summed response time, µs", label="Change of the sum")
     ]
-    """n1·mean1 - n0·mean0."""
+    """Change of the category's summed response time, n1·mean1 - n0·mean0."""
 
 
 class CategoriesSection(Section):
@@ -94,7 +94,7 @@ class CategoriesSection(Section):
 
     section: Literal["categories"] = "categories"
     categories: tuple[CategoryRow, ...]
-    """Ordered by |change_us|."""
+    """Categories, largest |change_us| first."""
     categories_total: int
 
 
@@ -134,12 +134,12 @@ class EdgeRow(Frozen):
             far=1,
         ),
     ]
-    """Weighted share (π)."""
+    """Weighted share (π) of reference requests in which the edge is critical."""
     criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
     ks: Annotated[KsResult, Inside("ks_")]
     """KS test of the latencies of requests in which the edge was critical, as published."""
     changed: Annotated[bool, column("flag", "the test rejected")]
-    """The papers' red edge."""
+    """True if the test rejected: the papers' red edge."""
     attribution_us: Annotated[
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
@@ -180,7 +180,7 @@ class Mutation(ListedCategory):
         int,
         column("place", "from 1: the direction of the change first, then |contribution|", label="#"),
     ]
-    """First the direction in which the mean went."""
+    """Rank from 1; mutations in the direction of the mean's change come first."""
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult

@@ -90,7 +90,7 @@ class NetworkComponent(Frozen):
     score: float
     """Algorithm 1's score times the root type's share of the difference, by which components are ranked."""
     own_score: float
-    """Algorithm 1's score."""
+    """Algorithm 1's score of the chosen network."""
     pooled: bool
     """True if the network was learned from both classes together, False if from C1."""
     scores: tuple[float, float, float]
@@ -159,11 +159,11 @@ class DistalyzeSection(Section):
     class1: str
     alpha: float
     features: int
-    """Features tested."""
+    """Number of features tested."""
     significant: int
-    """Features significant after Bonferroni."""
+    """Number of features significant after Bonferroni."""
     significant_bh: int
-    """Features significant after Benjamini-Hochberg."""
+    """Number of features significant after Benjamini-Hochberg."""
     studies: tuple[StudyRow, ...]
     components: tuple[NetworkComponent, ...]
     components_total: int

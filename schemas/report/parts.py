@@ -24,11 +24,11 @@ class NodeName(Frozen):
 
     component: str
     point: str
-    """Trace point or operation."""
+    """Trace point, or operation, of the node."""
     label: str | None = None
     """Semantic label."""
     host: str = ""
-    """Host, where the label policy asks for it."""
+    """Host, if the label policy includes it; else empty."""
     side: Literal["", "start", "end"] = ""
     """Side of a span, `start` or `end`; empty for an activity record or span event."""
 
@@ -58,7 +58,7 @@ class Moments(Frozen):
 
     count: int
     mean_us: float | None
-    """Weighted mean; None for an empty category."""
+    """Weighted mean response time; None for an empty category."""
     variance_us2: float | None
     """Weighted population variance; None below two requests."""
     c2: float | None
@@ -154,9 +154,9 @@ class StepAccount(Frozen):
     """Category in the problem (`category0`: in the reference): for structural mutations the mutation (the
     precursor); otherwise, or without a precursor, the same category."""
     requests0: int
-    """Requests of `category0` in the reference."""
+    """Number of requests of `category0` in the reference."""
     requests1: int
-    """Requests of `category1` in the problem."""
+    """Number of requests of `category1` in the problem."""
     mean0_us: float
     mean1_us: float
     """Mean response time of `requests1` (`mean0_us`: of `requests0`), the sum over the rows."""

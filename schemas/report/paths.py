@@ -51,7 +51,7 @@ class PathMoveRow(Frozen):
     target: PathEnd | None
     """Mutation; None: the requests are spread over paths that did not change by test."""
     share: float
-    """Share of all requests."""
+    """Share of all requests that moved."""
     contribution_us: float
     confidence: float | None
     """Share of resamples in which at least half of this move occurs; None: not resampled."""
@@ -81,7 +81,7 @@ class PathGroupRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     share: float
-    """Share of all requests."""
+    """Share of all requests that moved in the group."""
     contribution_us: float
     anchor: NodeName | None
     """Last common step before the first difference."""
@@ -140,7 +140,7 @@ class RarePathsRow(Frozen):
     expected: float
     seen: float
     new_kinds: int
-    """Distinct paths of the problem period only."""
+    """Number of distinct paths that occur in the problem only."""
     p: float
     q: float
 

@@ -28,16 +28,16 @@ class SampleSummary(Frozen):
     name: str
     """Name of the sample: `reference`, `problem`, or as given by the analysis."""
     text: str
-    """The period as a person would write it (UTC)."""
+    """Period as a person would write it (UTC)."""
     start_ns: int
     end_ns: int
     """End of the sample, exclusive, ns since the epoch."""
     where: str
     """Filter expression; empty for none."""
     requests: int
-    """Flows, as recorded (n)."""
+    """Number of flows as recorded (n)."""
     weighted_requests: float
-    """Sum of weights (Y)."""
+    """Sum of the flows' weights (Y)."""
     mean_us: float | None
     """Weighted mean response time; None without requests."""
     median_us: float | None
@@ -46,12 +46,12 @@ class SampleSummary(Frozen):
     total_us: float
     """n times mean: the summed response time of the recorded flows."""
     failed: int
-    """Flows whose root did not end `ok`."""
+    """Number of flows whose root did not end `ok`."""
     failed_share: float | None
     """Weighted share of failed flows; None without requests."""
     categories: int
     excluded: dict[str, int]
-    """Quality flag -> flows kept out of every test."""
+    """Quality flag -> number of flows excluded from every test."""
 
 
 class PeriodChange(Frozen):
@@ -61,7 +61,7 @@ class PeriodChange(Frozen):
     mean1_us: float | None
     delta_us: float | None
     delta_share: float | None
-    """delta / mean0."""
+    """Relative change of the mean, delta / mean0."""
     requests0: int
     requests1: int
     load_ratio: float | None
@@ -76,7 +76,7 @@ class Headline(Frozen):
 
     sentence: str
     change: PeriodChange | None
-    """None unless two samples are compared."""
+    """Change between two samples; None for other numbers of samples."""
 
 
 class Verdict(Frozen):
@@ -133,7 +133,7 @@ class Report(Frozen):
     """None where the samples were not loaded from a lake."""
     samples: tuple[SampleSummary, ...]
     notes: tuple[str, ...]
-    """Data quality, one sentence each."""
+    """Notes on data quality, one sentence each."""
     headline: Headline
     strip: TimeStrip | None = None
     """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of

@@ -53,7 +53,7 @@ class VariancePart(Frozen):
     kind: Literal["roots", "paths", "within"]
     """Between root types; between paths of a root type; within paths."""
     root: str | None
-    """Root type; None: all."""
+    """Root type that the part belongs to; None: all."""
     share: float
 
 
@@ -155,7 +155,7 @@ class VarianceSection(Section):
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """One curve a sample."""
+    """C² curves, one a sample."""
     rare_requests: float
     """Share of the requests that are in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]
@@ -198,7 +198,7 @@ class EdgePair(Frozen):
     other: int
     """Number of the second edge (`one`: of the first)."""
     rho: float
-    """Spearman's rank correlation."""
+    """Spearman's rank correlation of the two times."""
     q: float
     covariance_us2: float
 
@@ -307,7 +307,7 @@ class VarianceChangeSection(Section):
     sd0_us: float
     sd1_us: float
     ratio: float
-    """Variance after over before."""
+    """Ratio of the variances, after over before."""
     interval: Interval | None
     between: float | None = None
     """Part of the change that is between paths and root types, above 1 if the part within paths went the

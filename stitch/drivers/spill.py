@@ -71,7 +71,7 @@ class Dealt:
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
     paths: list[list[HandedFile]]
-    """[FANOUT] streams of each bucket."""
+    """[FANOUT] streams on disk of each bucket."""
     loose: list[HandedFile]
     """Streams of records without a request id."""
     n_loose: int

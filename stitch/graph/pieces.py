@@ -98,9 +98,9 @@ class StructurePiece:
         self.words = words
         """NODE: the node's word; SPAN: words of start and end."""
         self.size = len(words)
-        """Number of folded positions."""
+        """Number of folded positions in the piece."""
         self.depth = 0
-        """Nesting depth of loops, itself included."""
+        """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
         """Join -> number of references to it that are open (negative: the join is outside); None: closed."""
         if branches and branches[0]:  # a span without anything inside has one empty branch

@@ -21,7 +21,7 @@ from stitch.columnar.hashing import hash_labels
 from stitch.columnar.runs import no_rows, offsets, ranges, whole
 
 POINT, START, END = 0, 1, 2
-"""Values of `side`."""
+"""Values of `side`: a point, or the start or end of a span."""
 
 MISSING_EVENT, ROOT_EVENT = -1, -2
 """`event` of the synthetic nodes `?/missing` and `?/root`: two nodes of one made-up span (START and END, kind
@@ -58,11 +58,11 @@ class PlacedNodes:
     deferred: B1
     """[nodes] the response does not wait for this node."""
     response: B1
-    """[nodes] the response may leave here."""
+    """[nodes] the response may leave from this node."""
     src: I4
     """[edges] position in its flow; edges sorted by (flow, dst, src), transitively reduced."""
     dst: I4
-    """[edges] position in its flow."""
+    """[edges] position of the destination in its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
         """[given nodes] flow of each node."""
@@ -98,7 +98,7 @@ class PlacedFlows(PlacedNodes):
     """Flows of one batch, by ascending request code."""
 
     request: I8
-    """[flows] code into the batch's request ids."""
+    """[flows] request code, an index into `request_names`."""
     quality: U4
     """[flows] Quality bits."""
     code: I8
@@ -108,7 +108,7 @@ class PlacedFlows(PlacedNodes):
     conflicts: I8
     """Rows of the event batch dropped because a row of the same id with other content was kept."""
     copies: I8
-    """Rows dropped as exact duplicates."""
+    """Rows of the event batch dropped as exact duplicates."""
     timeless: I8
     """Rows left out because no event of their request has a time."""
     mark_names: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class LabelCodes:
     hashes: U8
     """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
-    """[codes] the columns of LABEL_SCHEMA."""
+    """[codes] label as columns of LABEL_SCHEMA."""
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:

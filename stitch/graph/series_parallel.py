@@ -49,7 +49,7 @@ class Chains:
     positions: list[list[int]]
     """[chains] positions of the nodes, in order."""
     of_node: list[int]
-    """[nodes] chain."""
+    """[nodes] chain of the node."""
     predecessors: list[list[int]]
     """[chains] chains before its first node, in the order of the edges."""
 
@@ -79,9 +79,9 @@ class ChainGraph:
     """Chains and dummies as vertices, numbered in a topological order."""
 
     chain: list[int]
-    """[vertices] chain; -1 for a dummy."""
+    """[vertices] chain of the vertex; -1 for a dummy."""
     vertex: list[int]
-    """[chains] vertex."""
+    """[chains] vertex of the chain."""
     predecessors: list[list[int]]
     successors: list[list[int]]
     bottom_up: list[int]
@@ -255,7 +255,7 @@ class _Strand:
     exit: int
     """Join that all open ends lead to, _NO_EXIT or _IRREGULAR."""
     opens: int
-    """Number of open ends."""
+    """Number of open ends of the strand."""
     leaving: int
     """Number of edges that leave the subtree."""
     ends: list[int]

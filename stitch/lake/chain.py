@@ -54,7 +54,7 @@ class Chained:
     record: CommitRecord
     sha256: str
     size: int
-    """Bytes."""
+    """Bytes of the stored record."""
 
 
 class CommitTakenError(LakeError):
@@ -306,9 +306,9 @@ class Tail:
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
-    """Ascending; empty for a lane without commits."""
+    """Records after the checkpoint, ascending; empty for a lane without commits."""
     published: pa.Buffer | None
-    """Checkpoint's table of files."""
+    """The checkpoint's table of published files, in Parquet; None without a checkpoint."""
 
     @property
     def head(self) -> int:

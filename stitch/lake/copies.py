@@ -52,7 +52,7 @@ class Copies:
         self._there: set[str] = set()
         """Names of copies verified by this process."""
         self._tables: dict[str, Listed] = {}
-        """Tables of reports in the last listing."""
+        """Name -> entry in the last listing, for tables of reports."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
         short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name

@@ -23,7 +23,7 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Hashes kept per file."""
+"""Maximum hashes kept per file."""
 _DIGITS: Final = 8
 """Leading hex digits of a category that serve as its hash."""
 _HASHES: Final = 16**_DIGITS

@@ -97,11 +97,11 @@ class PublishedTable:
 
     name: str
     added: int
-    """Number of files."""
+    """Number of files added to the table."""
     removed: int
-    """Number of files."""
+    """Number of files removed from the table."""
     rows: int
-    """Rows in the table now."""
+    """Number of rows in the table now."""
 
 
 def open_catalog(name: str) -> Catalog:

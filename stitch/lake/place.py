@@ -24,12 +24,12 @@ class LakePlace:
     """A lake, existing or not, for reading and writing."""
 
     name: str
-    """Name as the user wrote it."""
+    """Name of the lake as the user wrote it."""
     store: Store
     root: Path
     """Folder with the lake's files: the lake itself, or the folder of its local copies."""
     copies: Copies | None = None
-    """Local copies; None for a folder."""
+    """Local copies of its files; None for a folder."""
 
 
 def open_store(name: str) -> Store:

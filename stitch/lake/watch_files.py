@@ -41,7 +41,7 @@ A commit adds three at most, so two listings are enough for all commits that are
 """
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
-"""Rows of a commit, by table."""
+"""Table -> rows of a commit."""
 
 
 class TakenError(LakeError):

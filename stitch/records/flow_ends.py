@@ -29,9 +29,9 @@ class Entries:
     """Orphans: nodes whose explicit parents are all missing and that have no edge into them, ascending;
     without orphans counted as sources."""
     n_sources: I8
-    """[flows]"""
+    """[flows] number of sources."""
     n_orphans: I8
-    """[flows]"""
+    """[flows] number of orphans."""
     tops: I8
     """The sources, and the orphans of flows without a source."""
 
@@ -58,15 +58,15 @@ class Synthetic:
     event: I8
     """[synthetic] ROOT_EVENT or MISSING_EVENT."""
     flow: I8
-    """[synthetic]"""
+    """[synthetic] flow of the node."""
     ts_ns: I8
     """[synthetic] smallest time of the children."""
     label: U8
-    """[synthetic] label hash."""
+    """[synthetic] label hash of the node."""
     src: I8
-    """[edges] node."""
+    """[edges] source node."""
     dst: I8
-    """[edges] node."""
+    """[edges] destination node."""
 
 
 def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:

@@ -28,9 +28,9 @@ class HappensBefore:
     linked: B1
     """[nodes] has an edge from the previous node on the same strand."""
     src: I8
-    """[cross edges] node; all other edges, each once, sorted by (src, dst)."""
+    """[cross edges] source node. All edges but those of `linked`, each once, sorted by (src, dst)."""
     dst: I8
-    """[cross edges] node."""
+    """[cross edges] destination node."""
     names_parents: B1
     """[nodes] has explicit parents."""
     misses_parents: B1

@@ -59,11 +59,11 @@ class Laid:
     """Flows laid out, and their raw structures."""
 
     node: I8
-    """[nodes] node at each place; flow by flow."""
+    """[nodes] node at each place of the layout, flow by flow."""
     first_node: I8
     """[flows + 1] offsets into `node`."""
     structure: I8
-    """[flows] raw structure."""
+    """[flows] number of the raw structure."""
     leader: I8
     """[structures] first flow of the raw structure."""
     dags: Dags
@@ -206,17 +206,17 @@ class _Graph:
     """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
 
     request: I8
-    """[flows] request code."""
+    """[flows] code of the request."""
     quality: U4
     """[flows] Quality bits."""
     strand_first: I8
     """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
-    """[strands] flow."""
+    """[strands] flow of the strand."""
     record: I8
     """[nodes] record, or ROOT_EVENT / MISSING_EVENT."""
     ts_ns: I8
-    """[nodes]"""
+    """[nodes] time, ns since the epoch."""
     label: U8
     """[nodes] hash of the label and of `candidate`."""
     candidate: B1
@@ -224,9 +224,9 @@ class _Graph:
     linked: B1
     """[nodes] has an edge from the previous node."""
     src: I8
-    """[cross edges] node."""
+    """[cross edges] source node."""
     dst: I8
-    """[cross edges] node."""
+    """[cross edges] destination node."""
 
 
 def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:

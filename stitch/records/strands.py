@@ -48,29 +48,29 @@ class Records:
     """Columns [records], in the order of the event batch; codes are local to the batch."""
 
     events: pa.Table
-    """The event batch."""
+    """Event batch that was read."""
     flow: I8
-    """Code of the request."""
+    """[records] code of the request."""
     request_names: pa.StringArray
     """[request codes] request ids."""
     kind: U1
     ts_ns: I8
     seq: I8
-    """0 where null."""
+    """[records] `seq`, 0 if null."""
     has_seq: B1
-    """True where `seq` is set."""
+    """[records] True if `seq` is set."""
     crumb: I8
-    """Breadcrumb, or NO_CODE."""
+    """[records] code of the breadcrumb, or NO_CODE."""
     n_crumbs: int
     links: RecordReferences
-    """Links of split and join records."""
+    """Breadcrumbs linked by split and join records."""
     identity: I8
-    """Explicit id, or NO_CODE."""
+    """[records] code of the explicit id, or NO_CODE."""
     n_ids: int
     parents: RecordReferences
-    """Explicit parents."""
+    """Explicit parents of records."""
     label: U8
-    """Hash of component, point, label and kind."""
+    """[records] hash of component, point, label and kind."""
 
     def host_codes(self, records: I8) -> I8:
         """[given records] code of the host; all null hosts share one code."""
@@ -120,7 +120,7 @@ class Strands:
     """Strands sorted by (flow, breadcrumb code), their records in order."""
 
     record: I8
-    """[nodes] record."""
+    """[nodes] record of the node."""
     first: I8
     """[strands + 1] offsets into the nodes."""
     flow: I8

@@ -125,11 +125,11 @@ class Forest:
     parent: I8
     """[rows] row of the parent; the number of rows for the root of a flow."""
     asynchronous: B1
-    """[rows]"""
+    """[rows] the parent does not wait for the row."""
     synthetic: I8
     """[synthetic rows] ROOT_EVENT or MISSING_EVENT."""
     synthetic_flow: I8
-    """[synthetic rows]"""
+    """[synthetic rows] flow of the row."""
     quality: U4
     """[flows] ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
 

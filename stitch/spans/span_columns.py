@@ -134,17 +134,17 @@ class Spans:
     """Columns [spans] in work order."""
 
     row: I8
-    """Row in the event batch."""
+    """[spans] row in the event batch."""
     flow: I8
-    """Code of the trace, ascending."""
+    """[spans] code of the trace, ascending."""
     start_ns: I8
     end_ns: I8
     key: U8
-    """Id key, see `stitch.spans.span_columns`."""
+    """[spans] id key, see `id_keys`."""
     kind: U1
-    """EventKind."""
+    """[spans] EventKind."""
     label: I8
-    """Code into the batch's labels."""
+    """[spans] code into the batch's labels."""
     references: SpanReferences
     n_flows: int
     """Number of flow codes; a code may have no span left."""

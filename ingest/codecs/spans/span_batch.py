@@ -40,9 +40,9 @@ class SpanEvents:
 
     owner: I8
     ts_ns: I8
-    """ns since the epoch, NO_TIME or BAD_TIME."""
+    """[events] ns since the epoch, NO_TIME or BAD_TIME."""
     name: pa.Array
-    """[n] string."""
+    """[events] name, a string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
     """Attributes, owned by rows of this table."""
 
@@ -62,10 +62,10 @@ class SpanBatch:
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
-    """[n] hex (`ids`); null: none given."""
+    """[n] trace id as hex (`ids`); null if absent."""
     span_id: pa.Array
     parent_id: pa.Array
-    """[n] bytes; null: none given."""
+    """[n] parent's span id as bytes; null if absent."""
     bad_id: B1
     """[n] True if trace, span or parent id is given but invalid."""
     name: pa.Array
@@ -73,11 +73,11 @@ class SpanBatch:
     """[n] EventKind."""
     start_ns: I8
     end_ns: I8
-    """[n] ns since the epoch, NO_TIME or BAD_TIME."""
+    """[n] end, ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
     """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
-    """[n] row of the resource."""
+    """[n] row of the span's resource."""
     component: pa.Array
     host: pa.Array
     """[resources] host (`component`: component), if the format has them outside the attributes; else null."""
@@ -168,7 +168,7 @@ class BadSpans:
     payload: I8
     item: I8
     fault: U1
-    """1 + index into FAULTS."""
+    """[bad spans] 1 + index into FAULTS."""
 
     def __len__(self) -> int:
         return len(self.payload)

@@ -27,11 +27,11 @@ class AttributeTable:
     owner: I8
     """[n] row of the owner."""
     code: I8
-    """[n] index into `keys`."""
+    """[n] index of the key in `keys`."""
     keys: tuple[str, ...]
     """Distinct keys."""
     num: pa.Array
-    """[values] float64."""
+    """[values] float64; null for text."""
     text: pa.Array
     """[values] string; booleans as `true`/`false`, nested values as compact JSON."""
     row: I8 | None = None

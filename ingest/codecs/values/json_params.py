@@ -101,7 +101,7 @@ class _Flat:
 
     texts: pa.Array
     row: I8
-    """[keys] ascending."""
+    """[keys] row that contains the key, ascending."""
     key_start: I8
     key_end: I8
     value_start: I8

@@ -49,7 +49,7 @@ class ZipkinFields(NamedTuple):
     """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
-    """Trace, span, parent."""
+    """Ids of trace, span and parent."""
     name: str
     kind: EventKind
     timestamp: int | None

@@ -18,7 +18,7 @@ from schemas.config import DecodeConfig
 from schemas.events import empty_events
 
 THREADS: Final = 2
-"""DuckDB and Arrow free the lock, ptars partly."""
+"""Decoding threads: DuckDB and Arrow release Python's lock, ptars partly."""
 AHEAD: Final = 3
 """Maximum pending decodes."""
 GATHERED_BYTES: Final = 4 * 2**20

@@ -30,11 +30,11 @@ class Dags:
     first_node: I8
     """[dags + 1] offsets into the nodes."""
     label: U8
-    """[nodes] hash of the label."""
+    """[nodes] hash of the node's label."""
     src: I8
-    """[edges] node of the batch."""
+    """[edges] source node, numbered over the batch."""
     dst: I8
-    """[edges] node of the batch."""
+    """[edges] destination node, numbered over the batch."""
 
     @property
     def node_dag(self) -> I8:
@@ -53,7 +53,7 @@ class CanonicalOrder:
     src: I4
     """[edges] position; transitively reduced, sorted by (dag, dst, src)."""
     dst: I4
-    """[edges] position; src < dst."""
+    """[edges] position of the destination; src < dst."""
 
 
 def canonical_order(

@@ -75,9 +75,9 @@ def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int)
     marked = np.flatnonzero(bit >= 0)
     own[marked, bit[marked] >> 6] = np.uint64(1) << (bit[marked] & 63).astype(np.uint64)
     above = np.zeros((n, width), dtype=np.uint64)
-    """Tracked proper ancestors."""
+    """[vertices, words] bit masks of the tracked proper ancestors."""
     farther = np.zeros((n, width), dtype=np.uint64)
-    """Tracked ancestors two or more steps away."""
+    """[vertices, words] bit masks of the tracked ancestors two or more steps away."""
     by_dst, _ = group_stably(dst, n)
     n_rounds = int(rounds.max()) + 1
     by_round, _ = group_stably(rounds[dst[by_dst]], n_rounds)

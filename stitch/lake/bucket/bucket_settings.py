@@ -53,12 +53,12 @@ class BucketSettings:
     prefix: str
     """Path in the bucket, without a slash at either end; may be empty."""
     endpoint: str | None = None
-    """None: the region's default."""
+    """URL of the store; None: the region's default."""
     region: str = DEFAULT_REGION
     virtual_hosted: bool = False
     anonymous: bool = False
     keys: BucketKeys | None = field(default=None, repr=False)
-    """None: the client asks the machine for a role."""
+    """Access keys; None: the client uses a role of the machine."""
     ca_file: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
 

@@ -56,7 +56,7 @@ class Failure:
     """One failed request."""
 
     error: OSError
-    """Exception to raise."""
+    """Exception to raise for the failed request."""
     certain: bool
     """True if a put with this failure has certainly stored nothing."""
     passing: bool

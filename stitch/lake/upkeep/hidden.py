@@ -39,7 +39,7 @@ class Hidden:
     through: I8
     """[windows × lanes] last commit of the lane that the window's current generation replaces; 0: none."""
     lanes: I8
-    """[lanes] ascending."""
+    """[lanes] lane numbers, ascending."""
     seqs: I8
     """[windows] upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]

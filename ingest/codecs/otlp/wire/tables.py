@@ -102,9 +102,9 @@ class WalkSettings:
     seed: int
     """Seed of the hash, secret from those who write messages."""
     long_bytes: int
-    """A longer text has the flag LONG."""
+    """Maximum bytes of a text without the flag LONG."""
     max_key_bytes: int
-    """A message with a longer key is left."""
+    """Maximum bytes of a key; a message with a longer one is left to the other reader."""
 
 
 _WALK: Final = (
@@ -238,9 +238,9 @@ class ParameterColumns(NamedTuple):
     """Parameters of all spans, by span and key, and codes for columns of spans."""
 
     offsets: I4
-    """[spans + 1]"""
+    """[spans + 1] offsets into the parameters."""
     key: I4
-    """[parameters] rank."""
+    """[parameters] rank of the key."""
     text: I8
     """[parameters] code of a word; -1: a number."""
     num: F8
