@@ -60,7 +60,7 @@ class StreamId:
 
     @property
     def lane(self) -> int:
-        """Lane of the stream: one a partition number, over all topics; lane 0 is for files."""
+        """Lane of the stream: one per partition number, shared by all topics; lane 0 is for files."""
         return self.partition + 1
 
 
@@ -152,7 +152,7 @@ class GapError(StreamError):
 
 
 class TopicChangedError(StreamError):
-    """A topic is not the one that positions were recorded for: it was deleted and created again."""
+    """A topic was deleted and created again, so recorded positions are invalid."""
 
     slug = "topic-changed"
 

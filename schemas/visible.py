@@ -64,7 +64,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """`visible` of each line of a text, its line ends kept."""
+    """Apply `visible` to each line of a text, keeping line ends."""
     return visible(text) if "\n" not in text else "\n".join(map(visible, text.split("\n")))
 
 

@@ -69,9 +69,8 @@ class FetchedBatch:
     until: int
     """Offset after the batch; offsets before it may have no message."""
     latest_ms: int
-    """Largest timestamp of its messages, the producer's or the broker's as the topic is configured; negative:
-    none.
-    """
+    """Largest timestamp of the batch's messages, by producer or broker as the topic is configured; negative:
+    none."""
     epoch: int
     """Epoch of the leader that wrote the batch."""
 
@@ -87,7 +86,7 @@ class DamagedBatch:
 
 
 class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
-    """A fetch of one partition: `take` returns its batches, a damaged one only as the last."""
+    """One fetch of a partition: `take` returns its batches, ending with the first damaged one."""
 
     max_unpacked_bytes = 64 * 2**20
     poll_bytes = 16 * 2**20

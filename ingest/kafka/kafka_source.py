@@ -40,7 +40,7 @@ _PROBE_EVERY_S: Final = 10.0
 _IDLE_S: Final = 5.0
 """Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
-"""Time limit of each of two requests for the range of a log, while other streams wait."""
+"""Time limit of each of the two requests for a log's range, during which other streams wait, ms."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -290,7 +290,7 @@ class KafkaSource:
         return None
 
     def _refuse_other_topics(self) -> None:
-        """Raises TopicChangedError if a topic is no longer the one its streams were started in."""
+        """Raise TopicChangedError if a topic was replaced since its streams were started."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
             if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):

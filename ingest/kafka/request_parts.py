@@ -46,7 +46,7 @@ class RequestPart:
 
 
 class PartError(ValueError):
-    """A payload that is not of its format at all."""
+    """A payload is not of its format at all."""
 
 
 def partition_of(request: bytes, partitions: int) -> int:
@@ -72,7 +72,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Message combined from several parts; None if the format has one item a message."""
+    """Combine several parts into one message; None if the format has one item a message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 

@@ -82,7 +82,7 @@ class RootChange(Frozen):
 
 
 class AccountSection(Section):
-    """Accounts of mean, tail and errors, and load beside them (not in them)."""
+    """Accounts of mean, tail and errors, with the load, which is not part of them."""
 
     section: Literal["account"] = "account"
     accounts: tuple[Account, ...]

@@ -51,7 +51,7 @@ class DensityCurve(Frozen):
 
 
 class BinnedRoot(Frozen):
-    """A root type, and all its requests by bin of response time."""
+    """A root type, with the numbers of all its requests by bin of response time."""
 
     root: str
     requests: int
@@ -68,7 +68,7 @@ class BinnedRoot(Frozen):
 
 
 class BinnedCategory(BinnedRoot):
-    """A category, and all its requests by bin of response time."""
+    """A category, with the numbers of all its requests by bin of response time."""
 
     category: str
     canonical: str

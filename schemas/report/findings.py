@@ -15,7 +15,7 @@ from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccou
 
 
 class ChangeKind(StrEnum):
-    """Kind of change at a site: the family of the test that saw it, and the direction."""
+    """Kind of change at a site: the kind of test that detected it, and the direction."""
 
     SLOWER = "slower"
     FASTER = "faster"

@@ -229,7 +229,7 @@ class Mutation(ListedCategory):
 
 
 class RankedList(Frozen):
-    """Mutations that are read as one list, best first."""
+    """Mutations listed together, best first."""
 
     direction: Direction | None
     """Direction of the listed mutations; None: both, by signed contribution."""

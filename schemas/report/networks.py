@@ -86,7 +86,7 @@ class NetworkComponent(Frozen):
     feature_types: tuple[str, ...]
     """Feature types of the component; several if their values are equal."""
     also: tuple[str, ...] = ()
-    """Feature types whose components begin with the same variable and score lower."""
+    """Feature types whose components begin with the same variable but score lower."""
     score: float
     """Algorithm 1's score times the root type's share of the difference, by which components are ranked."""
     own_score: float

@@ -54,7 +54,7 @@ class NodeName(Frozen):
 
 
 class Moments(Frozen):
-    """Response times of one category in one period."""
+    """Moments of the response times of a category in one period."""
 
     count: int
     mean_us: float | None
@@ -86,7 +86,7 @@ class Histogram(Frozen):
 
 
 class GraphEdge(Frozen):
-    """One edge of a graph that is drawn, with its weighted mean latency over all requests of a period."""
+    """Edge of a drawn graph, with its weighted mean latency over all requests of a period."""
 
     src: int
     dst: int
@@ -147,7 +147,7 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Times of each step before and after; they add up to both means exactly (to rounding)."""
+    """Times of each step before and after; their sums equal both means (to rounding)."""
 
     category0: str
     category1: str
@@ -179,7 +179,7 @@ class Section(Frozen):
 
 
 class ForeignSection(Section):
-    """A section of a method that is not installed here, with its fields as read."""
+    """A section of a method that is not installed, with its fields as read."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -20,7 +20,7 @@ class PathAccountRow(Frozen):
     structure_us: float
     """Part from requests that took another path."""
     timing_us: float
-    """Part from the times of the same paths, where these changed by test."""
+    """Part from changed times of the same paths, where significant."""
     rest_us: float
     """Part that no test attributes: noise, and changes too small to see."""
 

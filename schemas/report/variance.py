@@ -187,7 +187,7 @@ class VariableEdge(Frozen):
     highest: bool
     """True for the edges of the highest variance, which the paper highlights."""
     inherits: int | None
-    """Number of the preceding edge whose variance it inherits by waiting for it."""
+    """Number of the preceding edge that this one waits for, and whose variance it therefore has."""
     marker: OfMarker
 
 
@@ -310,8 +310,8 @@ class VarianceChangeSection(Section):
     """Ratio of the variances, after over before."""
     interval: Interval | None
     between: float | None = None
-    """Part of the change that is between paths and root types, above 1 if the part within paths went the
-    other way; None if the variance did not change by test (see `interval`)."""
+    """Part of the change that is between paths and root types; above 1 if the part within paths changed in
+    the other direction. None if the variance did not change significantly (see `interval`)."""
     sites: tuple[SiteChange, ...]
     """Sites that changed significantly and beyond the floor; more variable ones first."""
     sites_total: int

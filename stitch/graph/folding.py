@@ -240,9 +240,8 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
 
 
 def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> list[tuple[bytes, Pieces]]:
-    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered into
-    one.
-    """
+    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered in
+    COPIES."""
     groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
         symbol = sequence_symbol(branch)

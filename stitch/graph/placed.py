@@ -52,7 +52,7 @@ class PlacedNodes:
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
-    """[nodes] position in its flow of the other side of the span; -1 for points."""
+    """[nodes] position, in the flow, of the other side of the span; -1 for points."""
     parent: I4
     """[nodes] spans and marks: position of the parent's start; -1 for roots and records."""
     deferred: B1

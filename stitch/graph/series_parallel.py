@@ -399,7 +399,7 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Strand of the branches of `fork` that were not joined under it, without `fork`."""
+        """Strand of the branches of `fork`, without `fork`, that no join below it merged."""
         if not continues:
             main = self._main(fork, closed)
             if main is None:

@@ -99,7 +99,7 @@ class Template:
     side: tuple[int, ...]
     """[nodes] 0 a point, 1 the start of a span, 2 its end."""
     mate: tuple[int, ...]
-    """Position of the other side of the span; -1 where there is none or it is unknown."""
+    """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
     parent: tuple[int, ...]
     """Position of the parent's start; -1 for the root and for records."""
     deferred: tuple[bool, ...]

@@ -69,7 +69,7 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """(First words, their nodes, revisits as `(index of the word, position)`)."""
+    """(First `n_words` words, node of each, revisits as `(index of the word, position)`)."""
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []

@@ -49,7 +49,7 @@ _PROBED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """A record as stored, with its own hash."""
+    """A commit record as stored, with its hash."""
 
     record: CommitRecord
     sha256: str
@@ -71,14 +71,14 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """(Bytes of a record, its own hash)."""
+    """(Bytes of a record, hash of the record)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Record read and checked against its own hash and its name. Raises LakeError."""
+    """Read a record, and check it against its hash and its name. Raises LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()
@@ -120,7 +120,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """`last_number` on a disk, where a listing takes O(all names) whatever it is asked for."""
+    """Find `last_number` on a disk, where any listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -152,7 +152,7 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raises LakeError unless each record names the hash of the one before, the first one `previous`."""
+    """Raise LakeError unless each record names the hash of the previous one, the first one `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -188,7 +188,7 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
 
 
 def unknown_commit(name: str, lane: int, head: int) -> LakeError:
-    """Error for a data file of a commit that its lane's chain, up to `head`, does not have."""
+    """Error for a data file whose commit is not in its lane's chain up to `head`."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
         remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
@@ -196,7 +196,7 @@ def unknown_commit(name: str, lane: int, head: int) -> LakeError:
 
 
 def taken(lane: int, seq: int) -> CommitTakenError:
-    """Error for a commit number that another writer took."""
+    """Error for a commit number taken by another writer."""
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
@@ -244,7 +244,7 @@ _ROW_GROUP: Final = 8192
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """One row an imported file, in the order of commits."""
 _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Columns that are large and read for few files only: they stay in the checkpoint until then."""
+"""Large columns that are read for few files only, and stay in the checkpoint until then."""
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"

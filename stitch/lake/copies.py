@@ -33,7 +33,7 @@ from stitch.lake.store import Listed, RemoteStore, map_concurrently
 from stitch.scratch import Scratch
 
 _DOWNLOADS: Final = 2
-"""Attempts at a file whose content differs from the commit: one for transport, one for the store."""
+"""Attempts to download a file whose content differs from its hash: a second one excludes transport errors."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
@@ -185,9 +185,8 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and cache it. False if it is not whole: then it is
-        discarded.
-        """
+        """Write a file to `target`, below `session`, and cache it. If it is not whole, discard it and return
+        False."""
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:

@@ -117,7 +117,7 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Name of a file of a snapshot after a later generation replaced it, until its grace period ends."""
+    """Name under which a file of a snapshot stays for a grace period after a later generation replaced it."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
@@ -158,7 +158,8 @@ def unreadable(
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
-"""5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
+"""Compression level for small files: 5 % smaller for five times the CPU, worth it as fixed costs exceed
+both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
 """Nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""

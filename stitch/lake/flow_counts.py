@@ -25,7 +25,7 @@ from stitch.columnar.runs import whole
 K: Final = 64
 """Maximum hashes kept per file."""
 _DIGITS: Final = 8
-"""Leading hex digits of a category that serve as its hash."""
+"""Leading hex digits of a category key that serve as its hash."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")

@@ -62,7 +62,7 @@ PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
 """Tables in order of publication: rows that flows refer to come first."""
 
 CURSOR: Final = "flowdiff.heads"
-"""Property of a snapshot: JSON of the last commit of every lane that it shows, and that commit's own hash."""
+"""Property of a snapshot, JSON: lane -> (last commit shown, its hash)."""
 LAKE: Final = "flowdiff.lake"
 """Property of a table: location of its lake."""
 _PROPERTIES: Final = {
@@ -82,7 +82,7 @@ _CLIENT_ERRORS: Final = (
 _OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
 
 Heads = Mapping[int, tuple[int, str]]
-"""Lane -> (last commit, its own hash)."""
+"""Lane -> (last commit, hash of that commit)."""
 
 
 class CatalogError(ConfigError):
@@ -181,7 +181,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table:
-    """Iceberg table of a table of the lake, created where it is missing. Raises CatalogError."""
+    """Iceberg table for a table of the lake, created if missing. Raises CatalogError."""
     schema = iceberg_schema(name)
     spec = UNPARTITIONED_PARTITION_SPEC
     if WINDOW_START in schema.column_names:
@@ -204,7 +204,7 @@ def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table
 
 
 def iceberg_schema(name: str) -> Schema:
-    """Columns of a table of the lake, with their numbers and documentation, as Iceberg has them."""
+    """Iceberg schema of a table of the lake, with the columns' numbers and documentation."""
     return pyarrow_to_schema(pa.schema([_without_dictionaries(field) for field in SCHEMAS[name]]))
 
 

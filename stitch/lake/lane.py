@@ -47,7 +47,8 @@ from stitch.lake.upkeep.hidden import read_hidden
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Attempts at fencing: another writer can win only by committing, so each failed attempt is its progress."""
+"""Attempts at fencing: one fails only if another writer committed, so each failure is that writer's
+progress."""
 
 
 class Lane:
@@ -78,7 +79,7 @@ class Lane:
         self._owner = owner
         self._created_by = created_by
         self._unpublished: tuple[Publish, ...] = ()
-        """Files that we committed and that may not be published."""
+        """Committed files of this writer that may not yet be published."""
         self._tail = self._open()
 
     @property

@@ -224,7 +224,7 @@ def encode_info(info: LakeInfo) -> bytes:
 
 
 def _refuse_foreign(store: Store, lake: str) -> None:
-    """Raises LakeError for a lake that lost `flowdiff.json`: it must not be taken for a new one."""
+    """Raise LakeError for a lake that lost `flowdiff.json`: it must not be mistaken for a new one."""
     foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
     if store.names(COMMITS):
         foreign.append(COMMITS)

@@ -180,7 +180,7 @@ def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
 
 
 def table_files(store: Store, table: str) -> list[str]:
-    """Names of the files that are in a table's folder, in the order of their numbers."""
+    """Names of the files in a table's folder, in the order of their numbers."""
     return [
         f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
     ]

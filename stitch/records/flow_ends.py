@@ -24,7 +24,8 @@ class Entries:
     """Nodes without predecessors."""
 
     sources: I8
-    """Nodes without an edge into them, ascending; also the one orphan of a flow that has no other entry."""
+    """Nodes without an edge into them, ascending; for a flow with a lone orphan as its only entry, that
+    orphan."""
     orphans: I8
     """Orphans: nodes whose explicit parents are all missing and that have no edge into them, ascending;
     without orphans counted as sources."""

@@ -48,7 +48,7 @@ class Parents:
     parent: I8
     """[spans] row of the parent, NO_PARENT for roots and orphans."""
     orphan: B1
-    """[spans] it declares parents, and none is in the trace."""
+    """[spans] True if it declares parents, none of which is in the trace."""
     asynchronous: B1
     """[spans] the parent does not wait for the span."""
     cut: I8
@@ -135,7 +135,7 @@ class Forest:
 
 
 def _peers(spans: Spans, events: pa.Table) -> I8:
-    """[spans] code of the called service among the components of the batch, -1 where unknown or none."""
+    """[spans] code of the called service, among the components of the batch; -1 if unknown or not a call."""
     peers, components = whole(events["peer"]), whole(events["component"])
     found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
     table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)

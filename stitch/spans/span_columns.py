@@ -153,7 +153,7 @@ class Spans:
         return len(self.row)
 
     def keep(self, kept: B1) -> Spans:
-        """Keep only the rows where `kept` [spans]; references of dropped rows go with them."""
+        """Spans with the rows where `kept` [spans] is True, and their references."""
         new_index = np.cumsum(kept) - 1
         of_kept = kept[self.references.row]
         return replace(

@@ -29,7 +29,7 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as its header describes it."""
+    """Fields of a page's header."""
 
     unpacked_bytes: int
     values: int

@@ -118,7 +118,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
-    """(num, text) of one value; both None for None."""
+    """(num, text) of one value, of which one is None; both are for None."""
     if value is None:
         return None, None
     if isinstance(value, bool):

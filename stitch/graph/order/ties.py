@@ -213,7 +213,8 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark clusters of `odd` segments hard; individualise first where their predecessors were decided."""
+        """Mark the clusters of segments `odd` hard; set the cell to individualise first: that of a decided
+        predecessor, else their own."""
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):
             return

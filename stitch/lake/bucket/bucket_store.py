@@ -406,7 +406,7 @@ class Room:
         self._changed = threading.Condition()
 
     def take(self, n_bytes: int) -> None:
-        """Wait until there is room, and reserve it."""
+        """Wait until `n_bytes` are free, and reserve them."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + n_bytes <= self._limit)
             self._used += n_bytes

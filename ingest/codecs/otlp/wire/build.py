@@ -20,7 +20,7 @@ _BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platfor
 LIBRARY: Final = "libwire.native"
 """File name of the library as installed: Python takes a `.so` for a module of its own."""
 DIGEST: Final = "libwire.sha256"
-"""File beside the library: the digest of the sources that it was built from."""
+"""File beside the library with the digest of the sources it was built from."""
 
 
 def source_files(folder: Path) -> list[Path]:

@@ -76,7 +76,7 @@ _NASTY: Final = (
 )
 _T0: Final = 1_700_000_000_000_000_000
 _ALONE_EVERY: Final = 8
-"""Polls after which messages are decoded one by one too."""
+"""Interval, in polls, at which messages are also decoded one by one."""
 Codec = Callable[[Sequence[bytes], DecodeConfig], Decoded]
 
 

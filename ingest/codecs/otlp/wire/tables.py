@@ -96,11 +96,11 @@ class WalkSettings:
     """Settings of a walk."""
 
     known: list[str]
-    """Words whose codes are their places: FIRST_WORDS, then others."""
+    """Known words, whose codes are their indices: FIRST_WORDS, then further ones."""
     roles: I8
     """[known] bits of Role."""
     seed: int
-    """Seed of the hash, secret from those who write messages."""
+    """Seed of the hash, unknown to senders of messages."""
     long_bytes: int
     """Maximum bytes of a text without the flag LONG."""
     max_key_bytes: int
