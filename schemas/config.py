@@ -11,14 +11,14 @@ from schemas.closed import Closed
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
-"""Dead letters stored of one decode, at most; the others are only counted."""
+"""Maximum dead letters stored per decode; further ones are only counted."""
 
 
 T = TypeVar("T")
 EXPERT: Final = "expert"
-"""Mark of a setting that few people ever change: help lists it on request only."""
+"""Marker of a setting that few people change: help lists it on request only."""
 Expert = Annotated[T, EXPERT]
-"""Type of such a setting: `Expert[int]`."""
+"""Type of an expert setting: `Expert[int]`."""
 
 
 class Config(Closed):
@@ -30,7 +30,7 @@ class Config(Closed):
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
 """Patterns of parameters that are never kept, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
-"""A shorter key could be found by brute force."""
+"""Minimum length of a hash key: a shorter one could be found by brute force."""
 
 
 class ParamRules(Config):
@@ -117,18 +117,18 @@ class SpanColumns(Config):
 
     @property
     def told(self) -> str:
-        """JSON of the settings that differ from the defaults; empty if none do."""
+        """JSON of the settings that differ from the defaults; empty if all are defaults."""
         return self.model_dump_json(exclude_defaults=True) if self != SpanColumns() else ""
 
     def _named(self) -> dict[str, str]:
         return {field: name for field, name in self if name and field != "time_unit"}
 
     def found_in(self, given: Sequence[str]) -> dict[str, str]:
-        """Column names by field, of those that a table has."""
+        """Field -> column name, for the columns in `given`, those of a table."""
         return {field: name for field, name in self._named().items() if name in given}
 
     def missing_in(self, given: Sequence[str]) -> str:
-        """Required columns that a table lacks, as text; empty if none."""
+        """Required columns missing in `given`, the columns of a table, as text; empty if none."""
         needed = {*_NEEDED_COLUMNS, *self.model_fields_set}
         lost = [f for f, name in self._named().items() if f in needed and name not in given]
         return ", ".join(f"'{getattr(self, field)}' ({field})" for field in lost)

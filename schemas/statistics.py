@@ -1,8 +1,8 @@
-"""Statistics as they are kept under `LAKE/stats/`: a Parquet file of one row a window, or quarter of a day.
+"""Statistics as stored under `LAKE/stats/`: a Parquet file with one row, for a window or a quarter of a day.
 
-Each column is a relation, a list of its rows, so that a file is there whole or not at all and a reader takes
-the relations that it wants. Names are keyed by 64-bit hashes that are the same in every window, so rows of
-any files add up by key. The SQL reference is made from this schema.
+Each column is a relation, a list of its rows, so a file is either complete or absent, and a reader selects
+relations. Names are keyed by 64-bit hashes that are the same in every window, so rows of any files can be
+summed by key. The SQL reference is generated from this schema.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 MEASURES: Final = ("own", "overlap", "calls", "stretch")
-"""Words of `votes.measure`, by the number of the measure in a profile."""
+"""Words of `votes.measure`, indexed by the number of the measure in a profile."""
 SITE_KINDS: Final = ("call", "step", "point")
-"""Words of `sites.kind`, by the number of the kind in a profile."""
+"""Words of `sites.kind`, indexed by the number of the kind in a profile."""
 
 _KEY: Final = pa.int64()
 
@@ -24,7 +24,7 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """A relation: a list of rows."""
+    """Relation: a column whose values are lists of rows."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 
@@ -211,7 +211,7 @@ NAMES: Final = (
     *("operations", "sites", "patterns", "paths", "roots", "errors"),
     *("attribute_values", "components"),
 )
-"""Relations of names; the key is their first column."""
+"""Relations that map keys to names; the key is their first column."""
 
 
 def columns_of_relation(name: str) -> pa.Schema:

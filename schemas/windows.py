@@ -14,7 +14,7 @@ NS_PER_MINUTE = 60 * NS_PER_SECOND
 NS_PER_DAY = 86_400 * NS_PER_SECOND
 
 _MAX_NS = 2**63 - 1
-"""Times are 64-bit numbers of nanoseconds."""
+"""Largest time: times are 64-bit numbers of nanoseconds."""
 
 _DURATION = re.compile(r"^(\d+)(ms|s|m|h|d|w)$")
 _UNIT_NS = {
@@ -48,9 +48,9 @@ def window_length_ns(text: str) -> int:
 
 
 def checked_length_ns(length_ns: int, text: str = "") -> int:
-    """The length, if valid for windows: whole minutes, by which windows are named, that divide a day.
+    """Return `length_ns` if valid for windows: whole minutes, by which windows are named, that divide a day.
 
-    text: the length as it was given. Raises ConfigError.
+    text: the length as given by the user. Raises ConfigError.
     """
     if length_ns <= 0 or length_ns % NS_PER_MINUTE or NS_PER_DAY % length_ns:
         raise ConfigError(
@@ -74,7 +74,7 @@ class Window:
 
     @property
     def name(self) -> str:
-        """Folder part, made from the integer only: `20261120T0905Z`."""
+        """Folder name, made from the start only: `20261120T0905Z`."""
         return datetime.fromtimestamp(self.start_ns // NS_PER_SECOND, UTC).strftime("%Y%m%dT%H%MZ")
 
     @classmethod

@@ -15,7 +15,7 @@ from schemas.config import Config, Expert
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""Longest pause between reconnects: with more, a client keeps sleeping after the broker is back."""
+"""Maximum pause between reconnects: with more, a client keeps sleeping after the broker is back."""
 
 
 class Protocol(StrEnum):
@@ -47,7 +47,7 @@ class Mechanism(StrEnum):
 
     @property
     def has_password(self) -> bool:
-        """True if it needs a user name and a password."""
+        """True if the mechanism needs a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
 
 
@@ -153,12 +153,12 @@ class TopicFormat(Config):
 
 
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-"""A name or an address, and a port: whatever a URL may have besides may be a secret."""
+"""Host name or address, and optional port. Nothing else that a URL may have: it could be a secret."""
 _LAST_PORT: Final = 65_535
 
 
 def are_brokers(names: Iterable[str]) -> bool:
-    """True if each is `host:port`, or a host."""
+    """True if every name is `host:port`, or a host."""
     found = [_BROKER.fullmatch(name) for name in names]
     return all(one is not None and int(one["port"] or 0) <= _LAST_PORT for one in found)
 
@@ -235,7 +235,7 @@ class KafkaSettings(Config):
 
     @property
     def has_topics(self) -> bool:
-        """True if there is something to read."""
+        """True if topics, or a pattern of topics, are configured."""
         return bool(self.topics) or self.topic_pattern is not None
 
     def format_of_topic(self, topic: str) -> str:

@@ -1,6 +1,6 @@
-"""Intake of requests: who may send, how much at once, and when one is answered. Shared by HTTP and gRPC.
+"""Intake of requests, shared by HTTP and gRPC: authorization, limits, and answers once a request is durable.
 
-Used by the receiver's event loop alone.
+Used by the receiver's event loop only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.errors import InputError
 
 
 class Outcome(StrEnum):
-    """Outcome of a request; the word is a label of the metric."""
+    """Outcome of a request; its value is a label of the metric."""
 
     TAKEN = "taken"
     UNREADABLE = "unreadable"
@@ -41,16 +41,16 @@ class Answer:
 
     outcome: Outcome
     why: str = ""
-    """One sentence for the sender; empty when it was taken."""
+    """One sentence for the sender; empty if the request was accepted."""
     refused: Refused | None = None
-    """Spans of a request that was taken which will be dead letters."""
+    """Spans of an accepted request that will be dead letters."""
 
 
 class Tokens:
-    """Bearer tokens of a file, read again when it changes; without a file everybody may send."""
+    """Bearer tokens of a file, read again when it changes; without a file every sender is allowed."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises InputError where the file cannot be read, or holds no token."""
+        """Raises InputError if the file cannot be read or contains no token."""
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: tuple[bytes, ...] = ()
@@ -74,7 +74,7 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for `Bearer` and one of the tokens. A file that is gone meanwhile leaves those before it."""
+        """True for `Bearer` and one of the tokens. If the file is missing, its last tokens stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):
@@ -87,24 +87,24 @@ class Tokens:
 
 
 class Intake:
-    """Takes bodies: admits, unpacks, checks, and waits until they are durable."""
+    """Accepts bodies: limits memory, decompresses, checks, and waits until they are durable."""
 
     def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
-        """decode: settings with which the lake decodes what is received."""
+        """decode: settings with which the lake decodes received requests."""
         self.settings: Final = settings
         self.tokens: Final = Tokens(settings.token_file)
         self.counts: Final[Counter[tuple[str, Outcome]]] = Counter()
-        """Requests by transport and outcome."""
+        """(transport, outcome) -> number of requests."""
         self.received_bytes = 0
-        """Bytes of bodies that were taken, as sent."""
+        """Bytes of accepted bodies, as sent."""
         self._spool = spool
         self._decode = decode
         self._counting: Final = asyncio.Lock()
         self._held_bytes = 0
-        """Bytes of bodies that are being received, and are not pending in the spool yet."""
+        """Bytes of bodies that are being received and not yet pending in the spool."""
 
     def hold(self, n_bytes: int) -> bool:
-        """Reserve memory for a part of a body; False where there is none. `release` gives it back."""
+        """Reserve memory for a part of a body; False if there is none. `release` returns it."""
         if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
             return False
         self._held_bytes += n_bytes
@@ -115,7 +115,7 @@ class Intake:
         self._held_bytes -= n_bytes
 
     async def take(self, body: bytes, encoding: str, format_: str) -> Answer:
-        """Make a body durable, and say what became of it."""
+        """Make a body durable, and return the answer to its sender."""
         try:
             content = unpacked(body, encoding, self._decode.max_payload_bytes)
             refused = None
@@ -138,8 +138,8 @@ class Intake:
         return Answer(Outcome.TAKEN, refused=refused)
 
     async def _refused(self, content: bytes, format_: str) -> Refused | None:
-        """Decode a body to count the dead letters. Beside the event loop, one body at a time: it may take a
-        second, and ten times the memory of the body."""
+        """Decode a body to count its dead letters. Runs outside the event loop, one body at a time: it may
+        take a second, and ten times the memory of the body."""
         async with self._counting:
             return await asyncio.to_thread(refused_spans, content, format_, self._decode)
 

@@ -1,6 +1,6 @@
 """Count the spans of a request that will be dead letters, before it is answered: OTLP's partial success.
 
-A cheap check passes nearly all requests; what it does not pass is decoded, and the dead letters counted.
+A cheap check passes nearly all requests; the others are decoded, and their dead letters counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Refused:
 
     n_spans: int
     why: str
-    """One sentence for the sender."""
+    """One sentence for the sender on the reason."""
 
 
 _TRACE_DIGITS: Final = 32
@@ -72,7 +72,7 @@ def refused_spans(content: bytes, format_: str, config: DecodeConfig) -> Refused
 
 
 def response_bytes(refused: Refused | None, format_: str) -> bytes:
-    """Write the `ExportTraceServiceResponse` of a request that was taken."""
+    """Serialised `ExportTraceServiceResponse` of an accepted request."""
     if format_ != PROTOBUF:
         if refused is None:
             return b"{}"
@@ -89,11 +89,10 @@ def response_bytes(refused: Refused | None, format_: str) -> bytes:
 
 
 def is_sound(content: bytes, format_: str) -> bool:
-    """True if a request is readable, and has spans with accepted ids and times alone; False where that is not
-    sure.
+    """True if a request is readable and all its spans have accepted ids and times; False also if undecided.
 
-    Protobuf without the native library is never sure. Takes 0.05 to 0.15 µs a span of protobuf, half of what
-    protobuf's parser takes, and 0.8 of JSON.
+    Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs a span of protobuf, half of
+    what protobuf's parser takes, and 0.8 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library
@@ -116,7 +115,7 @@ def is_sound(content: bytes, format_: str) -> bool:
 
 
 def _are_ids(texts: list[str], n_digits: int) -> bool:
-    """True if every text is an id of so many hex digits, and not of zeros alone."""
+    """True if every text is an id of `n_digits` hex digits, not all zeros."""
     try:
         n_bytes = len(bytes.fromhex("".join(texts)))  # blanks are left out, and shorten it
     except ValueError:
@@ -129,7 +128,7 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
-    """True if every span has a start of a clock that was set, and an end not before it."""
+    """True if all times lie between EARLIEST_NS and LATEST_NS, and no span ends before its start."""
     try:
         start, end = [*map(int, starts)], [*map(int, ends)]
     except ValueError:

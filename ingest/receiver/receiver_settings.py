@@ -11,9 +11,9 @@ from schemas.config import Config, Expert
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 PROTOBUF: Final = "otlp-proto"
-"""Format, and stream of the spool, of requests in protobuf."""
+"""Format of protobuf requests, and name of their stream in the spool."""
 JSON: Final = "otlp-json"
-"""Format, and stream of the spool, of requests in JSON."""
+"""Format of JSON requests, and name of their stream in the spool."""
 _NS_PER_MS: Final = 1_000_000
 
 

@@ -26,7 +26,7 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; batches of at least so many events are passed on."""
+"""Typical bytes of an event in a chunk of lines; determines the least size of batches passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RemoteFile:
 
 
 class _Hashed:
-    """Writes to a file, if there is one, and hashes."""
+    """Writer that hashes and counts bytes, and passes them on to a file, if given."""
 
     def __init__(self, out: IO[bytes] | None) -> None:
         self.sha256 = hashlib.sha256()
@@ -61,17 +61,17 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input to read: what the user called it, and where its bytes lie."""
+    """One input to read: the name given by the user, and the location of its bytes."""
 
     name: str
     path: Path | RemoteFile | LogPart
     sha256: str
     size: int
-    """Bytes; 0: of a log, where they are not known before they are read."""
+    """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
     mtime_ns: int
-    """0: of no file of this machine."""
+    """Modification time; 0 unless a file of this machine."""
     spooled: bool = False
-    """True if the bytes are a copy below `scratch`: what the user named can be read only once."""
+    """True if `path` is a copy below `scratch` of an input that can be read only once."""
 
     def decoded(
         self,
@@ -81,9 +81,9 @@ class Source:
         *,
         batch_events: int | None = None,
     ) -> Iterator[DecodedBatch]:
-        """Yield what the codecs make of it, decoded so far `ahead` by the threads of a pool.
+        """Yield decoded batches; threads of `pool` decode up to `ahead` chunks in advance.
 
-        Raises InputError, also where it is no longer what it was when it was opened.
+        Raises InputError, also if the input has changed since it was opened.
         """
         if batch_events is None:
             batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
@@ -108,9 +108,9 @@ class Source:
 
     @contextmanager
     def at_hand(self) -> Iterator[Path]:
-        """Give a file of this machine with the content of a file, for the block.
+        """Local path of the input's content during the block; a remote file is downloaded.
 
-        Raises InputError where the content is gone or no longer what was hashed: its commit would lie.
+        Raises InputError if the content is gone or differs from the hash, which would be committed.
         """
         assert not isinstance(self.path, LogPart), "a log is no file"
         if isinstance(self.path, Path):
@@ -144,24 +144,24 @@ class Sources:
     """Inputs of an import: new ones, and known ones."""
 
     fresh: tuple[Source, ...]
-    """By sha256."""
+    """Inputs not in the lake yet, by SHA-256."""
     known: tuple[Source, ...]
-    """In the lake already, or given twice."""
+    """Inputs that the lake has already, or that were given twice."""
 
 
 def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
+    """Hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
 
-    What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
-    InputError.
+    Inputs that can be read only once, `-` (`stdin`) and pipes, are first copied to a file below `scratch`.
+    Raises InputError.
     """
     return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
 
 
 def files_named(pattern: str) -> list[str]:
-    """Return the files that an argument means, in order of name: itself, or what a glob finds.
+    """Files matched by an argument, sorted by name: the file itself, or the matches of a glob.
 
-    Empty where it finds nothing. Raises LakeError, ConfigError.
+    Empty without a match. Raises LakeError, ConfigError.
     """
     if pattern == STDIN or Path(pattern).exists():
         return [pattern]
@@ -177,7 +177,7 @@ def files_named(pattern: str) -> list[str]:
 
 
 def input_file(name: str) -> Path | RemoteFile:
-    """Return where a file lies that was given by name."""
+    """Path of a named file on this machine, or its address in a remote store."""
     path = local_path(name)
     if path is not None:
         return path.absolute()
@@ -191,7 +191,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new files from those that the lake has (`InputFile.is_settled`)."""
+    """Separate new files from files that the lake has already (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
@@ -207,7 +207,7 @@ def sort_out(
 
 
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """The file itself, or a copy of what comes through a pipe."""
+    """Path of the file itself, or of a copy if it can be read only once."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -224,7 +224,7 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """Copy what a pipe gives into a file.
+    """Copy a pipe to a file.
 
     A pipe that cannot be read is an InputError, a full disk an OSError.
     """

@@ -23,7 +23,7 @@ class Backend:
     """One kind of remote store."""
 
     scheme: str
-    """Beginning of the names of its lakes."""
+    """Scheme of its lakes' names, such as `s3://`."""
     form: str
     """Name of a lake, for help and messages."""
     settings_maker: str
@@ -31,9 +31,9 @@ class Backend:
     mean the same lake. Needs no client. Raises ConfigError.
     """
     store_class: str
-    """`module:class` of the store (`RemoteStore`), which is made of the settings."""
+    """`module:class` of the store (`RemoteStore`), constructed from the settings."""
     hint: str = ""
-    """End of a sentence about other stores that it reads."""
+    """End of the sentence about other stores that this backend can reach."""
 
     def settings(self, name: str, environ: Mapping[str, str]) -> Hashable:
         """Settings of a lake, credentials included. Raises ConfigError for a wrong name or setting."""

@@ -33,7 +33,7 @@ from stitch.lake.store import Listed, RemoteStore, map_concurrently
 from stitch.scratch import Scratch
 
 _DOWNLOADS: Final = 2
-"""Attempts at a file whose content differs from the commit: one for transport, one for the store."""
+"""Attempts to download a file whose content differs from its hash: a second one excludes transport errors."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
@@ -50,9 +50,9 @@ class Copies:
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies that this process has verified."""
+        """Names of copies verified by this process."""
         self._tables: dict[str, Listed] = {}
-        """Tables of reports in the last listing."""
+        """Name -> entry in the last listing, for tables of reports."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
         short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
@@ -119,7 +119,7 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """Put a copy below the root, from the cache or (True) the store."""
+        """Put a copy below the root; True if downloaded from the store, False if taken from the cache."""
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -185,9 +185,8 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and cache it. False if it is not whole: then it is
-        discarded.
-        """
+        """Write a file to `target`, below `session`, and cache it. If it is not whole, discard it and return
+        False."""
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:

@@ -35,7 +35,7 @@ from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""Rows of flows that are held until those of other times are dropped: 6 MB at 30 nodes."""
+"""Rows of flows read before those outside the time bounds are dropped: 6 MB at 30 nodes."""
 
 
 def read_rows(
@@ -48,11 +48,11 @@ def read_rows(
     where: pc.Expression | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Rows of one file, with all or some columns, optionally filtered.
+    """Rows of one file, with the given or all columns, optionally filtered.
 
     `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
-    be read as dictionaries instead of text. started: only rows whose `start_ns` lies in these bounds; no more
-    than a batch of others is held. Raises LakeError where the file is missing, cut or damaged.
+    be read as dictionaries instead of text. started: only rows with `start_ns` in these bounds; at most a
+    batch of other rows is in memory. Raises LakeError where the file is missing, cut or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
@@ -84,7 +84,7 @@ def _whole(
     as_codes: Sequence[str],
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """All rows of a file, or those that started within bounds, columns in the given order. Raises OSError and
+    """Rows of a file, all or with start in the bounds, columns in the given order. Raises OSError and
     ArrowException.
 
     Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
@@ -117,7 +117,7 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Name of a file of a snapshot after a later generation replaced it, until its grace period ends."""
+    """Name under which a file of a snapshot stays for a grace period after a later generation replaced it."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
@@ -134,7 +134,7 @@ def read_structures(
     name: str | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures, with all or some columns of STRUCTURES_SCHEMA.
+    """Rows of a file of structures, with the given or all columns of STRUCTURES_SCHEMA.
 
     As `read_rows`; `where` may ask for categories.
     """
@@ -158,10 +158,11 @@ def unreadable(
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
-"""5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
+"""Compression level for small files: 5 % smaller for five times the CPU, worth it as fixed costs exceed
+both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
-"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for their offsets."""
+"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
@@ -211,7 +212,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
-"""Columns that readers skip row groups by; statistics of others would only enlarge footers."""
+"""Table -> columns with statistics, by which readers skip row groups; others would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
 """Length of the footer and magic word: the last bytes of a Parquet file."""
@@ -267,7 +268,7 @@ def footer_size(data: pa.Buffer) -> int:
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, with all or some columns."""
+    """Rows of a file made by `encode`, with the given or all columns."""
     schema = SCHEMAS[table_name]
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]

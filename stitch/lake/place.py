@@ -24,12 +24,12 @@ class LakePlace:
     """A lake, existing or not, for reading and writing."""
 
     name: str
-    """Name as the user wrote it."""
+    """Name of the lake as the user wrote it."""
     store: Store
     root: Path
-    """Folder with its files: the lake itself, or that of its copies."""
+    """Folder with the lake's files: the lake itself, or the folder of its local copies."""
     copies: Copies | None = None
-    """Local copies; None for a folder."""
+    """Local copies of its files; None for a folder."""
 
 
 def open_store(name: str) -> Store:
@@ -71,19 +71,19 @@ def local_path(name: str) -> Path | None:
 
 
 def absolute(name: str) -> str:
-    """Name of the same place for processes with other working folders."""
+    """Name of the same place for processes with another working folder."""
     folder = local_path(name)
     return name if folder is None else str(folder.absolute())
 
 
 def address(name: str) -> str:
-    """Address of a lake as other tools take it, the same whatever path leads there: `file:///…`, `s3://…`."""
+    """Address of a lake for other tools, independent of the path that leads there: `file:///…`, `s3://…`."""
     folder = local_path(name)
     return name.rstrip("/") if folder is None else f"file://{folder.resolve()}"
 
 
 def make_folder(name: str) -> None:
-    """Make the folder of a lake for its owner alone, its parent exists; a remote lake needs none.
+    """Make the folder of a lake, for its owner alone, below an existing parent; a remote lake needs none.
 
     Raises LakeError.
     """
