@@ -99,6 +99,7 @@ def is_sound(content: bytes, format_: str) -> bool:
         library = native_library().library
         return library is not None and tables.is_sound(library, content)
     try:
+        str(content, "utf-8")  # msgspec does not look at what it skips
         request = _REQUEST.decode(content)
     except JSON_ERRORS:  # or its fields are other ones
         return False
@@ -130,9 +131,12 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
     """True if every span has a start of a clock that was set, and an end not before it."""
+    digits = "".join(map(str, (*starts, *ends)))
+    if digits and not (digits.isascii() and digits.isdigit()):  # int() reads signs, blanks and underscores
+        return False
     try:
         start, end = [*map(int, starts)], [*map(int, ends)]
-    except ValueError:
+    except ValueError:  # empty, or thousands of digits
         return False
     return (
         min(start, default=EARLIEST_NS) >= EARLIEST_NS

@@ -16,6 +16,7 @@ from ingest.codecs.otlp.wire.fuzz import Messages
 from ingest.codecs.otlp.wire.library import native_library
 from ingest.codecs.values.protobuf import parses
 from ingest.formats import codec_for
+from ingest.receiver.bodies import BodyError, check_readable
 from ingest.receiver.partial_success import is_sound, refused_spans
 from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.config import DecodeConfig
@@ -78,6 +79,28 @@ def test_every_span_with_a_fault_is_counted(format_: str, kinds: list[str]) -> N
         format_ == JSON or native_library().library is not None
     ):
         assert is_sound(content, format_)
+
+
+@pytest.mark.parametrize("written", ["1_7{}", " 17{} ", "+17{}", "\N{ARABIC-INDIC DIGIT ONE}7{}", "-17{}"])
+@pytest.mark.parametrize("name", ["startTimeUnixNano", "endTimeUnixNano"])
+def test_times_that_python_reads_and_the_decoder_does_not_are_counted(written: str, name: str) -> None:
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "a"}
+    span |= {"startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0), name: written.format("0" * 17)}
+    content = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    assert refused_spans(content, JSON, DecodeConfig()) is not None
+    assert not is_sound(content, JSON)
+
+
+@pytest.mark.parametrize("name", ["name", "unknown"])
+def test_json_with_bytes_that_are_not_utf_8_is_not_readable(name: str) -> None:
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, name: "@"}
+    span |= {"startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0)}
+    content = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    assert is_sound(content, JSON)
+    damaged = content.replace(b"@", b"\xff\xfe")
+    assert not is_sound(damaged, JSON)
+    with pytest.raises(BodyError, match="no JSON object"):
+        check_readable(damaged, JSON)
 
 
 @pytest.mark.skipif(native_library().library is None, reason="needs the native library")
