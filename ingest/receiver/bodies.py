@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.compressed import GZIP, ZSTD, ByteSource
-from ingest.receiver.receiver_settings import PROTOBUF
+from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.errors import FlowdiffError
 
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
@@ -66,6 +66,11 @@ def encoding_of(message: bytes) -> str:
     if message.startswith(GZIP):
         return "gzip"
     return "deflate" if message.startswith(_ZLIB) else "identity"
+
+
+def is_empty(content: bytes, format_: str) -> bool:
+    """True for a request without a field, and so without spans: of protobuf no bytes, of JSON `{}`."""
+    return not content or (format_ == JSON and content.strip() == b"{}")
 
 
 def check_readable(content: bytes, format_: str) -> None:
