@@ -82,10 +82,10 @@ def address(name: str) -> str:
     return name.rstrip("/") if folder is None else f"file://{folder.resolve()}"
 
 
-def make_folder(name: str) -> None:
+def make_folder(name: str, option: str = "--lake") -> None:
     """Make the folder of a lake for its owner alone, its parent exists; a remote lake needs none.
 
-    Raises LakeError.
+    option: the option that names it, for messages. Raises LakeError.
     """
     folder = local_path(name)
     if folder is None:
@@ -94,7 +94,7 @@ def make_folder(name: str) -> None:
         make_private_folder(folder)
     except OSError as error:
         raise LakeError(
-            f"The folder '{name}' cannot be made: {error.strerror}.", remedy="Check --lake."
+            f"The folder '{name}' cannot be made: {error.strerror}.", remedy=f"Check {option}."
         ) from error
 
 
