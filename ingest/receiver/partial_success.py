@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from ingest.codecs.otlp.wire import tables
 from ingest.codecs.otlp.wire.library import native_library
-from ingest.codecs.payloads import JSON_ERRORS
+from ingest.codecs.payloads import JSON_ERRORS, is_dense_json
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.formats import codec_for
 from ingest.receiver.receiver_settings import PROTOBUF
@@ -93,11 +93,13 @@ def is_sound(content: bytes, format_: str) -> bool:
     sure.
 
     Protobuf without the native library is never sure. Takes 0.05 to 0.15 µs a span of protobuf, half of what
-    protobuf's parser takes, and 0.8 of JSON.
+    protobuf's parser takes, and 0.9 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library
         return library is not None and tables.is_sound(library, content)
+    if is_dense_json(content):
+        return False
     try:
         str(content, "utf-8")  # msgspec does not look at what it skips
         request = _REQUEST.decode(content)
@@ -131,8 +133,8 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
     """True if every span has a start of a clock that was set, and an end not before it."""
-    digits = "".join(map(str, (*starts, *ends)))
-    if digits and not (digits.isascii() and digits.isdigit()):  # int() reads signs, blanks and underscores
+    digits = "".join(map(str, (*starts, *ends))).encode()
+    if digits and not digits.isdigit():  # int() reads signs, blanks, underscores, and digits of other scripts
         return False
     try:
         start, end = [*map(int, starts)], [*map(int, ends)]

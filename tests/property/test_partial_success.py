@@ -91,6 +91,12 @@ def test_times_that_python_reads_and_the_decoder_does_not_are_counted(written: s
     assert not is_sound(content, JSON)
 
 
+def test_json_that_is_too_dense_to_decode_is_counted() -> None:
+    content = b'{"resourceSpans":[],"unknown":[' + b"[]," * 400_000 + b"[]]}"
+    assert refused_spans(content, JSON, DecodeConfig()) is not None
+    assert not is_sound(content, JSON)
+
+
 @pytest.mark.parametrize("name", ["name", "unknown"])
 def test_json_with_bytes_that_are_not_utf_8_is_not_readable(name: str) -> None:
     span = {"traceId": "ab" * 16, "spanId": "cd" * 8, name: "@"}
