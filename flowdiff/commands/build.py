@@ -58,7 +58,7 @@ def command(
     info = read_info(source, lake)
     if info is None:
         raise no_lake(lake)
-    make_folder(into)
+    make_folder(into, "--into")
     length_ns = info.window_length_ns
     ensure_lake(open_store(into), length_ns, length_ns, f"flowdiff {version()}", into)
     builder, total, swept_ns, removed = None, Step(), 0, 0

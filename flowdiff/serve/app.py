@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -164,6 +164,10 @@ async def _answered(
         return _response(site, page, request, reply)
     except FlowdiffError as error:
         return _error(site, request, _status(error), error, page.tab)
+    except RefusedError as error:
+        return await _body_refused(request, error)
+    except ClientDisconnect:  # nobody reads an answer
+        return Response(status_code=HTTPStatus.BAD_REQUEST)
     except Exception:  # noqa: BLE001 - logged with its traceback; other pages go on
         _LOG.exception("%s failed", request.url.path)
         failed = FlowdiffError("This page failed.", remedy="The server's log says why.")

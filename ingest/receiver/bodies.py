@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.compressed import GZIP, ZSTD, ByteSource
-from ingest.receiver.receiver_settings import PROTOBUF
+from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.errors import FlowdiffError
 
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
@@ -68,6 +68,11 @@ def encoding_of(message: bytes) -> str:
     return "deflate" if message.startswith(_ZLIB) else "identity"
 
 
+def is_empty(content: bytes, format_: str) -> bool:
+    """True for a request without a field, and so without spans: of protobuf no bytes, of JSON `{}`."""
+    return not content or (format_ == JSON and content.strip() == b"{}")
+
+
 def check_readable(content: bytes, format_: str) -> None:
     """Raise BodyError for unreadable content, as judged by protobuf's own parser or JSON's."""
     if format_ == PROTOBUF:
@@ -77,6 +82,7 @@ def check_readable(content: bytes, format_: str) -> None:
             raise BodyError("The body is no ExportTraceServiceRequest.") from error
         return
     try:
+        str(content, "utf-8")  # msgspec does not look at what it skips
         _OBJECT.decode(content)
     except JSON_ERRORS as error:
         raise BodyError(f"The body is no JSON object: {error}.") from error

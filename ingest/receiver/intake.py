@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, unpacked
+from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, is_empty, unpacked
 from ingest.receiver.partial_success import Refused, is_sound, refused_spans
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
@@ -119,7 +119,7 @@ class Intake:
         try:
             content = unpacked(body, encoding, self._decode.max_payload_bytes)
             refused = None
-            if content:  # an empty request of protobuf is one without spans
+            if not is_empty(content, format_):
                 if not is_sound(content, format_):
                     check_readable(content, format_)
                     refused = await self._refused(content, format_)

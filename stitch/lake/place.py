@@ -85,7 +85,7 @@ def address(name: str) -> str:
 def make_folder(name: str) -> None:
     """Make the folder of a lake, for its owner alone, below an existing parent; a remote lake needs none.
 
-    Raises LakeError.
+    option: the option that names it, for messages. Raises LakeError.
     """
     folder = local_path(name)
     if folder is None:
@@ -94,7 +94,7 @@ def make_folder(name: str) -> None:
         make_private_folder(folder)
     except OSError as error:
         raise LakeError(
-            f"The folder '{name}' cannot be made: {error.strerror}.", remedy="Check --lake."
+            f"The folder '{name}' cannot be made: {error.strerror}.", remedy=f"Check {option}."
         ) from error
 
 

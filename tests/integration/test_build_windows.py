@@ -359,6 +359,14 @@ def run(arguments: list[str]) -> int:
     return int(ended.value.code or 0)
 
 
+def test_a_folder_that_cannot_be_made_is_said_by_its_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_lake(LocalStore.at(tmp_path))
+    assert run(["build", "--lake", str(tmp_path), "--into", str(tmp_path / "no" / "folder")]) != 0
+    assert "Check --into." in capsys.readouterr().err
+
+
 def test_what_a_backlog_did_not_log_is_missing_and_said(tmp_path: Path) -> None:
     lakes = Lakes(tmp_path)
     both = pa.concat_tables([trace("one", 1), trace("two", 200)]).unify_dictionaries()

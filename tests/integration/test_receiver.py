@@ -130,6 +130,8 @@ def test_spans_that_will_be_dead_letters_are_a_partial_success(tmp_path: Path) -
         assert "bad-id" in partial_json["errorMessage"]
         status, answer, _ = post(address["otlp"], b"\x12\x03abc")  # logs or metrics, say
         assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
+        for empty, kind in ((b"", PROTOBUF), (b"{}", JSON), (b" {}\n", JSON)):
+            assert post(address["otlp"], empty, kind)[:2] == (200, b"{}" if kind is JSON else b"")
         run.signal(signal.SIGTERM)
         assert run.ended() == 0
     drained(tmp_path)

@@ -170,8 +170,23 @@ def test_nothing_is_changed_by_get(site: Served) -> None:
 
 def test_a_body_is_bounded(site: Served) -> None:
     assert site.post("/incidents/none/accept", {"note": "x" * 4000}).status == 413
-    chunks = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert raw(site, chunks + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3).split()[1] == b"413"
+    for path in (b"/sign-in", b"/compare"):
+        chunks = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        answer = raw(site, chunks + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3)
+        assert answer.split()[1] == b"413"
+        assert b"connection: close" in answer.lower()
+
+
+def test_a_sender_that_leaves_is_no_failure(site: Served) -> None:
+    cut = b"POST /compare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nreference"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as connection:
+        connection.sendall(cut)
+    counted = 'flowdiff_serve_answers_total{page="/compare",status='
+    until = time.monotonic() + 10
+    while f'{counted}"400"}}' not in site.get("/metrics").text:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert f'{counted}"500"}}' not in site.get("/metrics").text
 
 
 def raw(site: Served, sent: bytes, wait: float = 10) -> bytes:
@@ -194,12 +209,13 @@ def test_slow_clients_are_closed(site: Served) -> None:
         b"GET / HTTP/1.1\r\nHost: local",
         b"",
         b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok",
+        b"POST /compare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nref",
     ]
     began = time.monotonic()
     answers = [raw(site, sent) for sent in slow]
     assert time.monotonic() - began < 9  # closed by the server, not by our own wait
     assert answers[:2] == [b"", b""]
-    assert answers[2].split()[1] == b"408"
+    assert [answer.split()[1] for answer in answers[2:]] == [b"408", b"408"]
     assert site.get("/healthz").status == 200
 
 

@@ -16,6 +16,7 @@ from ingest.codecs.otlp.wire.fuzz import Messages
 from ingest.codecs.otlp.wire.library import native_library
 from ingest.codecs.values.protobuf import parses
 from ingest.formats import codec_for
+from ingest.receiver.bodies import BodyError, check_readable
 from ingest.receiver.partial_success import is_sound, refused_spans
 from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.config import DecodeConfig
@@ -80,14 +81,43 @@ def test_every_span_with_a_fault_is_counted(format_: str, kinds: list[str]) -> N
         assert is_sound(content, format_)
 
 
+@pytest.mark.parametrize("written", ["1_7{}", " 17{} ", "+17{}", "\N{ARABIC-INDIC DIGIT ONE}7{}", "-17{}"])
+@pytest.mark.parametrize("name", ["startTimeUnixNano", "endTimeUnixNano"])
+def test_times_that_python_reads_and_the_decoder_does_not_are_counted(written: str, name: str) -> None:
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "a"}
+    span |= {"startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0), name: written.format("0" * 17)}
+    content = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    assert refused_spans(content, JSON, DecodeConfig()) is not None
+    assert not is_sound(content, JSON)
+
+
+def test_json_that_is_too_dense_to_decode_is_counted() -> None:
+    content = b'{"resourceSpans":[],"unknown":[' + b"[]," * 400_000 + b"[]]}"
+    assert refused_spans(content, JSON, DecodeConfig()) is not None
+    assert not is_sound(content, JSON)
+
+
+@pytest.mark.parametrize("name", ["name", "unknown"])
+def test_json_with_bytes_that_are_not_utf_8_is_not_readable(name: str) -> None:
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, name: "@"}
+    span |= {"startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0)}
+    content = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    assert is_sound(content, JSON)
+    damaged = content.replace(b"@", b"\xff\xfe")
+    assert not is_sound(damaged, JSON)
+    with pytest.raises(BodyError, match="no JSON object"):
+        check_readable(damaged, JSON)
+
+
 @pytest.mark.skipif(native_library().library is None, reason="needs the native library")
 @given(seed=st.integers(0, 2**32))
 def test_a_message_that_passes_the_check_is_readable_and_has_no_dead_letter(seed: int) -> None:
     messages, config, passed = Messages(seed), DecodeConfig(), 0
     for _ in range(10):
         for content in messages.poll():
-            if content and parses(ExportTraceServiceRequest, content) and is_sound(content, PROTOBUF):
+            if content and is_sound(content, PROTOBUF):
                 passed += 1
+                assert parses(ExportTraceServiceRequest, content), content.hex()
                 assert not codec_for(PROTOBUF).decode([content], config).refused, content.hex()
     assert passed
 

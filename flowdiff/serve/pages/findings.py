@@ -7,6 +7,7 @@ result that is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -159,10 +160,9 @@ _COLUMNS: Final = ["sample", "request_id", "kind", "response_us"]
 
 
 def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
-    source = _requests_file(site, stored)
-    if source is not None:
-        table = affected_by(source, found.rank)
-        if table.num_rows:
+    with suppress(OSError, pa.ArrowInvalid):  # damaged, or removed meanwhile
+        source = _requests_file(site, stored)
+        if source is not None and (table := affected_by(source, found.rank)).num_rows:
             return table
     examples = found.examples
     return pa.table(
@@ -190,14 +190,10 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
 
 
 def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
-    """Table `requests` beside a report; None without one."""
+    """Table `requests` beside a report; None for a job without one. Raises OSError."""
     if key := stored.link.get("job"):
         return site.jobs.results.table_file(key, "requests")
-    try:
-        data = open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet")
-    except OSError:
-        return None
-    return pa.BufferReader(data)
+    return pa.BufferReader(open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet"))
 
 
 def _listed(table: pa.Table) -> list[_Request]:
