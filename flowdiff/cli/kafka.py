@@ -26,11 +26,12 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Flags of ProduceSettings that differ from the keys."""
+"""Field -> flag, for flags of ProduceSettings that differ from their keys."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
-    """Settings from a flag, the environment and a configuration. Warns if the connection is not encrypted.
+    """Kafka settings from a flag, the environment and a configuration. Warns if the connection is not
+    encrypted.
 
     Raises ConfigError, InputError.
     """
