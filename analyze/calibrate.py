@@ -71,7 +71,7 @@ def level_of(window: Window, profile: Profile) -> WindowLevel:
 
 
 def steady(levels: Sequence[WindowLevel]) -> B1:
-    """[windows] True for windows like the others; False for windows without a request."""
+    """[windows] True if the window's levels are near those of all windows; False without requests."""
     if not levels:
         return np.zeros(0, dtype=np.bool_)
     there = np.array([level.requests > 0 for level in levels])

@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
 
     population: Population
     history: Population | None
-    """None if no history was requested."""
+    """Samples of the history; None if no history was requested."""
 
 
 def load_population(
@@ -266,10 +266,10 @@ def read_stored(
     where: pc.Expression | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Read a file of a lake, or some of its columns and rows.
+    """Read rows and columns of a file of a lake (default: all).
 
-    `as_codes` are Parquet column paths to be read as dictionaries instead of text; started: as in
-    `read_rows`. Raises LakeError if the file is missing, cut or damaged.
+    as_codes: Parquet column paths to read as dictionaries instead of text; started: as in `read_rows`. Raises
+    LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
     return read_rows(
@@ -290,7 +290,7 @@ def read_stored_structures(
     *,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA. Raises LakeError."""
+    """Read a file of structures: columns (default: all) of STRUCTURES_SCHEMA. Raises LakeError."""
     found.fetch([path])
     return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
 

@@ -317,7 +317,7 @@ def no_params(
 
 
 class ClockMove(NamedTuple):
-    """Two hosts whose clocks moved against each other."""
+    """Two hosts whose clock offset changed."""
 
     host: str
     other: str
@@ -368,7 +368,7 @@ class Population:
     """Length of the lake's windows, ns: a request is in window `start_ns // window_ns`."""
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
-    """Reader of parameters; reads nothing before it is called."""
+    """Reader of parameters; nothing is read before a call."""
     stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
     """Reader of the operations of stored structures: key of `Category.stored` -> `component/point` by stored
     position, the position by which parameters are stored. Keys that no sample has are left out, as are all
@@ -381,7 +381,7 @@ class Population:
     def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
         """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after category.
 
-        asked: without requests started by messages, for which nobody waits. O(requests).
+        asked: without requests started by messages, which no caller awaits. O(requests).
         """
         parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
         none = {"weight": np.zeros(0)}

@@ -33,7 +33,7 @@ SQL_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake by its name. Every call reads its current state."""
+    """A lake, by name. Every call reads its current state."""
 
     name: str
 

@@ -27,7 +27,7 @@ _KEY_MASK = (1 << _KEY_BITS) - 1
 
 
 class Strand:
-    """One strand of sequential activity. `t` is its own clock, ns since the start of the run."""
+    """Strand: sequential activity with a clock of its own, `t`, ns since the start of the run."""
 
     __slots__ = ("a", "b", "codes", "flow", "number", "t", "times", "visits")
 
@@ -90,8 +90,7 @@ class Strand:
 class SimulatedFlow:
     """One request: its row in the workload, its strands, and the touches of faults.
 
-    `touches` holds (cause, strand, step, added ns). It is the simulator's own record for the truth file and
-    never reaches a trace.
+    touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
     """
 
     __slots__ = ("live", "row", "strands", "touches")
@@ -113,7 +112,7 @@ class Loop:
         self._heap: list[tuple[float, int, Process]] = []
         self._scheduled = 0
         self.current: Process | None = None
-        """The process that runs now: what puts itself to sleep registers this one to be woken."""
+        """Process that runs now; one that goes to sleep stores it, to be woken later."""
 
     def start(self, at_ns: float, process: Process) -> None:
         """Schedule (or wake) a process; `at_ns` must not be before the caller's time."""
@@ -182,7 +181,7 @@ class Gather:
         self.sleeper: Process | None = None
 
     def wait(self) -> Process:
-        """Sleep until all are done (the last one wakes the sleeper at its own time)."""
+        """Sleep until all are done; the last one wakes the sleeper, at the last one's time."""
         if self.left:
             self.sleeper = self.loop.current
             yield None

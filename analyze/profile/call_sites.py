@@ -40,8 +40,8 @@ class GraphSites:
     pattern_of: I8
     """[site patterns] call pattern of the place."""
     enters: B1
-    """[site patterns] True if a step from this point of records first reaches its target (a loop is entered
-    here). False for calls."""
+    """[site patterns] True if a step from this point leads to the first occurrence of an operation in the
+    graph (a loop is entered there). False for calls."""
     unit_at: I8
     """[nodes] unit that begins or ends at the node; -1 for none."""
 

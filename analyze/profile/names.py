@@ -44,7 +44,7 @@ class SiteKind(IntEnum):
     """Kind of a site."""
 
     CALL = 0
-    """Spans: calls of an operation by another."""
+    """Spans: calls of an operation by a calling operation."""
     STEP = 1
     """Activity records: step from one trace point to the next."""
     POINT = 2

@@ -39,7 +39,7 @@ _MOVED = 0.5
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Fewest calls of a sample for a share of them to be used."""
+"""Fewest calls of a sample for its share of late calls to be used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from analyze.report.blocks import At, Bar, Stretch
 from schemas.report.findings import Interval, Unit
 
 _ROOM: Final = 0.06
-"""Free space at both ends of a waterfall, as a share of the range of its parts."""
+"""Free space at the right end of a waterfall's axis, as a share of the axis' length."""
 _FROM_ZERO: Final = 0.12
 """Least share of a waterfall's height that its parts must take for its axis to begin at 0; else it begins
 just below them."""

@@ -111,8 +111,8 @@ def _kish(weight: F8) -> float:
 def _clock_step(x: F8, weight: F8) -> float:
     """Resolution of the clock, log2 µs.
 
-    The weighted median, over times, of the distance to the nearest other time: the gaps between whole
-    milliseconds are no valleys between modes.
+    The weighted median, over times, of the distance to the nearest different time: the gaps between whole
+    milliseconds are not valleys between modes.
     """
     values, place = np.unique(x, return_inverse=True)
     if len(values) < 2:

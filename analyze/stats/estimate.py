@@ -89,7 +89,7 @@ class Estimate:
     between: F8
     """Variance of the change from the normal variation between blocks."""
     freedom: F8
-    """Degrees of freedom of the standard error; infinite if it is assumed or known."""
+    """Degrees of freedom of the standard error; infinite if the variance is assumed or known."""
     p: F8
     """Two-sided p of no change: for shares with a history, given the differences between its windows
     (`surprise`); else without the noise between blocks."""

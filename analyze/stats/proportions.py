@@ -51,7 +51,7 @@ class ExactProportions:
 
     @property
     def p(self) -> F8:
-        """Two-sided: twice the smaller tail, at most 1."""
+        """Two-sided p: twice the smaller tail, but <= 1."""
         return np.minimum(1.0, 2.0 * np.minimum(self.p_more, self.p_fewer))
 
 
@@ -90,7 +90,7 @@ def _log_choose(n: I8, k: I8) -> F8:
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
-    """Fisher's two-sided p: twice the smaller tail, at most 1."""
+    """Fisher's two-sided p: twice the smaller tail, but <= 1."""
     return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
 
 

@@ -60,7 +60,7 @@ class Versions(Config):
     rollouts: tuple[Rollout, ...] = ()
 
     def runs(self, version: str) -> bool:
-        """True if some component runs the version."""
+        """True if any component runs the version."""
         return any(one.version == version for one in self.running)
 
 

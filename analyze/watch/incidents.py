@@ -57,7 +57,7 @@ class Tracked(Config):
 
     @property
     def goes_on(self) -> bool:
-        """True while it is open."""
+        """True while the incident is open."""
         return self.incident.goes_on
 
 

@@ -47,7 +47,7 @@ class WatchCommit(Config):
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """Next commit: a decision, changed values of some fields, and the waiting runs."""
+        """Next commit: adds a decision and the waiting runs; changed: field -> new value."""
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)

@@ -391,7 +391,7 @@ def _encode(ticks: WindowTicks) -> bytes:
 
 
 def _decode(data: pa.Buffer) -> WindowTicks | None:
-    """Ticks that `_encode` wrote; None for other data."""
+    """Decode ticks written by `_encode`; None for other data."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table, unpacked = file.read(), zlib.decompressobj()
@@ -413,7 +413,7 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
 
 
 def denominator_of(name: Name) -> Name | None:
-    """The series whose event count is this one's denominator; None if it has its own."""
+    """Series whose event count is the denominator of series `name`; None if it has its own."""
     if name.kind == SLOW:
         return name._replace(kind=TIME)
     if name.kind == PATTERN:

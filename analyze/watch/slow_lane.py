@@ -65,7 +65,7 @@ def after(spent: Spent, rejected: bool) -> Spent:
 
 
 def certain(decision: Decision, alpha: float) -> Decision:
-    """Decision reduced to findings significant at `alpha`; "nothing" if none of these is a regression."""
+    """Decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression is left."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
     if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)

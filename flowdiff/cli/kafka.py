@@ -64,7 +64,7 @@ def written_progress(what: str) -> Iterator[OnWritten]:
 
 
 def print_written(written: Written) -> None:
-    """Print what a command wrote, in one line."""
+    """Print a one-line summary of the written messages."""
     rate = written.items / max(written.seconds, 1e-9)
     echo(
         f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "

@@ -66,12 +66,12 @@ class StatusServer:
             self._refused.labels(str(refusal.value))  # so that a rate of it is 0, not missing
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Open connections, the oldest first."""
+        """Open connections, oldest first."""
         listening = listening_socket(
             address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
         )
         self.port: Final[int] = listening.getsockname()[1]
-        """Port that it listens on."""
+        """Port on which the server listens."""
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()

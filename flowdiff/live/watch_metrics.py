@@ -49,10 +49,10 @@ class ServiceCounters:
     def __init__(self) -> None:
         self._requests: Tally[tuple[str, str]] = Tally()
         self._buckets: dict[str, I8] = {}
-        """Root -> requests in each bucket, the last without an upper end."""
+        """Root -> number of requests in each bucket; the last bucket is unbounded."""
         self._sum_s: dict[str, float] = {}
         self.through_ns = 0
-        """End of the last window."""
+        """End of the last counted window, ns."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
         """Count a sealed window; one that is unreadable (e.g. deleted) is skipped."""

@@ -25,7 +25,7 @@ class SendError(Exception):
         self.wait_s = wait_s
         """Pause that the receiver requested (Retry-After); the sender bounds it."""
         self.is_refused = is_refused
-        """True if the same message would be refused again."""
+        """True if the receiver would refuse the message again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Counts:
     failed: int = 0
     """Number of failed attempts."""
     refused: int = 0
-    """Number of events dropped because the receiver refused them."""
+    """Number of events given up: refused by the receiver, or too large."""
     restarts: int = 0
     """Number of restarts after a bug."""
     is_sending: bool = False

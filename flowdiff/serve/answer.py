@@ -114,7 +114,7 @@ class Whole:
     body: bytes
     kind: str = "text/html; charset=utf-8"
     policy: str = ""
-    """Content security policy; empty: the server's own."""
+    """Content security policy; empty: the server's default."""
     name: str = ""
     """File name for a download; empty: shown in the browser."""
     file: SentFile | None = None

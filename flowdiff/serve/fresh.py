@@ -40,7 +40,7 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """Clock at the start of the last reading, seconds that it took, its result."""
+        """(clock at the start of the last reading, its duration in seconds, its result)."""
 
     def __call__(self) -> T:
         """Last result; waits for the first reading, and for the one after `forget`. Raises what the function

@@ -18,7 +18,7 @@ class Known:
     """State of a lake at one time."""
 
     info: LakeInfo | None
-    """None: there is no lake yet."""
+    """Info of the lake; None if there is no lake yet."""
     windows: tuple[WindowEntry, ...] = ()
     """Sealed windows with requests, in time order."""
     recorded: tuple[Recorded, ...] = ()

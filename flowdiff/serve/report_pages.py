@@ -59,7 +59,7 @@ class Stored:
 
     @property
     def report(self) -> Report:
-        """The report. Raises NotFoundError if it is of another version."""
+        """Parsed report. Raises NotFoundError if it is of another version."""
         try:
             return from_json(self.text, [view.model for view in known_views().values()])
         except ValidationError as error:

@@ -75,9 +75,9 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Content of each window that was read, by its start."""
+        """Start of a window -> its content when it was read."""
         self._n_rows: dict[int, int] = {}
-        """Rows that each of them has, whether they are kept or not."""
+        """Start of a window -> its number of rows, cached or not."""
         self._reading: threading.Thread | None = None
         self._closed = False
 

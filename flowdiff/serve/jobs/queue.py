@@ -66,7 +66,7 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """By key, the latest last."""
+        """Key -> job, latest last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:

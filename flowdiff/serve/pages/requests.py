@@ -132,8 +132,8 @@ class Shown:
 
     @property
     def end_us(self) -> float:
-        """End of the axis needed to draw it, µs: the last bar, or 1.5 times the response time if that is
-        less."""
+        """End of the axis needed to draw it, µs: the end of the last bar, limited to 1 to 1.5 times the
+        response time."""
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
 
