@@ -1,6 +1,6 @@
-"""Run methods over samples, which are read and refined once: commands, server and notebooks do this.
+"""Run methods over samples, which are read and refined once; used by commands, server and notebooks.
 
-The analysis is imported on use: help and completion need none of it.
+The analysis is imported on use: help and completion do not need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_FOR_REQUESTS = 64 << 20
-"""Fewest bytes for requests that a comparison begins with: 600,000 nodes."""
+"""Least memory for requests with which a comparison starts: 600,000 nodes."""
 _BESIDE_REQUESTS = 160 << 20
 """Bytes for code that is loaded later, and for statistics while they are added up and tested: of 1,600
 categories 128 MB where they are kept, and as much where windows are read in slices, however small these are.
@@ -30,9 +30,9 @@ categories 128 MB where they are kept, and as much where windows are read in sli
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError where a method needs another number of samples, before anything is read.
+    """Raise ConfigError, before anything is read, if a method takes another number of samples.
 
-    remedy: how to give samples to the command at hand.
+    remedy: how to specify samples in the command at hand.
     """
     for method in methods:
         if method.samples.allows(len(names)):
@@ -48,7 +48,7 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
 
 
 def unseen(_: str) -> AbstractContextManager[None]:
-    """Stage without a display."""
+    """Stage (see `analysed`) that displays nothing."""
     return nullcontext()
 
 
@@ -61,10 +61,10 @@ def analysed(
     workers: int = 1,
     memory: int | None = None,
 ) -> Outcome:
-    """Outcome of methods over samples, which are read and refined once.
+    """Run methods over samples, which are read and refined once; returns the outcome.
 
-    `stage` is entered with the name of each step; workers: processes that may share the work; memory: bytes
-    that this process may take in all. Raises PeriodError, LakeError, ConfigError.
+    stage: context manager entered with the name of each step; workers: processes that may share the work;
+    memory: limit of this process, bytes. Raises PeriodError, LakeError, ConfigError.
     """
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
@@ -100,7 +100,7 @@ def analysed(
 
 
 def memory_for_requests(memory: int) -> int:
-    """Bytes of `memory` that are left for requests. Raises ConfigError where these are few."""
+    """Bytes of `memory` left after the program's own. Raises ConfigError if these are too few."""
     from flowdiff.live.memory import resident_bytes
 
     program = resident_bytes()
@@ -115,10 +115,10 @@ def memory_for_requests(memory: int) -> int:
 
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
-    """Outcome whose requests link to `url`; without one, to the `trace_url` in the lake's `flowdiff.json`, if
+    """Outcome whose request ids link to `url`; None: to the `trace_url` in the lake's `flowdiff.json`, if
     any.
 
-    Raises ConfigError where it is not the address of a trace.
+    Raises ConfigError if it is not the address of a trace.
     """
     if url is None:
         from stitch.lake.layout import read_info

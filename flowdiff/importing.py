@@ -1,4 +1,4 @@
-"""Steps of an import that the command and the Python front door share: input by name, progress, counts."""
+"""Parts of an import shared by the command and the Python API: input by name, progress, counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
-    """Columns of tables of spans. Raises ConfigError."""
+    """Columns of tables of spans, from field -> column name. Raises ConfigError."""
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
         raise ConfigError(
@@ -37,7 +37,7 @@ def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
 
 
 def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
-    """Settings with access to the brokers, if a topic is among the input.
+    """Settings with access to the brokers, if a topic is among `names`.
 
     Raises ConfigError, InputError.
     """
@@ -50,7 +50,7 @@ def reaching_topics(settings: ImportSettings, names: list[str], config: Path | N
 
 
 def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
-    """Files of every glob, in order of name, and parts of topics.
+    """Files matching each glob, by name, and parts of topics.
 
     Raises InputError for a pattern without a match.
     """
@@ -77,7 +77,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
 
 
 class _Bar:
-    """Progress on a terminal; silent without one."""
+    """Progress bar of an import; silent without a terminal."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -111,7 +111,7 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
 
 
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """(Name, count) of the counters that are not zero."""
+    """(name, count) of counters that are not zero."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),

@@ -1,6 +1,6 @@
-"""Query a lake: windows, requests, SQL, and analyses of periods by methods.
+"""Python API of a lake: windows, requests, SQL, and analyses of periods by methods.
 
-The front door for notebooks and commands. The analysis is imported on use.
+For notebooks and commands. The analysis is imported on use.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 SQL_SECONDS = 300.0
-"""Time limit of a query's computation."""
+"""Default time limit of a query's computation, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake by its name. Every call reads its current state."""
+    """A lake, by name. Every call reads its current state."""
 
     name: str
 
     def windows(self, period: Period = "all") -> Table:
-        """Table with a row a window: requests, categories, mean response time, errors.
+        """Table with a row per window: requests, categories, mean response time, errors.
 
-        Windows that the period touches are listed whole. From 64 on the number of categories is an estimate
+        Windows that the period overlaps are listed whole. From 64 on the number of categories is an estimate
         (`categories_estimated`), as in `flowdiff windows`. Raises PeriodError.
         """
         from analyze.scope import Lakes
@@ -50,8 +50,7 @@ class Lake:
         return Table(lakes.counts(asked, may_be_empty=True).windows)
 
     def requests(self, period: Period = "all", where: str | None = None) -> Table:
-        """Table with a row a request, as the view `requests` of docs/sql.md; `where`: the filter of the
-        commands.
+        """Table with a row per request, as the view `requests` of docs/sql.md; where: filter, as in commands.
 
         Raises PeriodError.
         """
@@ -70,7 +69,7 @@ class Lake:
             return Table(session.query(query, [ids, kinds]))
 
     def flow(self, request_id: str, period: Period = "all", *, kind: str | None = None) -> Flow:
-        """One request, by its id or a prefix; `kind` if both spans and records have the id.
+        """Find one request by its id or a unique prefix; kind: `spans` or `records`, if both have the id.
 
         Raises NotFoundError, PeriodError, ConfigError.
         """
@@ -97,13 +96,11 @@ class Lake:
         seconds: float = SQL_SECONDS,
         **parameters: object,
     ) -> Table:
-        """Rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
+        """Run a query over the views of docs/sql.md; `:name` in it is bound to the keyword argument `name`.
 
-        attach: your own tables by name: a file (CSV, JSON, Parquet), or an Arrow-compatible object
-        (DataFrame).
-        The query's process is killed when it exceeds its time or memory; comparisons that it calls run in
-        this one.
-        Raises QueryError, PeriodError, ConfigError, InputError.
+        attach: name -> your own table: a file (CSV, JSON, Parquet), or an Arrow-compatible object
+        (DataFrame). The query's process is killed when it exceeds its time or memory; comparisons that it
+        requests run in this process. Raises QueryError, PeriodError, ConfigError, InputError.
         """
         from analyze.sql.session_process import SessionProcess
         from flowdiff.query_comparisons import QueryComparisons
@@ -129,12 +126,12 @@ class Lake:
         columns: Mapping[str, str] | None = None,
         progress: bool = False,
     ) -> Imported:
-        """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them;
-        or a table of spans that Arrow reads (DataFrame).
+        """Import trace files (names or globs), or messages of topics, named as in `flowdiff import`; or a
+        table of spans that Arrow can read (DataFrame).
 
-        columns: of tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A missing
-        lake is created. The same input twice changes nothing. Raises LakeError, InputError, ConfigError,
-        UnknownFormatError.
+        columns: for tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A
+        missing lake is created. Importing the same input again changes nothing. Raises LakeError, InputError,
+        ConfigError, UnknownFormatError.
         """
         if hasattr(files, "__arrow_c_stream__"):
             with _as_parquet(files) as path:
@@ -174,7 +171,7 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Changes from one period to another; `history`: ordinary times, `settings`: the method's.
+        """Compare two periods; returns what changed. history: baseline periods; settings: the method's.
 
         Raises PeriodError, ConfigError, LakeError.
         """
@@ -199,9 +196,8 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Findings of a method in a period, in two, or in two parts of one by filters. Raises as
-        `compare`.
-        """
+        """Run a method over a period, over two, or over two parts of one selected by filters. Raises as
+        `compare`."""
         from flowdiff.samples import one_or_two
 
         filters = {"reference": reference_where, "problem": problem_where}
@@ -211,21 +207,19 @@ class Lake:
         return self._analysis(asked, (), method, settings, refine, where, filters, progress)
 
     def variance(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Locations where response times vary, and the edges that make them vary. Options: those of
-        `analyse`.
-        """
+        """Find where response times vary, and the edges that make them vary. Options as in `analyse`."""
         return self.analyse("variance", period, **options)
 
     def clusters(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Groups of requests by structure and duration. Options: those of `analyse`."""
+        """Group requests by structure and duration. Options as in `analyse`."""
         return self.analyse("clusters", period, **options)
 
     def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Overview page of one period. Options: those of `analyse`."""
+        """Overview of one period. Options as in `analyse`."""
         return self.analyse("browse", period, **options)
 
     def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
-        """Differences between two classes of requests. Options: those of `analyse`."""
+        """Differences between two classes of requests. Options as in `analyse`."""
         return self.analyse("distalyze", reference=reference, problem=problem, **options)
 
     def _analysis(
@@ -281,9 +275,9 @@ def opened(name: str, *, create: bool) -> Lake:
 
 @contextmanager
 def _as_parquet(table: object) -> Iterator[Path]:
-    """Parquet file of a table, for as long as the block runs: the same rows give the same bytes.
+    """Temporary Parquet file of a table while the block runs; equal rows give equal bytes.
 
-    Raises InputError for a column of a type that Parquet does not have.
+    Raises InputError for a column of a type that Parquet lacks.
     """
     import pyarrow as pa
     from pyarrow.parquet import write_table
@@ -303,7 +297,7 @@ def _as_parquet(table: object) -> Iterator[Path]:
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:
-    """Type of the same values without views, those in lists, structs and dictionaries, too."""
+    """Equivalent type without view types, also inside lists, structs and dictionaries."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

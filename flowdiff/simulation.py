@@ -33,9 +33,10 @@ def simulate(
 ) -> Path:
     """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    workload `web-shop`: of a shop, as otlp-json, with the arguments that it has. The same seed gives the same
-    bytes. fault: names, or unambiguous prefixes. fault_start, fault_end: seconds of the run at which they
-    begin and are repaired. format: None is native for the storage service. Raises ConfigError, InputError.
+    workload `web-shop`: traces of a shop, as otlp-json; some arguments do not apply. The same seed gives the
+    same bytes. fault: names, or unambiguous prefixes. fault_start, fault_end: seconds of the run at which
+    faults begin and are repaired. format: None is native for the storage service. Raises ConfigError,
+    InputError.
     """
     names = [fault] if isinstance(fault, str) else [*fault]
     start_ns = epoch_ns(start if isinstance(start, str) else instant_text(start))
@@ -63,8 +64,8 @@ def simulate(
 def shop(
     start_ns: int, *, seconds: float, per_second: float, deployed_s: float, rolled_back_s: float
 ) -> Iterator[bytes]:
-    """OTLP/JSON of a web shop, a request a line in order of their start, with a slow version between two
-    seconds of the run."""
+    """Yield OTLP/JSON of a web shop, one request per line, by start; a slow version is deployed from
+    `deployed_s` to `rolled_back_s`, seconds of the run."""
     requests = round(seconds * per_second)
     return shop_lines(ShopPlan(requests, 1, start_ns, per_second, deployed_s, rolled_back_s, SLOW_MS))
 
@@ -80,7 +81,8 @@ def shop_plan(
     format_: str | None = None,
     end: float | None = None,
 ) -> ShopPlan:
-    """Run of the web shop. Raises ConfigError for a fault, a share or a format it does not have."""
+    """Plan of a web-shop run. Raises ConfigError for an unknown fault, or an unsupported sample share or
+    format."""
     if sample != 1:
         raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out sample.")
     if format_ not in (None, RunFormat.OTLP_JSON):
@@ -108,7 +110,7 @@ def shop_plan(
 
 
 def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Sequence[float]) -> None:
-    """Raise ConfigError for severities or starts of no fault."""
+    """Raise ConfigError if there are more severities or starts than faults."""
     if len(severities) > len(faults) or len(starts) > len(faults):
         raise ConfigError(
             "there are more severities or starts than faults.", remedy="Give one for each fault."
@@ -118,7 +120,7 @@ def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Seq
 def chosen_faults(
     names: Sequence[str], severities: Sequence[float] = (), starts: Sequence[float] = ()
 ) -> list[tuple[Fault, float | None, float]]:
-    """Faults of some names, each with its severity and start. Raises ConfigError."""
+    """(fault, severity or None, start) for each name. Raises ConfigError."""
     _refuse_more(names, severities, starts)
     padded = [*severities, *[None] * (len(names) - len(severities))]
     begun = [*starts, *[0.0] * (len(names) - len(starts))]
@@ -126,7 +128,7 @@ def chosen_faults(
 
 
 def epoch_ns(text: str) -> int:
-    """Start of a run, ns since the epoch. Raises ConfigError."""
+    """Start of a run from ISO 8601, ns since the epoch. Raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,5 @@
-"""Requests of a comparison in one row of columns, with what a segment is tested for: failing, and slow."""
+"""Requests of a comparison in flat columns, with the outcomes that segments are tested for: failing, and
+slow."""
 
 from __future__ import annotations
 
@@ -18,39 +19,39 @@ from stitch.graph.placed import POINT
 NOWHERE = -1
 """Component of a request without a failure."""
 NO_LIMIT: Final = np.iinfo(np.int64).max
-"""Response time over which no request is."""
+"""Threshold that no response time exceeds."""
 _REFERENCE, _HISTORY = 0, 2
-"""First samples of what is compared, and of a history."""
+"""Number of the first compared sample, and of the history's first sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatRequests:
-    """Requests category after category; arrays are [requests] unless said otherwise."""
+    """All requests, category after category; arrays are [requests] unless said otherwise."""
 
     category: I8
-    """Number of the graph, the same of all samples."""
+    """Number of the graph, the same in all samples."""
     row: I8
-    """Row of the population's category."""
+    """Row within the population's category."""
     sample: I8
     """0 for the reference, 1 for the problem, then the history's samples."""
     ids: RequestIds
     response_ns: I8
     start_ns: I8
     origin: I8
-    """Component at which the first failure began; NOWHERE for none."""
+    """Component where the first failure began; NOWHERE for none."""
     origin_position: I8
-    """Position of that failure in the graph; -1 for none."""
+    """Position of the first failure in the graph; -1 for none."""
     root: I8
     """[graphs] index into `roots`."""
     passes: B1
-    """[graphs, components] whether a graph has a node of a component."""
+    """[graphs, components] True if the graph has a node of the component."""
     components: tuple[str, ...]
     roots: tuple[str, ...]
     """Root types."""
 
     def limit_ns(self, quantile: float, least: int) -> I8:
-        """Give [requests] a quantile of the reference's response times: of their graph, or of their root type
-        where the graph has fewer than `least` requests of the reference; NO_LIMIT where that has fewer."""
+        """[requests] quantile of the reference's response times in the request's graph; in its root type if
+        the graph has fewer than `least` reference requests; NO_LIMIT if that has fewer, too."""
         found = np.full(len(self.row), NO_LIMIT)
         reference = self.sample == _REFERENCE
         for key in (self.root[self.category], self.category):  # what is nearer overrules
@@ -66,7 +67,7 @@ class FlatRequests:
 
 
 def flat_requests(population: Population, history: Population | None) -> FlatRequests:
-    """Put the requests of both periods and of a history beside each other. O(requests + failures)."""
+    """Flatten the requests of both periods and of the history. O(requests + failures)."""
     graphs, roots, components = Numbering[str](), Numbering[str](), Numbering[str]()
     root_of: list[int] = []
     passing: list[list[int]] = []
@@ -117,7 +118,7 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
 
 
 def _first_failure(category: Category) -> I8:
-    """Give [requests] the position of the innermost failing span, of records of the first; -1 for none."""
+    """[requests] position of the innermost failing span, for records of the first failure; -1 for none."""
     failures = category.failures
     found = np.full(category.n_requests, -1, dtype=np.int64)
     if len(failures.row):

@@ -1,4 +1,4 @@
-"""Memory that requests take while they are refined and profiled, estimated from footers of their files."""
+"""Estimate the memory for refining and profiling requests from the footers of their files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from analyze.scope import LakePeriod
 from stitch.lake.encoding import read_rows, still_at, unreadable
 
 BYTES_A_NODE: Final = 110
-"""Of requests that are refined and profiled: 1.07 GB for 420,000 of 30 nodes, 0.69 GB for half of them."""
+"""Bytes per node of refined and profiled requests: 1.07 GB for 420,000 of 30 nodes, 0.69 GB for half as
+many."""
 BYTES_A_PARAMETER: Final = 100
-"""Of rows of parameters that are read as a whole: 1.2 GB for 11.5 million."""
+"""Bytes per row of parameters read as a whole: 1.2 GB for 11.5 million."""
 
 
 class NeededMemory(NamedTuple):
-    """Estimated bytes."""
+    """Estimated bytes for requests, and for their parameters."""
 
     requests: int
     parameters: int

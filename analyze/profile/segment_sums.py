@@ -1,9 +1,8 @@
-"""Counts of requests by values of attributes, as they are kept with the statistics of a window.
+"""Counts of requests by attribute value, stored with the statistics of a window.
 
-Rows are those of relations of `schemas.statistics`, keyed by hashes, so that any windows add up by key. An
-attribute that is kept of a window has a row for each of its values, and one for all requests: in a window
-without that row nothing is known of the attribute. Values are counted one by one; how many requests have two
-of them is not kept.
+Rows are relations of `schemas.statistics`, keyed by hashes, so that windows can be added up by key. An
+attribute stored for a window has a row for each value, and one for all requests; without that row the window
+tells nothing about the attribute. Values are counted separately, not jointly.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from schemas.statistics import columns_of_relation
 from stitch.columnar.hashing import hash_word, hash_words, mix
 
 _KEYS: Final = {"segments": ("value", "root", "component"), "slow_segments": ("value", "root")}
-"""Relations of sums -> their keys; the others are names."""
+"""Relation of sums -> its key columns; the other relations are names."""
 
 
 class SegmentSums(NamedTuple):
-    """Tables of `schemas.statistics`, by the name of the relation; rows of sums are ascending by key."""
+    """Tables of `schemas.statistics`, by relation; rows of sums ascending by key."""
 
     attribute_values: pa.Table
     components: pa.Table
@@ -44,18 +43,18 @@ NO_SEGMENTS: Final = SegmentSums(*(_empty(name) for name in SegmentSums._fields)
 
 
 def keys_of_words(words: Sequence[str]) -> I8:
-    """Keys of components, or of root types, by their names."""
+    """Keys of components or root types, from their names."""
     return hash_words(pa.array(words, pa.string())).view(np.int64)
 
 
 def key_of_value(attribute: str, text: str | None) -> int:
-    """Key of a value; text None: of all requests."""
+    """Key of an attribute value; text None: the row for all requests."""
     hashed = np.array([hash_word(attribute)], np.uint64), np.array([hash_word(text)], np.uint64)
     return int(mix(mix(hashed[0]) ^ hashed[1]).view(np.int64)[0])
 
 
 def segment_sums(population: Population, settings: StatisticsSettings) -> SegmentSums:
-    """Count the requests of the first sample by values of attributes. O(rows of parameters, and values x
+    """Count the requests of the first sample by attribute value. O(rows of parameters, and values x
     requests)."""
     if not settings.most_attributes or not population.categories:
         return NO_SEGMENTS
@@ -83,13 +82,13 @@ def segment_sums(population: Population, settings: StatisticsSettings) -> Segmen
 
 
 def _rank(key: str, settings: StatisticsSettings) -> int | None:
-    """Place of the first pattern that a name fits; None: it is not kept."""
+    """Index of the first pattern in the settings that matches an attribute; None: not stored."""
     fits = (at for at, pattern in enumerate(settings.attributes) if fnmatchcase(key, pattern))
     return next(fits, None)
 
 
 def _kept(counts: ValueCounts, settings: StatisticsSettings) -> B1:
-    """Mark all values of the attributes that are kept."""
+    """[values] True for values of the attributes to store."""
     distinct = counts.distinct
     ranks = {
         at: (rank, key)
@@ -103,7 +102,7 @@ def _kept(counts: ValueCounts, settings: StatisticsSettings) -> B1:
 def _counts(
     flat: FlatRequests, values: Sequence[AttributeValue], key: I8, settings: StatisticsSettings
 ) -> tuple[pa.Table, pa.Table]:
-    """Rows of both relations of sums; key: [values]."""
+    """Rows of `segments` and `slow_segments`; key: [values]."""
     n_roots, n_components = len(flat.roots), len(flat.components)
     request = np.concatenate([value.rows for value in values])
     graph = flat.category[request]
@@ -137,7 +136,7 @@ def _counts(
 
 
 def summed_segments(parts: Sequence[SegmentSums]) -> SegmentSums:
-    """Add windows up by key."""
+    """Add up the counts of windows by key."""
     if len(parts) < 2:
         return parts[0] if parts else NO_SEGMENTS
     found = {}
@@ -156,9 +155,9 @@ def summed_segments(parts: Sequence[SegmentSums]) -> SegmentSums:
 
 
 def are_sound(sums: SegmentSums, roots: I8) -> bool:
-    """Tell whether every key has a name, and no number is missing; roots: keys of the root types.
+    """True if every key has a name and no value is missing; roots: keys of the root types.
 
-    Raises ArrowInvalid where words are no UTF-8.
+    Raises ArrowInvalid if a text is not UTF-8.
     """
     known = {
         "value": sums.attribute_values["value"].to_numpy(),

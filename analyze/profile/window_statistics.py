@@ -1,7 +1,7 @@
-"""Statistics of a period's windows by relation, for views: those kept are read, the others made of requests.
+"""Statistics of a period's windows by relation, for SQL views: read if stored, else made from requests.
 
-What is made is the same as what would be kept, so a view answers alike before and after `summarize`. Nothing
-is written: whoever only asks may have no right to.
+Both give equal results, so a view answers alike before and after `summarize`. Nothing is written: a reader
+may lack the permission.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _START: Final = pa.field("start_ns", pa.int64(), nullable=False)
 
 
 class WindowStatistics:
-    """Relations of the windows of one period, each read when it is asked for."""
+    """Relations of the windows of one period, each read on demand."""
 
     def __init__(self, found: LakePeriod, settings: RefineSettings) -> None:
-        """Take the period; its filter is left aside."""
+        """found: the period; its filter is ignored."""
         self._pieces = window_pieces(found)
         self._settings = settings
         self._made: dict[int, Mapping[str, pa.StructArray]] = {}
-        """By place of the window: relations of those that are not kept."""
+        """Index of a window that is not stored -> its relations."""
 
     def rows(self, relation: str) -> pa.Table:
-        """Rows of a relation: names once each, sums with the `start_ns` of their window.
+        """Rows of a relation over all windows: names once each; sums with the `start_ns` of their window.
 
-        Raises LakeError where requests cannot be read.
+        Raises LakeError if requests cannot be read.
         """
         schema = columns_of_relation(relation)
         if relation not in NAMES:
@@ -55,7 +55,7 @@ class WindowStatistics:
         return pa.concat_tables(parts)
 
     def _windows(self, relation: str) -> Iterator[tuple[int, pa.StructArray]]:
-        """(start of a window, its rows of a relation), in the order of time."""
+        """Yield (start of a window, its rows of a relation), in time order."""
         for at in range(len(self._pieces)):
             here = self._pieces[at]
             if at not in self._made:

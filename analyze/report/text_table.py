@@ -1,7 +1,7 @@
 """Tables as lines of text: one renderer for listings and for the tables of a report on a terminal.
 
 Numbers, times and headings are never cut. Texts are shortened, with `…` in the middle, as names differ at
-either end. Cells are plain texts, or styled ones, which take many times as long.
+either end. Cells are plain strings, or styled ones, which are many times slower.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from rich.text import Text
 Value = TypeVar("Value", bound=Hashable)
 
 LEGIBLE: Final = 12
-"""Cells that a text is shortened to, at least."""
+"""Least width of a shortened text, in terminal cells."""
 LEGIBLE_PROSE: Final = 30
-"""Width of a sentence, at least; it is wrapped instead of being cut."""
+"""Least width of a sentence, which is wrapped instead of cut."""
 GAPS: Final = (2, 1)
-"""Blanks between columns: usually, and where space is short."""
+"""Blanks between columns: normally, and if space is short."""
 
 
 class Kind(Enum):
-    """Kind of a column: the ways in which its values may be shortened."""
+    """Kind of a column, which decides how its values may be shortened."""
 
     NUMBER = "number"
     """Right-aligned, never cut."""
     EXACT = "exact"
     """Times, keys: never cut."""
     TEXT = "text"
-    """May end in `…`."""
+    """May be shortened with `…`."""
     WORDS = "words"
-    """May end in `…` in a table; is broken into lines where a row is a block."""
+    """May be shortened with `…` in a table; is wrapped if a row is printed as a block."""
     PROSE = "prose"
-    """May be wrapped. The last column only."""
+    """May be wrapped. Only for the last column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,20 @@ class Heading:
 
 
 def each(word: Callable[[Value], str], values: Sequence[Value]) -> list[str]:
-    """Texts of the values of a column, computed once for equal values."""
+    """Apply `word` to the values of a column, once per distinct value."""
     made = {value: word(value) for value in set(values)}
     return [made[value] for value in values]
 
 
 def width_of(text: str) -> int:
-    """Cells of a text; `cell_len` takes five times as long for ASCII."""
+    """Width of a text in terminal cells; for ASCII five times as fast as `cell_len`."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fitted_widths(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None
 ) -> tuple[list[int], int] | None:
-    """(Cells of each column of `texts`, cells of the gaps) of lines of at most `limit` cells; None if
-    impossible.
-    """
+    """(width of each column, width of the gaps) for lines of at most `limit` cells; None if impossible."""
     natural = [max(map(width_of, {column.name, *of})) for column, of in zip(columns, texts, strict=True)]
     if limit is None:
         return natural, GAPS[0]
@@ -78,9 +76,8 @@ def fitted_widths(
 
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Widths under the largest cap that fits, not below the minimal ones: the widest columns are shortened
-    first.
-    """
+    """Widths under the largest common cap that fits, but at least `least`: the widest columns are shortened
+    first."""
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
         cap -= 1
@@ -88,7 +85,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def _least(column: Heading) -> int:
-    """Minimal cells of a column."""
+    """Minimal width of a column."""
     if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
@@ -116,7 +113,7 @@ def table_lines(
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` in at most `width` cells; `…` replaces the middle, as names differ at either end."""
+    """Shorten text to at most `width` cells; `…` replaces the middle, as names differ at either end."""
     if width_of(text) <= width:
         return text
     head = set_cell_size(text, width // 2).rstrip(" ")
@@ -126,7 +123,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def padded(text: str, width: int, kind: Kind) -> str:
-    """`text` in `width` cells; numbers are right-aligned and never cut."""
+    """Pad text to `width` cells, shortened if needed; numbers are right-aligned and never cut."""
     if kind is Kind.NUMBER:
         return " " * (width - width_of(text)) + text
     short = shortened(text, width)
@@ -134,12 +131,12 @@ def padded(text: str, width: int, kind: Kind) -> str:
 
 
 def broken(text: str, width: int, indent: str) -> str:
-    """`text` in lines of at most `width` cells, the further ones behind `indent`."""
+    """Wrap text to lines of at most `width` cells, further lines prefixed by `indent`."""
     return f"\n{indent}".join(wrapped(text, width))
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells of a sentence, broken between words."""
+    """Lines of at most `width` cells, broken between words."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
@@ -153,7 +150,7 @@ def wrapped(text: str, width: int) -> list[str]:
 def styled_lines(
     columns: Sequence[Heading], cells: Sequence[Sequence[Text]], styles: Sequence[str], *, head: str
 ) -> list[Text]:
-    """Lines of the headings, in the style `head`, and of the rows, each in its style; nothing is shortened.
+    """Lines of the headings, in style `head`, and of the rows in `styles`; nothing is shortened.
 
     cells: [columns][rows].
     """

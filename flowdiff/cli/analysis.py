@@ -1,6 +1,6 @@
-"""Run methods over samples: read, refine, analyse, write, print. Every analysing command does this.
+"""Run methods over samples: read, refine, analyse, write, print; shared by all analysing commands.
 
-The analysis is imported where it is called: help and completion need the options only.
+The analysis is imported where it is called: help and completion only need the options.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Destinations:
 
     @property
     def files(self) -> dict[str, Path]:
-        """File of each requested form, by its option."""
+        """Option -> file, for each requested format."""
         given = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
         return {form: Path(file) for form, file in given.items() if file is not None}
 
@@ -101,7 +101,7 @@ def compared(
 ) -> tuple[Samples, Outcome]:
     """Find the requested samples, and run methods over them, with a spinner on a terminal.
 
-    asked: texts of periods, by sample; other arguments and exceptions as in `find_samples`,
+    asked: sample -> texts of its periods; other arguments and exceptions as in `find_samples`,
     `refuse_sample_count` and `flowdiff.analysing.analysed`.
     """
     from flowdiff.samples import find_samples
@@ -132,13 +132,12 @@ _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the l
 def publish(
     outcome: Outcome, lake: str, to: Destinations, *, done: str, whole: bool = True, last: str = ""
 ) -> None:
-    """Write the report to its destinations and print it: as text, as JSON, or the page.
+    """Write the report to its destinations, and print it as text, JSON or the page.
 
-    `lake`: where it is stored. If storing fails, that is reported on standard error, and the report stands:
-    it has been printed. `done` begins the line that reports a failure to print; `whole` as in `print_report`;
-    `last` is printed below the report. Raises InputError for a file
-    that cannot be written, after all else is written and printed; ConfigError where a page in a bucket should
-    be opened.
+    lake: where it is stored; a failure to store is only reported on standard error, as the report was
+    printed. done: beginning of the message about a failure to print; whole: as in `print_report`; last:
+    printed below the report. Raises InputError for a file that cannot be written, after everything else is
+    written and printed; ConfigError if a page in a bucket should be opened.
     """
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
@@ -174,7 +173,7 @@ def publish(
 
 
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
-    """Path of the page in the lake, or the error that prevented storing it."""
+    """Store the report; returns the page's path in the lake, or the error."""
     from analyze.report.index import kept_reports
     from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
@@ -191,7 +190,7 @@ def _kept(outcome: Outcome, lake: str) -> str | LakeError:
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write every file, even if others fail; returns the errors."""
+    """Write all files, even if one fails; returns the errors."""
     refused = []
     for path, content in made:
         try:
@@ -203,7 +202,7 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
-    """Print the report as text; `at`: path of its page."""
+    """Print the report as text; at: path of its page."""
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.

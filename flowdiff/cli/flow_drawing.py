@@ -15,18 +15,18 @@ from analyze.sql.browse import StoredFlow
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
-"""Columns of a name and of the axis below which nothing can be read; a narrower terminal cuts lines."""
+"""Least widths of a name and of the axis, in columns; a narrower terminal cuts lines."""
 ROWS = 60
-"""Bars of a drawing, at most."""
+"""Most bars of a drawing."""
 TIME_WIDTH = 9
-"""Columns of a duration: `99 999 ms`."""
+"""Width of a duration, columns: `99 999 ms`."""
 FAILED = "✗"
 _FAILED_STYLE = "bold red"
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
 
 def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
-    """Print the head of a request and its swim lanes; if there are more bars than `rows`, their number."""
+    """Print a request's header and swim lanes; if there are more than `rows` bars, also their number."""
     _print_head(console, found)
     bars = activities(found.flow, found.structure)
     print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
@@ -53,7 +53,8 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 
 
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
-    """Print lanes left, bars right on the axis of the response; solid and bold where the response waited."""
+    """Print lanes at the left, bars at the right on the response's axis; solid and bold where the response
+    waited."""
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
     # An extra column if something failed: a sixth of the width shows most classes, the legend the others.
     failed_width = min(
@@ -94,14 +95,13 @@ def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -
 
 
 def _failed(bar: Activity) -> str:
-    """Mark and error classes of a failed bar; empty for others."""
+    """Failure mark and error classes of a bar; empty if it did not fail."""
     return f"{FAILED} {visible(', '.join(bar.failed))}" if bar.failed else ""
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
-    """Bar in `width` cells; `◀` and `▶` where it extends outside the axis, with its start if that is
-    outside.
-    """
+    """Text of a bar in `width` cells; `◀` and `▶` where it extends beyond the axis, with its start if it
+    begins after it."""
     at = cells(bar, axis_us, width)
     if bar.start_us > axis_us:
         begins = f"+{duration(bar.start_us - axis_us)} ▶"
@@ -118,7 +118,7 @@ def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
 
 
 def _legend(bars: Sequence[Activity], axis_us: float) -> list[str]:
-    """Lines that explain the visible glyphs, and how far clipped bars extend."""
+    """Lines that explain the glyphs in use, and how far clipped bars extend."""
     glyphs = "█ on the critical path   ▒ not waited for"
     if any(bar.deferred for bar in bars):
         glyphs += "   ░ deferred"

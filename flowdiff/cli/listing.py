@@ -1,7 +1,7 @@
-"""Print rows for people: a table as wide as the terminal, or one block a row where it does not fit.
+"""Print rows for people: a table as wide as the terminal, or one block per row if it does not fit.
 
 Numbers, times and headings are never cut and columns never dropped. Texts are shortened, with `…`, down to
-LEGIBLE cells; where that is not enough every row becomes a block of `column │ value`. Without a terminal
+LEGIBLE cells; if that is not enough, every row becomes a block of `column │ value`. Without a terminal
 nothing is shortened, so that programs get everything; COLUMNS sets a width in any case.
 """
 
@@ -39,7 +39,7 @@ BAR: Final = " │ "
 
 
 def width_of_output() -> int | None:
-    """Cells of a line on standard output; None without a terminal: unlimited."""
+    """Width of standard output in cells; None without a terminal: unlimited."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -50,10 +50,10 @@ def width_of_output() -> int | None:
 
 
 def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None = None) -> None:
-    """Print rows of text, one cell a column; control characters are shown, not executed.
+    """Print rows of text, one cell per column, with control characters made visible.
 
-    width: cells of a line; None: `width_of_output`. O(rows), and each distinct text of a column is checked
-    and laid out once: a year has 100,000 windows, but few distinct numbers.
+    width: cells of a line; None: `width_of_output`. O(rows); each distinct text of a column is checked and
+    laid out once: a year has 100,000 windows, but few distinct numbers.
     """
     named = [Heading(visible(column.name), column.kind) for column in columns]
     shown = [each(visible, texts) for texts in zip(*rows, strict=True)] or [[] for _ in named]
@@ -70,7 +70,7 @@ def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width:
 
 
 def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
-    """One block a row; without rows, the headings.
+    """Lines with a block per row; without rows, the headings.
 
     Texts are shortened, numbers may exceed the line.
     """
@@ -104,16 +104,16 @@ def print_sentence(text: str, style: str = "dim") -> None:
 
 
 def print_drawing(text: str) -> None:
-    """Print aligned lines without wrapping; control characters are shown, not executed."""
+    """Print aligned lines without wrapping, control characters made visible."""
     console = Terminal()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)
 
 
 def print_flags(flags: Mapping[Quality, int], requests: int) -> None:
-    """Print the number of requests with each quality flag, and its relevance.
+    """Print the number of requests with each quality flag, and whether it excludes them from tests.
 
-    Nothing if no request has a flag. A request may have several.
+    Prints nothing if no request has a flag. A request may have several.
     """
     from analyze.report.wording import count, percent
     from schemas.quality import MEANINGS, UNTESTABLE

@@ -1,4 +1,4 @@
-"""Open a lake for a command of upkeep: its store, its lock, the clock."""
+"""Open a lake for an upkeep command: its store, its lock, the clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def no_lake(lake: str) -> LakeError:
 
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; a lake in a folder is locked against imports meanwhile.
+    """Open a lake for upkeep; a lake in a folder is locked against imports until the end.
 
     what: name of the work in messages. Raises LakeError; ConfigError for an invalid grace period.
     """

@@ -48,9 +48,8 @@ def command(
 
 
 def effective_toml(found: Effective, *, expert: bool = False) -> str:
-    """TOML of every key with its value and origin; of keys for experts, unless `expert`, those that were set.
-    Secrets are named and never shown.
-    """
+    """TOML of every key with its value and origin; expert keys only if set, unless `expert`. Secrets are
+    named, never shown."""
     shown = {name: key for name, key in KEYS.items() if expert or not key.is_expert or name in found.origins}
     return _document(shown, lambda key: _effective_line(key, found))
 
@@ -58,7 +57,7 @@ def effective_toml(found: Effective, *, expert: bool = False) -> str:
 def default_toml(*, expert: bool = False) -> str:
     """TOML of every key with its description and default, commented out.
 
-    expert: with the keys for experts, and those of methods, which commands that compare read.
+    expert: include expert keys, and keys of methods, which comparing commands read.
     """
     keys = {**KEYS, **method_keys()} if expert else {n: key for n, key in KEYS.items() if not key.is_expert}
     return _document(keys, lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))

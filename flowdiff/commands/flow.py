@@ -48,7 +48,7 @@ def command(
 
 
 def _console() -> Console:
-    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` without either (a job, a file)."""
+    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` wide if there is neither (a job, a file)."""
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )

@@ -171,9 +171,8 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """(Processes that use the given number of cores (None: all), threads of this process if it works
-    alone).
-    """
+    """(number of processes to use the given number of cores (None: all), threads of this process if it works
+    alone)."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -184,7 +183,7 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Worker of a job that this process is; None without a job. Raises ConfigError."""
+    """JobWorker for this process; None if it is not part of a job. Raises ConfigError."""
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
@@ -227,9 +226,8 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules for parameters, with the key if values are hashed. Raises ConfigError for a short key,
-    InputError.
-    """
+    """Rules for parameters, with a key if values are hashed. Raises ConfigError for a short key,
+    InputError."""
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -240,7 +238,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Key from the file, else the environment; neither shows in a list of processes."""
+    """Key from the file, else from the environment; neither appears in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(

@@ -192,7 +192,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Exclusive right to watch a lake: by a lock in a folder, by a lease in a remote store."""
+    """Exclusive right to watch a lake: by a lock for a folder, by a lease for a remote store."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
@@ -242,7 +242,7 @@ class _Turn:
 
 
 class _Shown:
-    """State of a watch that is served, written by the loop and read by the server's thread."""
+    """Served state of a watch; written by the loop, read by the server's thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -252,7 +252,7 @@ class _Shown:
         self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
-        """Record a turn of the loop."""
+        """Record an iteration of the loop; trouble: why it cannot work, or None."""
         state = watch.state
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
@@ -260,7 +260,7 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay, which the active process serves."""
+        """Clear incidents and delay: the active process serves them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
@@ -271,7 +271,7 @@ class _Shown:
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that every sealed window is decided; report when sealing stops, and when it resumes."""
+        """Record that all sealed windows are decided; report when sealing stops or resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -306,9 +306,8 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until stopped. On TakenError, LakeError and OSError the caller starts it
-    again.
-    """
+    """Decide windows as they seal, until stopped. After TakenError, LakeError or OSError the caller calls it
+    again."""
     watch.resume()
     while not stop.is_set():
         try:
@@ -329,7 +328,7 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
 
 
 def _polled(watch: LakeWatch) -> Iterator[Decided]:
-    """Decide newly sealed windows; the first time report from when on the watch decides."""
+    """Decide newly sealed windows; on the first call report the time from which the watch decides."""
     from schemas.periods import format_instant
 
     is_new = watch.state is None

@@ -1,4 +1,4 @@
-"""Alertmanager: open incidents as alerts of its API v2, repeated as long as they go on."""
+"""Alertmanager: open incidents as alerts of its API v2, repeated while they are open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALERT_NAME: Final = "FlowdiffIncident"
 
 
 class Alertmanager(Outlet[Receiver]):
-    """See Outlet. It hears of incidents, not of events: what is open, and what ended a while ago."""
+    """See Outlet. It is sent incidents, not events: open ones, and recently ended ones."""
 
     below = "/api/v2/alerts"
 
@@ -34,7 +34,7 @@ class Alertmanager(Outlet[Receiver]):
 
 
 def alerts(incidents: Iterable[Incident], lake: str, settings: NotifySettings, now_ns: int) -> bytes:
-    """Alerts for Alertmanager's API v2: labels are the identity and the severity, by which it routes."""
+    """Alerts for Alertmanager's API v2; labels are the identity and the severity, by which it routes."""
     return json_bytes([_alert(incident, lake, settings, now_ns) for incident in incidents])
 
 

@@ -1,8 +1,9 @@
-"""Chats' incoming hooks: messages from templates that a user can replace.
+"""Incoming webhooks of chats: messages from templates that a user can replace.
 
-A template is Jinja and makes a JSON document. It sees the facts of `messages.facts`, and `title` (severity,
-state, component), `mark` (a sign for the state), `event` and `link` (address of the report, or empty). Of its
-filters `slack` escapes text for Slack's mrkdwn, `markdown` for Markdown, and `tojson` writes a JSON string.
+A template is Jinja and renders a JSON document. Its variables are those of `messages.facts`, and `title`
+(severity, state, component), `mark` (a symbol for the state), `event` and `link` (address of the report, or
+empty). Filters: `slack` escapes text for Slack's mrkdwn, `markdown` for Markdown, `tojson` writes a JSON
+string.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Chat(Outlet[ChatReceiver]):
-    """See Outlet. The shipped template has the name of the receiver's key."""
+    """See Outlet. The default template is named like the receiver's key."""
 
     def __init__(self, name: str, receiver: ChatReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)
@@ -44,7 +45,8 @@ class ChatTemplate:
     """Template of a chat's messages."""
 
     def __init__(self, name: str, text: str, settings: NotifySettings) -> None:
-        """name: for messages. Raises ConfigError for a template that makes no JSON of an example."""
+        """name: for error messages. Raises ConfigError if the template does not render JSON from an
+        example."""
         self._settings = settings
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
         # Jinja's `tojson` writes < and > as escapes, and our own letters are wanted as they are.
@@ -64,7 +66,7 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, chat: str, file: Path | None, settings: NotifySettings) -> ChatTemplate:
-        """Template of a file, or the shipped one of a kind of chat. Raises ConfigError, InputError."""
+        """Template from a file, or the default one for a kind of chat. Raises ConfigError, InputError."""
         if file is None:
             shipped = resources.files("flowdiff.notify") / "templates" / f"{chat}.json.jinja"
             return cls(f"notify.{chat}", shipped.read_text(encoding="utf-8"), settings)
@@ -76,7 +78,7 @@ class ChatTemplate:
         return cls(f"notify.{chat}.template", text, settings)
 
     def body(self, event: IncidentEvent) -> bytes:
-        """Message about an event. Raises ValueError where it is no JSON, TemplateError."""
+        """Message about an event. Raises ValueError if it is not JSON, TemplateError."""
         return self._made(event, self._settings)
 
     def _made(self, event: IncidentEvent, settings: NotifySettings) -> bytes:
@@ -94,7 +96,7 @@ class ChatTemplate:
 
 
 def _example() -> IncidentEvent:
-    """Event with a text in every field, to try a template with."""
+    """Event with a text in every field, to test a template with."""
     incident = Incident(
         id="example",
         kind=ChangeKind.SLOWER,

@@ -1,4 +1,4 @@
-"""Facts about an incident that every message and template is made of, and their Markdown.
+"""Facts about an incident from which messages and templates are made, and their Markdown.
 
 They contain no settings, and of requests only their ids.
 """
@@ -35,7 +35,7 @@ def markdown(incident: Incident, known: Mapping[str, Any], settings: NotifySetti
 
 
 def facts(incident: Incident, settings: NotifySettings) -> dict[str, Any]:
-    """Facts about an incident, by name, for all messages and templates; every text is bounded."""
+    """Name -> fact about an incident, for all messages and templates; every text has a bounded length."""
     unit, reports, n_examples = incident.unit, settings.reports, settings.max_examples
     path = f"reports/{incident.report}/report.html" if incident.report else ""
     return {
@@ -76,7 +76,7 @@ def facts(incident: Incident, settings: NotifySettings) -> dict[str, Any]:
 
 
 def sentence(known: Mapping[str, Any]) -> str:
-    """One sentence on how large a change is and since when. known: the incident's `facts`."""
+    """Sentence on the size of a change and its onset. known: the incident's `facts`."""
     share = known["share_of_change"]
     parts = [f"{known['moved']} ({known['change']})", f"{known['contribution']} on the mean"]
     if share is not None:
@@ -90,7 +90,7 @@ def sentence(known: Mapping[str, Any]) -> str:
 
 
 def clipped(text: str, settings: NotifySettings) -> str:
-    """Text without control characters, cut at the bound of messages."""
+    """Text without control characters, truncated to `max_text_chars`."""
     return clip(visible(text), settings.max_text_chars)
 
 

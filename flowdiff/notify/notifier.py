@@ -27,7 +27,7 @@ class Notifier:
         say: Callable[[str], None],
         now_ns: Callable[[], int] | None = None,
     ) -> None:
-        """events: returns every event in the lake; say: prints a line. Raises ConfigError, InputError."""
+        """events: returns all events in the lake; say: prints a line. Raises ConfigError, InputError."""
         self._events = events
         self._say: Callable[[str], None] = lambda text: say(f"notify: {text}")
         clock = now_ns or SteadyClock().steady_ns
@@ -38,7 +38,7 @@ class Notifier:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Send while the block runs, and for `patience` after it; only the active watch does."""
+        """Send while the block runs, and for up to `patience` after it; only the active watch does."""
         self._is_behind = bool(self._outlets)
         if self._is_behind:
             self._begin()
@@ -51,7 +51,7 @@ class Notifier:
                 sender.end(max(0.0, until - time.monotonic()))
 
     def __call__(self, events: Sequence[IncidentEvent]) -> None:
-        """Queue events; a call without any retries a failed start."""
+        """Queue events; a call with none retries a failed start."""
         if self._is_behind:
             self._begin()
         for sender in self._senders:
@@ -63,7 +63,7 @@ class Notifier:
         return [sender.counts for sender in self._senders]
 
     def _begin(self) -> None:
-        """Start one thread a receiver with its undelivered events."""
+        """Start one thread per receiver with its undelivered events."""
         try:
             known = self._events()
             made = [outlet.sender(known) for outlet in self._outlets]

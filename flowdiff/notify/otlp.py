@@ -1,4 +1,4 @@
-"""Collector of OpenTelemetry: log events by OTLP/HTTP with JSON."""
+"""OpenTelemetry Collector: log events by OTLP/HTTP with JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Collector(Outlet[Receiver]):
 
 
 def log_record(event: IncidentEvent, lake: str, settings: NotifySettings, now_ns: int) -> bytes:
-    """An OTLP log event."""
+    """OTLP log event for an incident event."""
     known = facts(event.incident, settings)
     number, word = _SEVERITY[event.incident.severity]
     name = f"flowdiff.incident.{event.kind}"

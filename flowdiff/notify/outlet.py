@@ -1,4 +1,4 @@
-"""Port of a kind of receiver: what its messages are, and where they go.
+"""Interface of a kind of receiver: the form of its messages, and where they are sent.
 
 To add a kind: a file with a subclass of `Outlet`, and a row in `settings.NotifySettings`.
 """
@@ -29,7 +29,7 @@ R_co = TypeVar("R_co", bound=Receiver, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Facts and services that outlets share."""
+    """Data and services shared by outlets."""
 
     lake: str
     """Name of the lake."""
@@ -38,19 +38,19 @@ class Context:
     """Store of the lake, for ledgers."""
     now_ns: Callable[[], int]
     say: Callable[[str], None]
-    """Prints a line."""
+    """Function that prints a line."""
 
 
 class Outlet(Generic[R_co]):
-    """One receiver that every event is sent to, as a message of its own."""
+    """One receiver that is sent every event, one message each."""
 
     below: ClassVar[str] = ""
-    """Path below the receiver's address."""
+    """Path appended to the receiver's address."""
 
     def __init__(self, name: str, receiver: R_co, context: Context) -> None:
         """name: the receiver's key below `notify`.
 
-        Reads its secrets. Raises ConfigError, InputError, without secrets in them.
+        Reads its secrets. Raises ConfigError, InputError; messages do not contain secrets.
         """
         self.name, self.receiver, self.context = name, receiver, context
         url = receiver.url or self.secret("url", None, receiver.url_file).decode("latin-1")
@@ -67,22 +67,21 @@ class Outlet(Generic[R_co]):
         raise NotImplementedError
 
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
-        """Sender to the receiver, not started. known: every event in the lake. Raises OSError."""
+        """Make the sender to the receiver, not started. known: all events in the lake. Raises OSError."""
         ledger = Ledger(self.context.store, self.name, self.context.settings.kept_events)
         say, settings = self.context.say, self.context.settings
         return EventSender(self.name, self.message, ledger, ledger.outbox(known), say, settings)
 
     def addressed(self, body: bytes, kind: str, **headers: str) -> Message:
-        """Message with a body of a media type, to this receiver."""
+        """Message with a body of media type `kind`, addressed to this receiver."""
         all_headers = {"Content-Type": kind, "User-Agent": "flowdiff", **headers}
         if self._token:
             all_headers["Authorization"] = f"Bearer {self._token.decode('latin-1')}"
         return Message(self._address, body, all_headers)
 
     def secret(self, key: str, value: SecretStr | None, file: Path | None) -> bytes:
-        """Secret from a setting, else the content of a file; empty without either. Raises InputError,
-        ConfigError.
-        """
+        """Secret from a setting, else from a file; empty if neither is set. Raises InputError,
+        ConfigError."""
         name = f"notify.{self.name}.{key}"
         if value is not None:
             found = value.get_secret_value().encode()
@@ -96,7 +95,7 @@ class Outlet(Generic[R_co]):
 
 
 def outlets(context: Context) -> list[Outlet[Receiver]]:
-    """Outlet of every receiver that has an address. Raises ConfigError, InputError."""
+    """Outlets of the receivers that have an address. Raises ConfigError, InputError."""
     return [
         _class_of(receiver)(name, receiver, context)
         for name in NotifySettings.model_fields

@@ -1,4 +1,4 @@
-"""Post to a receiver that may be slow or hostile: of the answer the status is used and nothing else."""
+"""Post to a receiver that may be slow or hostile: of the answer only the status and Retry-After are used."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from ingest.http.address import Address
 from ingest.http.exchange import ExchangeError
 
 _DIGITS: Final = 9
-"""Digits of a requested pause that are read: 30 years."""
+"""Most digits read of a requested pause: 30 years."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
-"""Statuses 4xx that may pass: configuration may be corrected, or time helps. Others refuse the message
-itself.
-"""
+"""4xx statuses that may be temporary: configuration may be corrected, or time helps. Others reject the
+message itself."""
 
 
 class SendError(Exception):
-    """A message did not arrive. Its text has nothing from the receiver, and no path."""
+    """A message was not delivered. The text contains nothing sent by the receiver, and no path."""
 
     def __init__(self, why: str, *, wait_s: float = 0.0, is_refused: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
         """Pause that the receiver requested (Retry-After); the sender bounds it."""
         self.is_refused = is_refused
-        """True if the same message would be refused again."""
+        """True if the receiver would refuse the message again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Message:
 
 
 def post(message: Message, timeout_s: float) -> None:
-    """Post a message; returns on an answer 2xx. Raises SendError within the time-out."""
+    """Post a message; returns on a 2xx answer. Raises SendError within the time-out."""
     address = message.address
     try:
         answer = exchange.post(address, message.body, message.headers, timeout_s)

@@ -1,4 +1,4 @@
-"""Send to one receiver from a thread of its own, so that receivers do not delay each other."""
+"""Send to one receiver from a separate thread, so that receivers do not delay each other."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Counts:
 
     receiver: str
     pending: int = 0
-    """Waiting events; for Alertmanager, alerts being sent."""
+    """Number of waiting events; for Alertmanager, of alerts being sent."""
     sent: int = 0
     failed: int = 0
-    """Failed attempts."""
+    """Number of failed attempts."""
     refused: int = 0
-    """Dropped events."""
+    """Number of events given up: refused by the receiver, or too large."""
     restarts: int = 0
-    """Times that sending failed by a bug, and began anew."""
+    """Number of restarts after a bug."""
     is_sending: bool = False
-    """True while its thread is at work."""
+    """True while the thread is working."""
 
 
 class Sender:
-    """Thread that waits for work, and ends promptly while it waits."""
+    """Thread that waits for work; while it waits it can be ended promptly."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
@@ -52,7 +52,7 @@ class Sender:
         self._thread.start()
 
     def end(self, patience_s: float) -> None:
-        """End when everything is sent, or after `patience_s`; unsent events stay in the outbox."""
+        """End once everything is sent, or after `patience_s`; unsent events remain in the outbox."""
         until = time.monotonic() + patience_s
         with self._changed:
             self._changed.wait_for(self._is_idle, patience_s)
@@ -68,7 +68,7 @@ class Sender:
         raise NotImplementedError
 
     def _turn(self) -> float:
-        """Send what is due; returns the seconds until more may be."""
+        """Send what is due; returns the seconds until the next turn."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -92,7 +92,8 @@ class Sender:
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an error that is none of the receiver's; seconds until the next turn."""
+        """Count and report an error that the receiver did not cause; returns the seconds until the next
+        turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1
@@ -106,7 +107,7 @@ class Sender:
         return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
-        """Post a message and count it; returns the error, if any."""
+        """Post a message and count it; returns the error, or None."""
         try:
             if len(message.body) > self._settings.max_message_bytes:
                 raise SendError("gets a message that is too large", is_refused=True)
@@ -130,7 +131,7 @@ class Sender:
 
 
 class EventSender(Sender):
-    """Sends every event until it arrives, in order."""
+    """Sends every event until it is delivered, in order."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class EventSender(Sender):
         self.counts.pending = len(self._waiting)
 
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Add events; delivered ones are skipped."""
+        """Queue events; delivered ones are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)
@@ -195,7 +196,7 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Repeats every open incident to Alertmanager, and for a while the end of each."""
+    """Repeats every open incident to Alertmanager, and for a while each resolved one."""
 
     def __init__(
         self,

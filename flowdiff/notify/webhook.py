@@ -1,4 +1,4 @@
-"""Webhook: CloudEvents 1.0 in structured mode, signed as Standard Webhooks are."""
+"""Webhook: CloudEvents 1.0 in structured mode, signed by Standard Webhooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Webhook(Outlet[WebhookReceiver]):
 
 
 def cloud_event(event: IncidentEvent, lake: str, settings: NotifySettings) -> bytes:
-    """CloudEvent of an event; its `id` is the event's, the same however often it is sent."""
+    """CloudEvent of an incident event; `id` is the event's, also when it is sent again."""
     incident = event.incident
     known = facts(incident, settings)
     document = {

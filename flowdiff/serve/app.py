@@ -35,10 +35,10 @@ from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
 
 _LOG: Final = logging.getLogger("flowdiff.serve")
 _MOST_FIELDS: Final = 100
-"""Fields of a form or a query; more are refused."""
+"""Most fields of a form or a query; more are refused."""
 _RETRY_SECONDS: Final = 5
 _PIECE_BYTES: Final = 64 * 1024
-"""Bytes of a file that are in memory at once."""
+"""Bytes of a file held in memory at once."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 
@@ -64,7 +64,7 @@ def _metrics() -> _Metrics:
 
 
 def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
-    """Application of a site; hosts: names under which it is reached, without ports."""
+    """Application for a site; hosts: names under which it is reached, without ports."""
     metrics = _metrics()
     limiter: list[CapacityLimiter] = []
 
@@ -138,7 +138,7 @@ def _agents(site: Site) -> Starlette:
 
 
 def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
-    """Application for users with a role; others are refused."""
+    """Wrap an application to refuse users below a role."""
 
     async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
         user = access.user(HTTPConnection(scope))
@@ -209,7 +209,7 @@ def _response(site: Site, page: Page, request: Request, reply: Reply) -> Respons
 
 
 class _FileResponse(Response):
-    """Response that sends a file piece by piece, each once the reader took the one before."""
+    """Response that sends a file piece by piece, each once the reader took the previous one."""
 
     def __init__(self, sent: SentFile, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(headers={**headers, "content-length": str(sent.size)}, media_type=media_type)
@@ -230,12 +230,12 @@ class _FileResponse(Response):
 
 
 def _is_foreign(request: Request) -> bool:
-    """True if a page of another site leads here."""
+    """True if the browser was sent here by a page of another site."""
     return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _address_of(request: Request) -> str:
-    """Address of an answer that readers share; those from another site may get another one."""
+    """Cache key of an answer that readers share; requests from another site have keys of their own."""
     return f"{request.url.path}?{request.url.query}{' foreign' if _is_foreign(request) else ''}"
 
 
@@ -264,7 +264,7 @@ def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffErro
 
 
 def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
-    """Page that asks for a token, or that says which role is missing."""
+    """Page that asks for a token, or names the missing role."""
     if user.role > Role.NONE:
         needed = ForbiddenError(
             f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
@@ -284,7 +284,7 @@ def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
 
 
 async def _signed_in(site: Site, access: Access, request: Request) -> Response:
-    """Give the browser a cookie for a token, and send it where it wanted to go."""
+    """Set a cookie for a valid token, and redirect to the page asked for before."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     token = fields.get("token", [""])[0]
     if access.of_token(token).role is Role.NONE:

@@ -1,4 +1,4 @@
-"""Reports of finished jobs: a folder each, named by the question's identity; the oldest give way."""
+"""Reports of finished jobs: a folder each, named by the question's identity; the oldest are evicted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class Results:
-    """Folder of results, which may outlive the server: of each its report as JSON, and its tables."""
+    """Folder of results (report as JSON, and tables), which may outlive the server."""
 
     def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most, most_bytes: bounds on what is kept. draft_seconds: longest time that one is written."""
+        """most, most_bytes: limits on the number and size of results. draft_seconds: age at which a draft is
+        abandoned."""
         self._folder = folder
         self._most = most
         self._most_bytes = most_bytes
@@ -36,13 +37,13 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Place of a result. Raises ValueError for a key that is none."""
+        """Path of a result. Raises ValueError for an invalid key."""
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"'{key}' is no key of a result")
         return self._folder / key
 
     def read(self, key: str) -> bytes | None:
-        """JSON of a report; None if it is not kept (any more)."""
+        """Report of a result as JSON; None if there is none, or it was evicted."""
         try:
             path = self.path(key)
             found = (path / REPORT).read_bytes()
@@ -53,7 +54,7 @@ class Results:
         return found
 
     def table_file(self, key: str, name: str) -> Path | None:
-        """Parquet of a table of a result; None if there is none, or it is not kept (any more)."""
+        """Parquet file of a result's table; None if there is none, or it was evicted."""
         try:
             path = self.path(key) / f"{name}.parquet"
         except ValueError:
@@ -61,7 +62,7 @@ class Results:
         return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """All tables of a result by name; empty if it is not kept (any more)."""
+        """Name -> table of a result; empty if there is none, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
@@ -70,7 +71,7 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Remove what is beyond the bounds, the longest unread first, and drafts that nobody writes."""
+        """Evict results beyond the limits, least recently read first, and abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -88,7 +89,7 @@ class Results:
 
 
 def _remove(path: Path) -> None:
-    """Remove a result, at once for readers: what an interruption leaves is a draft."""
+    """Remove a result, atomically for readers: an interruption leaves a draft."""
     gone = _draft(path)
     with suppress(OSError):  # at the next one
         path.rename(gone)
@@ -100,7 +101,7 @@ def _draft(path: Path) -> Path:
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
-    """Put a result at its place, whole and durable; one that is there already stays. Raises OSError."""
+    """Write a result, complete and durable; an existing one stays. Raises OSError."""
     draft = _draft(path)
     draft.mkdir()
     try:

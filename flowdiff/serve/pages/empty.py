@@ -1,4 +1,4 @@
-"""Page of a lake without a window: where to send what, with lines to copy."""
+"""Page of a lake without a window: how to send data, with lines to copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REFRESH_SECONDS = 5
 
 
 def empty(site: Site) -> Answer:
-    """Tell how the first requests get into the lake; asks again by itself."""
+    """Explain how to get the first requests into the lake; reloads periodically."""
     exists = site.known().info is not None
     first = (
         "The lake has no finished window yet: live requests appear when their window is over."

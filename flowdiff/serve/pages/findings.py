@@ -1,7 +1,7 @@
-"""Page of one finding: its numbers, the calls around it, and requests of both sides.
+"""Page of one finding: its numbers, the calls around it, and requests of both periods.
 
-Its address is by the question, and stays right when the result has to be computed again; or by a report or a
-result that is there.
+Its address names the question, and stays valid when the result has to be computed again; or an existing
+report or result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stitch.lake.place import open_store
 
 _MOST_RANK: Final = 1_000_000
 SHOWN: Final = 20
-"""Requests listed of each side."""
+"""Most requests listed per period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Request:
     request_id: str
     kind: str
     response_us: float | None
-    """None in a report of an older version."""
+    """None for a report of an older version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class _Side:
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Request of the other side that these are drawn beside; empty: there is none."""
+    """Id of the other period's request to draw these beside; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
-    """Show one finding; of a question without a result, its form."""
+    """Show one finding; the form of the question if it has no result."""
     rank = _rank(asked.path["rank"])
     stored = named_report(site, asked)
     question: Question | None = None
@@ -132,7 +132,7 @@ def _rank(text: str) -> int:
 
 
 def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:
-    """Requests of both periods: from the table beside the report, or the examples where there is none."""
+    """Requests of both periods: from the table beside the report, else the report's examples."""
     table = _affected(site, stored, found)
     before, after = (
         table.filter(pc.field("sample") == name).sort_by(
@@ -176,7 +176,7 @@ def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
 
 
 def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
-    """Rows of a table `requests` that are affected by one finding; groups of rows of others are not read.
+    """Rows of a table `requests` affected by one finding; row groups of other findings are not read.
 
     A table of an older version has no response times: null.
     """
@@ -190,7 +190,7 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
 
 
 def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
-    """Table `requests` beside a report; None for a job without one. Raises OSError."""
+    """Table `requests` of a report; None if there is none."""
     if key := stored.link.get("job"):
         return site.jobs.results.table_file(key, "requests")
     return pa.BufferReader(open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet"))
@@ -204,17 +204,17 @@ def _listed(table: pa.Table) -> list[_Request]:
 
 
 def _examples(found: Finding, sample: str) -> list[_Request]:
-    """Example requests of a side; of one without requests that show the finding, ordinary ones."""
+    """Example requests of a period; normal ones if none shows the finding."""
     return [_Request(one.request_id, "", one.response_us) for one in found.examples if one.sample == sample]
 
 
 def _example(found: Finding, sample: str) -> str:
-    """Example request of a side; empty without one."""
+    """Id of an example request of a period; empty if there is none."""
     return next((one.request_id for one in _examples(found, sample)), "")
 
 
 def _middle(table: pa.Table) -> str:
-    """Request of the median response time; empty without one."""
+    """Id of the request with the median response time; empty if there is none."""
     return str(table["request_id"][table.num_rows // 2]) if table.num_rows else ""
 
 
