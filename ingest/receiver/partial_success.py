@@ -92,7 +92,7 @@ def is_sound(content: bytes, format_: str) -> bool:
     """True if a request is readable and all its spans have accepted ids and times; False also if undecided.
 
     Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs a span of protobuf, half of
-    what protobuf's parser takes, and 0.8 of JSON.
+    what protobuf's parser takes, and 0.9 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library
@@ -132,6 +132,9 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
     """True if every span has a start of a clock that was set, and an end not before it."""
+    digits = "".join(map(str, (*starts, *ends))).encode()
+    if digits and not digits.isdigit():  # int() reads signs, blanks, underscores, and digits of other scripts
+        return False
     try:
         start, end = [*map(int, starts)], [*map(int, ends)]
     except ValueError:  # empty, or thousands of digits

@@ -82,7 +82,7 @@ def address(name: str) -> str:
     return name.rstrip("/") if folder is None else f"file://{folder.resolve()}"
 
 
-def make_folder(name: str) -> None:
+def make_folder(name: str, option: str = "--lake") -> None:
     """Make the folder of a lake, for its owner alone, below an existing parent; a remote lake needs none.
 
     option: the option that names it, for messages. Raises LakeError.
