@@ -131,7 +131,7 @@ class PeriodCounts:
     """Counts, from commits, of the windows that a period touches; each window counts as a whole."""
 
     found: LakePeriod
-    """The period, without a list of files."""
+    """Period that was counted; its list of files is empty, as counts come from commits."""
     windows: pa.Table
     """One row a window, WINDOW_COUNTS_SCHEMA."""
     flags: Mapping[Quality, int]

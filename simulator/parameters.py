@@ -102,5 +102,5 @@ def stream_specs(p: Parameters) -> list[StreamSpec]:
 
 
 def broad(p: Parameters) -> Parameters:
-    """The same installation with the broad acknowledgement edge (F5 `broad`)."""
+    """Copy of the parameters whose acknowledgement latency varies widely, for the fault `F5-spin-broad`."""
     return replace(p, ack_law=Law.NORMAL, ack_us=500.0, ack_c2=0.36)

@@ -41,7 +41,7 @@ from stitch.scratch import Scratch
 MOST_APART: Final = 6
 """Most windows held separately before they are added up."""
 MOST_ROWS: Final = 200_000
-"""Most rows of a table that are sorted; larger tables stay unsorted, no reader needs their order."""
+"""Maximum rows of a table that is sorted; larger ones stay unsorted, as no reader needs an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
 

@@ -70,7 +70,7 @@ class _Units(NamedTuple):
 
     @staticmethod
     def of(trees: Sequence[SpanTree | None]) -> _Units:
-        """Lay out the units of all trees in one numbering."""
+        """Concatenate the units of all trees, numbered consecutively, one structure after another."""
         names = Numbering[Operation]()
         rows: list[tuple[int, int, int, int, bool, int]] = []
         first = []

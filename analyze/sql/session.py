@@ -85,7 +85,7 @@ _WORD: Final = re.compile(r"\w+")
 _CATALOG: Final = re.compile(
     r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
 )
-"""Words in statements that may list all relations, or name one in parts."""
+"""Words by which a statement may list all relations, or make a name of strings: all views are made then."""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {

@@ -94,7 +94,7 @@ class Detector:
         return self.sample(now, first)
 
     def add(self, window: WindowTicks) -> I8:
-        """Add a window with its hours; returns the ring columns of its ticks."""
+        """Add a window's ticks and hours to the ring buffer; returns the columns there of its ticks."""
         columns = self.add_ticks(window)
         self.ring.add_hours(window)
         return columns

@@ -55,7 +55,7 @@ class ReceiverSettings(Config):
     read_bytes: Expert[int] = Field(default=4 * 2**20, ge=2**16)
     """Bytes that the lake takes from the spool by one read, exceeded by one request at most."""
     read_messages: Expert[int] = Field(default=2_000, ge=1)
-    """Requests that it takes by one read, at most."""
+    """Maximum number of requests that the lake takes from the spool in one read."""
     max_connections: int = Field(default=256, ge=1, le=100_000)
     """HTTP connections at once; beyond, the one that has waited longest for a request to be whole is
     dropped."""

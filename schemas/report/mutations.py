@@ -157,7 +157,7 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys of the lake's categories merged here, ascending, the first of `stored_total`."""
+    """Keys of the lake's categories merged here, ascending: the first ones; `stored_total` counts all."""
     stored_total: int
 
 

@@ -79,9 +79,9 @@ class Repeat(NamedTuple):
 
 
 def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
-    """Non-overlapping repeats of one period, chosen by total length (longest first), in order of start.
+    """Non-overlapping runs in which a block of `period` symbols repeats, in order of start.
 
-    Each is left-aligned in its maximal run. O(len(symbols)).
+    Longest runs are chosen first; each is left-aligned in its maximal run. O(len(symbols)).
     """
     n = len(symbols)
     # A repeat needs a period of equal pairs. Most periods have fewer, and counting runs in C.

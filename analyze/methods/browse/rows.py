@@ -65,7 +65,7 @@ _CATEGORY_COLUMNS: Final = (
 
 
 def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
-    """Getter of column `name` for an entry's part of the period, or for the part `after` places later."""
+    """Getter of column `name` at a part of an entry's timeline, or at the part `after` positions later."""
     return lambda part: getattr(part[0], name)[part[1] + after]
 
 

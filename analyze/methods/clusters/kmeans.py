@@ -244,7 +244,7 @@ class Stability:
 def stability(
     found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
 ) -> Stability:
-    """Refit a partition on sampled points, whose clusters are `label`. Deterministic."""
+    """Agreement of a clustering with refits on samples of points; label: cluster of each. Deterministic."""
     from sklearn.metrics import pairwise_distances_argmin
 
     reseeded, halved, overlaps = [], [], []

@@ -21,7 +21,7 @@ _MOST_NODES: Final = 40
 _MOST_COLOURED: Final = 14
 _MOST_PARTINGS: Final = 8
 _MOST_TIMES: Final = 8
-"""Most nodes shown for their time alone, without a colour."""
+"""Maximum nodes that are shown, uncoloured, only because they take much time."""
 _SHADES: Final = 4
 
 

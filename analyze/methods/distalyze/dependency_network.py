@@ -51,7 +51,7 @@ class TreeRules:
     least_gain: float = 0.0
     """Least share of the target's sum of squares that a split must explain."""
     chance: float = 0.0
-    """Level at which a split must beat the best of all cuts by chance; 0: no such test."""
+    """Significance level of a split, against the best of all cuts that chance alone gives; 0: no test."""
 
 
 def coded(values: F8) -> I4:

@@ -65,7 +65,7 @@ class KindWords:
     tone: str
     """Colour, for a kind that is good or bad by itself."""
     numbers: str
-    """Meaning of the numbers before and after."""
+    """What the values `before` and `after` are, in words."""
     verdict: str
     """Verdict word of a report whose first finding is of this kind."""
     sign: str

@@ -90,7 +90,7 @@ class CausesSettings(Config):
     same_requests: float = Field(default=0.8, gt=0, le=1)
     """Two changes with this share of their requests in common are one."""
     calls_moved: float = Field(default=1.4, gt=1)
-    """A site whose calls a request changed by this factor sees other requests than before."""
+    """Factor of change in calls per request at which a site is taken to see other requests than before."""
     flooded: float = Field(default=3.0, gt=1)
     """And by this factor so many others that paths which were never seen there are theirs."""
     path_left: float = Field(default=3.0, gt=1)

@@ -157,7 +157,7 @@ class View:
         return found, alone
 
     def plain_shares(self, x: F8, n: F8) -> Estimate:
-        """Estimate changes of shares x / n [rows, 2], reference to problem, by chance alone."""
+        """Estimate changes of shares x / n [rows, 2], reference to problem, with sampling error only."""
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:

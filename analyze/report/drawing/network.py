@@ -135,7 +135,7 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] number of spanning-tree lines between a variable and P."""
+    """[variables] number of spanning-tree edges to the explained variable, number 0."""
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

@@ -162,7 +162,7 @@ class _OtherProcesses:
         self._job = job
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """See Engine. Starts with the largest files; books results in the order of `sources`."""
+        """See Engine. Starts with the largest files; records results in the order of `sources`."""
         decoders = 1 if len(sources) >= self.at_once else DECODERS
         tasks: dict[Source, Future[FileDealt]] = {}
         for source in sorted(sources, key=lambda source: -source.size):

@@ -302,7 +302,7 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
 
 
 def _alone(e: Estimate) -> Estimate:
-    """Drop the blocks: siblings are no blocks of the baseline, and p includes their scatter."""
+    """Remove the baseline's blocks: siblings are not blocks of time, and p includes their scatter."""
     n = len(e.p)
     return replace(
         e,

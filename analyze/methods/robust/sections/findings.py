@@ -206,7 +206,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """Yield the facts shown everywhere."""
+    """Yield the facts of a finding that terminal, Markdown and page all show."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")

@@ -213,7 +213,7 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the keys that events add."""
+    """Positions of span events' parameters among the kept parameter names, sorted; -1: not kept."""
 
     event_rank: I4
     """[events] rank of `event.<name>`."""
