@@ -51,7 +51,7 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
         _field("document", pa.string(), "the incident as it was then, JSON"),
     ]
 )
-"""One row an event. The last event of an incident is its current state, shown by the view `incidents`."""
+"""Rows, one an event. The last event of an incident is its current state, shown by the view `incidents`."""
 
 
 class ChangePoint(Config):

@@ -21,7 +21,7 @@ from simulator.workloads import BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _SpanShape:
-    """One span of a structure: its text, and the steps that give its times."""
+    """Span of a structure: its text, and the steps that give its times."""
 
     text: str
     """Format string with placeholders for start and end (and, for the root, the call's attributes)."""

@@ -88,7 +88,7 @@ class Strand:
 
 
 class SimulatedFlow:
-    """One request: its row in the workload, its strands, and the touches of faults.
+    """Request: its row in the workload, its strands, and the touches of faults.
 
     touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
     """

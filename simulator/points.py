@@ -44,7 +44,7 @@ class Span(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One trace point. `kind`: kind of the native record; `span_name`: name of the span that a call opens."""
+    """Trace point. `kind`: kind of the native record; `span_name`: name of the span that a call opens."""
 
     host: str
     component: str

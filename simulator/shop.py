@@ -168,7 +168,7 @@ def shop_lines(plan: ShopPlan) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Request:
-    """One request while its spans are written."""
+    """Request while its spans are written."""
 
     plan: ShopPlan
     random: Random

@@ -49,7 +49,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 _Pair = tuple[int, int]
 _MAX_NOTES = 5
 _ONE_IN = 20
-"""One call in this many may contradict: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
+"""Calls of which one may contradict the fit: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
 _BLOCKS = 64
 """Number of blocks of calls between which steps are sought; a step is then placed between two calls."""
 _MAX_STEPS = 3

@@ -272,7 +272,7 @@ class Grid:
     """Table: rows under headings."""
 
     label: str
-    """What the rows are, for screen readers; on a terminal the heading of the first column."""
+    """Name of what a row is, for screen readers; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None

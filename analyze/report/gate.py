@@ -21,7 +21,7 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One result, as input of a gate."""
+    """Result, as input of a gate."""
 
     kind: str
     """Kind: `structural`, `response-time`, or another kind of the method."""

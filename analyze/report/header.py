@@ -47,7 +47,7 @@ def _sentence(samples: tuple[SampleSummary, ...]) -> str:
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
-    """One sentence for each quality flag that excluded flows from all tests."""
+    """Sentences, one for each quality flag that excluded flows from all tests."""
     notes = []
     for flag, counts in sorted(population.excluded.items()):
         if any(counts):

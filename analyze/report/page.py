@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
+"""Self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
 
 The content security policy allows the page's only style sheet by its hash, and likewise its one script, if a
 section has any; everything else is forbidden. Templates are beside the modules that use them

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from analyze.report.markdown import inline
 from flowdiff.notify.messages import facts
-from flowdiff.notify.outlet import JSON, Context, Outlet
+from flowdiff.notify.outlet import JSON, Context, EventOutlet
 from flowdiff.notify.post import Message
 from flowdiff.notify.settings import ChatReceiver, NotifySettings
 from schemas.errors import ConfigError, InputError
@@ -29,15 +29,15 @@ _MARKS: Final = {"resolved": "✅", "accepted": "☑️"}
 _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-class Chat(Outlet[ChatReceiver]):
-    """See Outlet. The default template is named like the receiver's key."""
+class Chat(EventOutlet[ChatReceiver]):
+    """See EventOutlet. The default template is named like the receiver's key."""
 
     def __init__(self, name: str, receiver: ChatReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)
         self._template = ChatTemplate.of(name, receiver.template, context.settings)
 
     def message(self, event: IncidentEvent) -> Message:
-        """See Outlet."""
+        """See EventOutlet."""
         return self.addressed(self._template.body(event), JSON)
 
 

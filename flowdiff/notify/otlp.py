@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flowdiff.cli.version import version
 from flowdiff.notify.messages import clipped, facts, json_bytes, sentence
-from flowdiff.notify.outlet import JSON, Outlet
+from flowdiff.notify.outlet import JSON, EventOutlet
 from flowdiff.notify.post import Message
 from flowdiff.notify.settings import NotifySettings, Receiver
 from schemas.incidents import IncidentEvent
@@ -15,13 +15,13 @@ from schemas.incidents import IncidentEvent
 _SEVERITY: Final = {"warning": (13, "WARN"), "critical": (21, "FATAL")}
 
 
-class Collector(Outlet[Receiver]):
-    """See Outlet."""
+class Collector(EventOutlet[Receiver]):
+    """See EventOutlet."""
 
     below = "/v1/logs"
 
     def message(self, event: IncidentEvent) -> Message:
-        """See Outlet."""
+        """See EventOutlet."""
         context = self.context
         return self.addressed(log_record(event, context.lake, context.settings, context.now_ns()), JSON)
 

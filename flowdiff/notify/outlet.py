@@ -1,10 +1,11 @@
 """Interface of a kind of receiver: the form of its messages, and where they are sent.
 
-To add a kind: a file with a subclass of `Outlet`, and a row in `settings.NotifySettings`.
+To add a kind: a file with a subclass of `EventOutlet` (or `Outlet`), and a row in `settings.NotifySettings`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -41,8 +42,8 @@ class Context:
     """Function that prints a line."""
 
 
-class Outlet(Generic[R_co]):
-    """One receiver that is sent every event, one message each."""
+class Outlet(ABC, Generic[R_co]):
+    """Receiver of incidents, its address and secrets read and checked."""
 
     below: ClassVar[str] = ""
     """Path appended to the receiver's address."""
@@ -62,15 +63,9 @@ class Outlet(Generic[R_co]):
         if self._token and not self._address.is_private:
             raise ConfigError(f"notify.{name}: the token would be sent readable: use https.")
 
-    def message(self, event: IncidentEvent) -> Message:
-        """Message about an event."""
-        raise NotImplementedError
-
+    @abstractmethod
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
         """Make the sender to the receiver, not started. known: all events in the lake. Raises OSError."""
-        ledger = Ledger(self.context.store, self.name, self.context.settings.kept_events)
-        say, settings = self.context.say, self.context.settings
-        return EventSender(self.name, self.message, ledger, ledger.outbox(known), say, settings)
 
     def addressed(self, body: bytes, kind: str, **headers: str) -> Message:
         """Message with a body of media type `kind`, addressed to this receiver."""
@@ -92,6 +87,20 @@ class Outlet(Generic[R_co]):
         if not found or any(not 32 < byte < 127 for byte in found):
             raise ConfigError(f"{name} holds nothing, or more than printable ASCII.")
         return found
+
+
+class EventOutlet(Outlet[R_co]):
+    """Receiver that is sent every event, one message each."""
+
+    @abstractmethod
+    def message(self, event: IncidentEvent) -> Message:
+        """Message about an event."""
+
+    def sender(self, known: Sequence[IncidentEvent]) -> Sender:
+        """See Outlet."""
+        ledger = Ledger(self.context.store, self.name, self.context.settings.kept_events)
+        say, settings = self.context.say, self.context.settings
+        return EventSender(self.name, self.message, ledger, ledger.outbox(known), say, settings)
 
 
 def outlets(context: Context) -> list[Outlet[Receiver]]:

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ class Counts:
     """True while the thread is working."""
 
 
-class Sender:
+class Sender(ABC):
     """Thread that waits for work; while it waits it can be ended promptly."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
@@ -60,16 +61,17 @@ class Sender:
             self._changed.notify_all()
         self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
 
+    @abstractmethod
     def take(self, events: Sequence[IncidentEvent]) -> None:
         """Add events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_idle(self) -> bool:
-        raise NotImplementedError
+        """True if nothing waits to be sent."""
 
+    @abstractmethod
     def _turn(self) -> float:
         """Send what is due; returns the seconds until the next turn."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         self.counts.is_sending = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from flowdiff.notify.messages import facts, instant, json_bytes, markdown
-from flowdiff.notify.outlet import Context, Outlet
+from flowdiff.notify.outlet import Context, EventOutlet
 from flowdiff.notify.post import Message
 from flowdiff.notify.settings import NotifySettings, WebhookReceiver
 from flowdiff.notify.signature import signed, signing_key
@@ -14,8 +14,8 @@ from schemas.incidents import IncidentEvent
 from schemas.windows import NS_PER_SECOND
 
 
-class Webhook(Outlet[WebhookReceiver]):
-    """See Outlet."""
+class Webhook(EventOutlet[WebhookReceiver]):
+    """See EventOutlet."""
 
     def __init__(self, name: str, receiver: WebhookReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)
@@ -29,7 +29,7 @@ class Webhook(Outlet[WebhookReceiver]):
             ) from None
 
     def message(self, event: IncidentEvent) -> Message:
-        """See Outlet."""
+        """See EventOutlet."""
         body = cloud_event(event, self.context.lake, self.context.settings)
         at_s = self.context.now_ns() // NS_PER_SECOND
         headers = signed(body, event.id, at_s, self._key) if self._key else {}

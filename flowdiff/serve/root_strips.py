@@ -14,7 +14,7 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RootStrip:
-    """One root over the time shown."""
+    """Root type over the time shown."""
 
     root: str
     requests: int

@@ -86,7 +86,7 @@ class DamagedBatch:
 
 
 class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
-    """One fetch of a partition: `take` returns its batches, ending with the first damaged one."""
+    """Fetch of a partition: `take` returns its batches, ending with the first damaged one."""
 
     max_unpacked_bytes = 64 * 2**20
     poll_bytes = 16 * 2**20

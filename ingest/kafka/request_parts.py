@@ -107,8 +107,8 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """One part per line. A record without a request id goes by its breadcrumb, so its strands may be
-    separated."""
+    """Parts of lines, one per line. A record without a request id goes by its breadcrumb, so its strands may
+    be separated."""
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []

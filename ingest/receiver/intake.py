@@ -41,7 +41,7 @@ class Answer:
 
     outcome: Outcome
     why: str = ""
-    """One sentence for the sender; empty if the request was accepted."""
+    """Sentence for the sender; empty if the request was accepted."""
     refused: Refused | None = None
     """Spans of an accepted request that will be dead letters."""
 

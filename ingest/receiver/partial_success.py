@@ -30,7 +30,7 @@ class Refused:
 
     n_spans: int
     why: str
-    """One sentence for the sender on the reason."""
+    """Sentence for the sender on the reason."""
 
 
 _TRACE_DIGITS: Final = 32

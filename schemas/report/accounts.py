@@ -13,7 +13,7 @@ AccountedMeasure = Literal["mean", "tail", "errors"]
 
 
 class AccountRow(Frozen):
-    """One call site in the account of a root type; `calls`, `structure` and `slower` add up to `total`."""
+    """Call site in the account of a root type; `calls`, `structure` and `slower` add up to `total`."""
 
     site: Site
     root: str
@@ -239,7 +239,7 @@ class VerdictSection(Section):
 
 
 class AccountedRow(NamedTuple):
-    """One row of the account of a measure: a call site of a root type, or (without a site) the root type's
+    """Row of the account of a measure: a call site of a root type, or (without a site) the root type's
     part of the mix."""
 
     measure: Annotated[str, column("text", "mean (µs a request), tail or errors (shares of requests)")]

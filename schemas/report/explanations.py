@@ -18,7 +18,7 @@ class Contrast(Frozen):
 
 
 class LevelShare(Frozen):
-    """One value of an attribute, and its share among the affected and the other requests."""
+    """Value of an attribute, and its share among the affected and the other requests."""
 
     value: str
     share_affected: float

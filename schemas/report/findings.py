@@ -213,7 +213,7 @@ class FurtherView(Frozen):
 
 
 class Finding(Frozen):
-    """One cause, with its evidence, effects and examples."""
+    """Cause with its evidence, effects and examples."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[
@@ -222,7 +222,7 @@ class Finding(Frozen):
     ]
     site: Annotated[Site, Inside()]
     title: Annotated[str, column("text", "what happened, in a sentence")]
-    """One sentence: operation and component, kind of change, size."""
+    """Sentence: operation and component, kind of change, size."""
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""

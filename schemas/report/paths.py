@@ -74,7 +74,7 @@ class PathGroupRow(Frozen):
     rank: int
     kind: MoveKind
     title: str
-    """One sentence: the steps done now, and the steps they replace."""
+    """Sentence: the steps done now, and the steps they replace."""
     new: bool
     """True if there is no precursor: compared with the usual path of its root type."""
     lost: bool

@@ -178,7 +178,7 @@ def _holds_words(kind: pa.DataType) -> bool:
 
 
 def _with_own_words(array: pa.Array) -> pa.Array:
-    """One array for `own_words`; unchanged if no dictionary in it is longer than its values."""
+    """Array for `own_words`, of one chunk; unchanged if no dictionary in it is longer than its values."""
     kind = array.type
     if not _holds_words(kind):
         return array

@@ -61,7 +61,7 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input to read: the name given by the user, and the location of its bytes."""
+    """Input to read: the name given by the user, and the location of its bytes."""
 
     name: str
     path: Path | RemoteFile | LogPart

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One kind of remote store."""
+    """Kind of remote store."""
 
     scheme: str
     """Scheme of its lakes' names, such as `s3://`."""

@@ -124,7 +124,7 @@ class Store(Protocol):
 
 
 class Listed(NamedTuple):
-    """One file of a listing."""
+    """File of a listing."""
 
     name: str
     size: int

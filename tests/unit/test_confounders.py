@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from evaluation.made_cases import calling, queued
-from oracles.populations import chain
-from oracles.populations import population as graphs
+from evaluation.made_cases import calling, half_as_many_more
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -225,15 +223,7 @@ def test_a_full_place_waits_by_load() -> None:
 
 
 def test_a_full_place_waits_when_more_requests_come() -> None:
-    """Six tenths busy, and half as many more requests: they take four times as long."""
-    rng = np.random.default_rng(0)
-    (came, took), (later, longer) = queued(rng, 1.0), queued(rng, 1.55)
-    middle = came[-1] + 1
-    ns = (np.array([middle, middle + later[-1] + 1]) * SECOND_NS).astype(int).tolist()
-    samples = (Sample("reference", "", 0, ns[0]), Sample("problem", "", ns[0], ns[1]))
-    rows = [(one * SECOND_NS).astype(int).reshape(-1, 1).tolist() for one in (took, longer)]
-    starts = (np.concatenate([came, middle + later]) * SECOND_NS).astype(np.int64)
-    made = graphs(replace(chain(["shop/get", "store/read"], *rows), start_ns=starts), samples=samples)
+    made, _ = half_as_many_more()
     assert robust_run(made, None, SETTINGS).causes == ()
     without = SETTINGS.model_copy(update={"without": ("load",)})
     assert robust_run(made, None, without).causes, "the rule pays its rent"

@@ -25,7 +25,7 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """One study with the tests of its logs."""
+    """Study with the tests of its logs."""
 
     study: Study
     tail: HeavyTail

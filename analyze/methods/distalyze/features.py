@@ -47,7 +47,7 @@ class FeatureType(StrEnum):
     HALF_RELATIVE = "Half.Relative", "value at ½ of the readings"
     THREE_QUARTERS_RELATIVE = "Three-fourth.Relative", "value at ¾ of the readings"
     PRESENCE = "Presence", "presence"
-    """Whether the variable occurs, 0 or 1: the only type for variables that are rare in a class."""
+    """Occurrence of the variable, 0 or 1: the only type for variables that are rare in a class."""
 
 
 _T = FeatureType

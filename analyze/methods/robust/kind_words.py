@@ -65,7 +65,7 @@ class KindWords:
     tone: str
     """Colour, for a kind that is good or bad by itself."""
     numbers: str
-    """What the values `before` and `after` are, in words."""
+    """Meaning, in words, of the values `before` and `after`."""
     verdict: str
     """Verdict word of a report whose first finding is of this kind."""
     sign: str

@@ -53,7 +53,7 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """One sentence on a finding that `change` leads."""
+    """Sentence on a finding that `change` leads."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
     site = names.sites[change.site]
@@ -69,7 +69,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """One sentence on a segment: affected requests, size, place."""
+    """Sentence on a segment: affected requests, size, place."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:

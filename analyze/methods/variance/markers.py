@@ -57,7 +57,7 @@ _RULES: Final = (
 
 
 class Marker(BaseModel):
-    """One marker: an entry of the file."""
+    """Marker, an entry of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -112,7 +112,7 @@ class LabelRules:
     day: date
     names: Names
     sites: tuple[tuple[MarkerRow, frozenset[int]], ...] = ()
-    """One entry per marker, in the order of the file: (report row, sites that match)."""
+    """Entries, one per marker, in the order of the file: (report row, sites that match)."""
 
     @property
     def rows(self) -> tuple[MarkerRow, ...]:

@@ -42,7 +42,7 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RequestGroups:
-    """One sample's requests, category by category, and the groups they form.
+    """Requests of a sample by category, and the groups they form.
 
     A category of more than LARGE requests is a group. Smaller ones, in which a variance cannot be estimated,
     are pooled into one group per root type, so that none of the variance is lost.

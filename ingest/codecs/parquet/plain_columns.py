@@ -136,7 +136,7 @@ def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Array:
-    """One array for `with_used_words`. O(values and words)."""
+    """Array for `with_used_words`, of one chunk. O(values and words)."""
     words, indices = column.dictionary, column.indices
     if not is_text(words.type) or not len(words):
         return column.dictionary_decode()

@@ -41,7 +41,7 @@ _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """One validated report."""
+    """Validated report."""
 
     task: str
     event: str

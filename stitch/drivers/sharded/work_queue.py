@@ -65,7 +65,7 @@ _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
 
 @dataclass(frozen=True, slots=True)
 class JobWorker:
-    """One worker of a job; worker 0 is also the job's `Cluster` (`stitch.drivers.sharded.engines`)."""
+    """Worker of a job; worker 0 is also the job's `Cluster` (`stitch.drivers.sharded.engines`)."""
 
     lake: str
     job: str

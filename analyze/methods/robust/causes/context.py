@@ -136,7 +136,7 @@ def failures_begun(profile: Profile, roles: Roles) -> Failures:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What relations look up: symptoms, names, order, settings."""
+    """Symptoms, names, order of calls and settings, for relations to look up."""
 
     names: Names
     order: Order

@@ -31,7 +31,7 @@ class Symptom:
     score: float
     """Rank: lower bound of the part of the mean response time, or of the share of requests."""
     size: float
-    """As `score`, with point estimates for times; decides which of two symptoms leads if either could."""
+    """Score with point estimates for times; decides which of two symptoms leads if either could."""
     component: str
     """Component to look at first."""
     suspect: str = ""
@@ -202,7 +202,7 @@ class Cause:
     spared: tuple[str, ...] = ()
     """Hosts on which the leading site was tested and did not change."""
     edges: tuple[Edge, ...] = ()
-    """One edge for each symptom that follows from the leading one."""
+    """Edges to the symptoms that follow from the leading one, one each."""
 
     @property
     def alike(self) -> tuple[Change, ...]:

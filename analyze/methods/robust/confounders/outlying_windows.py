@@ -32,7 +32,7 @@ class LeftOut(Noticed):
     """Outlying windows of one comparison."""
 
     texts: tuple[str, ...]
-    """One text a window: its time, and the values in which it differs from the others."""
+    """Texts, one per window: its time, and the values in which it differs from other windows."""
     of: int
     where: str
 

@@ -24,7 +24,7 @@ class Explained:
     kind: Kind
     """Kind of the row under data quality."""
     text: str
-    """One or two sentences with the size of the effect."""
+    """Sentences, one or two, with the size of the effect."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
     """True if the remaining findings may be incomplete."""

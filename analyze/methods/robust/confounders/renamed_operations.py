@@ -31,7 +31,7 @@ from schemas.arrays import B1, F8
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """One operation, its old and new name."""
+    """Operation with its old and new name."""
 
     old: OperationName
     new: OperationName
@@ -281,7 +281,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """One sentence on the renames."""
+    """Sentence on the renames."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

@@ -32,7 +32,7 @@ _MEDIAN_OF_MEAN: Final = 1.57
 
 
 class _Row(NamedTuple):
-    """One instance (or version, zone) at a site or component, against its siblings. `value`, `scale`:
+    """Instance (or version, zone) at a site or component, against its siblings. `value`, `scale`:
     siblings pooled, own, then each sibling."""
 
     site: int

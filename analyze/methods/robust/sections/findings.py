@@ -130,7 +130,7 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
 
 
 def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
-    """One finding without frame and title: (at a glance, on demand)."""
+    """Finding without frame and title: (blocks at a glance, blocks on demand)."""
     return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
@@ -392,8 +392,8 @@ def factor_sentence(found: Factor) -> str:
 
 
 def differs(explanation: Explanation) -> str:
-    """What distinguishes affected requests, if reliable, or changed with the period; else why nothing
-    does."""
+    """Attributes that distinguish affected requests reliably, or changed with the period; else the reason
+    why none does."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."

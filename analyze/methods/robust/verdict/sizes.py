@@ -116,7 +116,7 @@ class LargestChange:
         return [what for what, size, most in sizes if not size <= most]
 
     def text(self) -> str:
-        """One sentence with the finite bounds; empty if all are infinite."""
+        """Sentence with the finite bounds; empty if all are infinite."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.site))
