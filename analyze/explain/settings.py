@@ -26,21 +26,27 @@ class ExplainSettings:
     """Bounds on the data read, growth of the tree, and thresholds of reliability."""
 
     most_requests: int = 2_500
-    """Most requests of a class; of more a sample is taken. A difference that 2,500 against 2,500 requests do
-    not show at an AUC of 0.65 does not matter."""
+    """Maximum number of requests of a class; larger classes are sampled. A difference that 2,500 requests a
+    class do not show at an AUC of 0.65 does not matter.
+    """
     most_read: int = 30_000
-    """Most requests of several findings whose parameters are read in one pass, and are in memory together."""
+    """Maximum number of requests whose parameters are in memory at once; findings are explained in batches of
+    this size.
+    """
     least_requests: int = 8
-    """Fewest requests of a class; with fewer there is no explanation."""
+    """Minimum number of requests of a class; with fewer there is no explanation."""
     most_columns: int = 120
-    """Most columns of a table. Wider tables lose the columns with most missing values; labels play no part in
-    that."""
+    """Maximum number of columns of a parameter table. Columns with most missing values are dropped first;
+    labels are not considered.
+    """
     blocks: int = 20
-    """Time blocks within which labels are permuted."""
+    """Number of time blocks within which labels are permuted."""
     folds: int = 5
     perms: int = 99
     fold_perms: int = 19
-    """Permutations at nodes of cross-validation trees: the least p is 1/20, the gate 0.05."""
+    """Number of permutations at a node of a cross-validation tree: the smallest p is 1/20, equal to the gate
+    of 0.05.
+    """
     bootstraps: int = 20
     gate: float = 0.05
     depth: int = 4
@@ -49,48 +55,62 @@ class ExplainSettings:
     min_auc: float = 0.65
     min_stability: float = 0.6
     numeric_bins: int = 64
-    """Bins of about 1.6 % of the requests each: finer than the smallest leaf."""
+    """Number of bins of a numeric column, each about 1.6 % of the requests: finer than the smallest leaf."""
     levels: int = 20
-    """Levels of a text column with a code of their own; the others are pooled as `other`."""
+    """Number of levels of a text column with a code each; all further levels are pooled as `other`."""
     presence: float = 0.95
-    """A node's parameters are compared where at least this share of both classes passes the node."""
+    """Share of the requests of both classes that must pass a node for its parameters to be compared."""
     known: float = 0.9
-    """Share of the requests of a period that pass a node whose value must be known for an identifier."""
+    """Share of a period's requests at a node whose value must be known for the column to identify that
+    period.
+    """
     left_over: float = 0.05
-    """Share of the requests of a period from which on a value belongs to it: fewer are left over while a
-    deployment goes on."""
+    """Share of a period's requests above which a value belongs to that period; rarer values are leftovers of
+    a deployment in progress.
+    """
     few_values: int = 10
-    """Distinct values below which a text column is always comparable."""
+    """Number of distinct values below which a text column is always comparable."""
     alike: float = 0.5
-    """Most distinct values, as a share of the requests with a value, of a comparable text column; with more
-    its values are ids."""
+    """Largest ratio of distinct values to requests with a value in a comparable text column; columns above it
+    hold ids.
+    """
     ranked: int = 20
-    """Number of distinct values of a numeric column, and of its known values in a class, from which on it is
-    tested for following time."""
+    """Minimum number of distinct values of a numeric column, and of known values in a class, for the column
+    to be tested for following time.
+    """
     with_time: float = 0.95
-    """Rank correlation with time from which on a number is a clock, a counter or a sequence number."""
+    """Rank correlation with time above which a numeric column is a clock, a counter or a sequence number."""
     most_background: int = 1_000
-    """Requests beside the classes' own, used to recognise identifiers of a period."""
+    """Maximum number of requests outside both classes that are read to recognise values that identify a
+    period.
+    """
     most_changes: int = 20
-    """Most columns for the change of a number from node to node."""
+    """Maximum number of columns that hold the change of a number from node to node."""
     tie: float = 0.01
-    """Relative difference up to which excess gains count as equal: of equal columns the first is taken."""
+    """Relative difference up to which the gains of two columns are equal; of equal columns the first is
+    split.
+    """
     same_split: float = 0.8
-    """Correlation of two splits' answers from which on they count as the same explanation."""
+    """Smallest correlation of the answers of two splits that makes them the same explanation."""
     twin: float = 0.98
-    """Least correlation of two columns' answers that makes them equivalent."""
+    """Smallest correlation of the answers of two columns that makes the columns equivalent."""
     as_usual: float = 0.5
-    """Ratio of a root split's separation of the reference's usual requests to its separation of the affected
-    ones, from which on the split explains nothing new."""
+    """Largest ratio of a root split's separation of ordinary reference requests to its separation of affected
+    ones; above it, the split is usual and explains nothing.
+    """
     new: float = 0.2
-    """Share by which a root split must separate problem from reference to be new all the same."""
+    """Smallest difference of shares between problem and reference at which a root split counts as new
+    although it also separates ordinary requests.
+    """
     most_standing: int = 3
-    """Trees that may be rejected because they fit ordinary times, before there is no explanation."""
+    """Maximum number of trees rejected because they fit ordinary times; after that there is no explanation.
+    """
     as_good: float = 0.05
-    """Loss of AUC at which a contrast within the period is still preferred: it controls for everything that
-    merely changed with time."""
+    """Largest loss of AUC at which a contrast within the problem period is preferred over one between
+    periods: it excludes all that merely changed with time.
+    """
     most_attributes: int = 10
-    """Rows retained of the attribute table."""
+    """Maximum number of rows kept of the attribute table."""
     ignored: tuple[str, ...] = _DEFAULT_IGNORED
     seed: int = 0
 

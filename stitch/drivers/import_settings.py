@@ -28,23 +28,23 @@ class ImportSettings(Config):
     """Settings of an import."""
 
     format: str | None = None
-    """Format of every file; else recognised by content, file by file."""
+    """Format of every file; none: recognised from the content of each file."""
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the 180 MB of the idle process; larger inputs go by way of the disk."""
+    """Memory budget beside the 180 MB of the idle process; larger inputs spill to disk."""
     params_share: float = Field(default=1.0, ge=0, le=1)
-    """Share of requests, by a hash of the id, whose parameters are kept."""
+    """Share of requests, chosen by a hash of the request id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
-    """Most windows of one import: each costs three files and folders, synced one by one."""
+    """Maximum number of windows of one import; each costs three files and folders, synced one by one."""
     any_time: bool = False
-    """Keep records of any time, also months or years away from the bulk of their file."""
+    """Keep records of any time, also those months or years away from most of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
-    """Dead letters kept of one input file; more are counted only."""
+    """Maximum number of dead letters kept per input file; further ones are only counted."""
     columns: SpanColumns = SpanColumns()
-    """Columns of tables of spans (Parquet)."""
+    """Columns of span tables (Parquet)."""
     kafka: KafkaSettings = KafkaSettings(topic_pattern=".*")
-    """Connection to brokers; their addresses and the topics are in the names of the input."""
+    """Connection to brokers, whose addresses and topics are part of the inputs' names."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
@@ -89,17 +89,17 @@ class ImportSummary(Config):
     """Counts of a finished import."""
 
     commit: int | None
-    """Number of the commit; None: every file was in the lake, nothing was done."""
+    """Number of the commit; None: every file was in the lake already and nothing was written."""
     files_imported: tuple[str, ...]
     files_known: tuple[str, ...]
-    """In the lake already (by content), or given twice."""
+    """Names of files whose content was in the lake already, or that were given twice."""
     windows: int
     bytes_written: int
     spilled: bool
-    """True if events went to disk on their way."""
+    """True if events were written to disk before they were stitched."""
     counters: Counters
     changed_settings: str = ""
-    """Settings that files were imported with until now, and those of now; empty: the same."""
+    """Settings of earlier imports and of this one where they differ; empty: they are the same."""
 
 
 class Progress(Protocol):
