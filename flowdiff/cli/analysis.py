@@ -39,16 +39,17 @@ class Destinations:
     """Destinations of a report besides the terminal."""
 
     json_file: Annotated[
-        str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
+        str | None, typer.Option("--json", help="Write the report as JSON to this file; `-` prints it.")
     ] = None
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+        Path | None,
+        typer.Option("--html", help="Write the report as an HTML page to this file; `-` prints it."),
     ] = None
     markdown_file: Annotated[
         str | None,
         typer.Option(
             "--markdown",
-            help="Write a screen of Markdown here too, for pull requests and chat; `-` prints it.",
+            help="Write a short report in Markdown to this file, for pull requests and chat; `-` prints it.",
         ),
     ] = None
     save: Annotated[
@@ -60,8 +61,8 @@ class Destinations:
         typer.Option(
             metavar="URL",
             envvar="FLOWDIFF_TRACE_URL",
-            help="Make each request id on the page a link: https://HOST/trace/{trace_id}. Default: what "
-            "flowdiff.json of the lake has as trace_url.",
+            help="Link each request id on the page to https://HOST/trace/{trace_id}. Default: "
+            "trace_url in flowdiff.json of the lake.",
         ),
     ] = None
 

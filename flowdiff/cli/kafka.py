@@ -22,7 +22,8 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT",
-        help="Brokers to ask first. How to reach them: [kafka] of --config, FLOWDIFF_KAFKA_….",
+        help="Addresses of brokers to contact first. Security settings: [kafka] of --config, "
+        "FLOWDIFF_KAFKA_….",
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}

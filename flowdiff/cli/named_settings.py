@@ -29,7 +29,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting by its name, as --help-all lists them: refine.level=L3; repeated.",
+        help="Set a setting by its name, as listed by --help-all: refine.level=L3; may be repeated.",
     ),
 ]
 

@@ -35,12 +35,12 @@ WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 UnsealedOption = Annotated[
     bool,
     typer.Option(
-        "--unsealed", help="Take windows that still go on, too: what live ingestion knows of them so far."
+        "--unsealed", help="Include windows that are not sealed yet, as far as live ingestion has read them."
     ),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Configuration in TOML; else the one of FLOWDIFF_CONFIG."),
+    typer.Option("--config", help="Configuration file (TOML). Default: the variable FLOWDIFF_CONFIG."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 WorkersOption = Annotated[
@@ -48,8 +48,8 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Cores that share the work, by a process each (a small import: by two threads); with Spark "
-        "tasks at once. Default: all.",
+        help="Number of worker processes (a small import takes two threads instead), or of "
+        "concurrent tasks with Spark. Default: all cores.",
     ),
 ]
 
@@ -70,29 +70,34 @@ class ComparedPeriods:
         typer.Option(
             "--reference",
             metavar="PERIOD",
-            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: repeated, "
-            "`A,B`.",
+            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: "
+            "repeated, or `A,B`.",
         ),
     ] = None
     problem: Annotated[
         list[str] | None,
-        typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
+        typer.Option(
+            "--problem", metavar="PERIOD", help="Period after, in the same form as the period before."
+        ),
     ] = None
     lake: Annotated[
         str | None,
         typer.Option(
-            "--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."
+            "--lake",
+            envvar="FLOWDIFF_LAKE",
+            metavar="LAKE",
+            help="Lake of the periods that name no lake themselves.",
         ),
     ] = None
     where: Annotated[
         str | None,
-        typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
+        typer.Option("--where", help="Filter for all periods: \"service.version = 'v2' and host = 'a'\"."),
     ] = None
     reference_where: Annotated[
-        str | None, typer.Option("--reference-where", help="Filter of the reference only.")
+        str | None, typer.Option("--reference-where", help="Filter for the reference only.")
     ] = None
     problem_where: Annotated[
-        str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
+        str | None, typer.Option("--problem-where", help="Filter for the problem period only.")
     ] = None
 
     @property

@@ -30,21 +30,24 @@ class SparkOptions:
     engine: Annotated[
         EngineName,
         typer.Option(
-            "--engine", help="Who does the work: processes of this machine, or executors of a Spark cluster."
+            "--engine",
+            help="Where the work runs: processes of this machine, or executors of a Spark cluster.",
         ),
     ] = EngineName.LOCAL
     master: Annotated[
         str | None,
         typer.Option(
             "--master",
-            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].",
+            help="With --engine spark: URL of the cluster: spark://HOST:7077, k8s://…, yarn, local[2].",
             metavar="URL",
         ),
     ] = None
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            "--conf", help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"
+            "--conf",
+            help="With --engine spark: a Spark setting KEY=VALUE; may be repeated.",
+            metavar="KEY=VALUE",
         ),
     ] = None
 

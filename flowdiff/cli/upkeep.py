@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 GraceOption = Annotated[
     str,
     typer.Option(
-        help="How long files stay for readers that had started before they left the lake; 0 for not at all.",
+        help="Time that files which left the lake stay on disk, for readers that started before; 0: none.",
         metavar="AGE",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")]
 
 
 def no_lake(lake: str) -> LakeError:

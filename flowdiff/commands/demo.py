@@ -25,11 +25,11 @@ def command(
     folder: Annotated[Path, typer.Argument(help="Folder for the traces, the lake and the report.")] = Path(
         "demo"
     ),
-    requests: Annotated[int, typer.Option(min=100, help="Requests simulated.")] = 9_000,
+    requests: Annotated[int, typer.Option(min=100, help="Number of simulated requests.")] = 9_000,
 ) -> None:
-    """Simulate a web shop before and after a deployment, compare, write a report.
+    """Simulate a web shop before and after a deployment, compare both, and write a report.
 
-    Every step is a command, which is printed before it runs. What an earlier demo left is replaced.
+    Each step is a command, printed before it runs. Files of an earlier demo are replaced.
     """
     from flowdiff.__main__ import run
 

@@ -43,8 +43,9 @@ def command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files or globs, also where a lake can lie; `-` reads standard input. A topic of Kafka is "
-            "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or @OFFSET:OFFSET.",
+            help="Files or globs, local or in a bucket; `-` reads standard input. A Kafka topic is "
+            "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or "
+            "@OFFSET:OFFSET.",
         ),
     ],
     lake: Annotated[
@@ -78,17 +79,23 @@ def command(
         ),
     ],
     allow_params: Annotated[
-        list[str] | None, typer.Option(help="Keep only parameters that match one of these patterns.")
+        list[str] | None, typer.Option(help="Pattern of parameters to keep; may be repeated. Default: all.")
     ] = None,
     drop_params: Annotated[
         list[str] | None,
-        typer.Option(help="Patterns of parameters never to be kept, beside passwords, cookies and tokens."),
+        typer.Option(
+            help="Pattern of parameters to drop, beside passwords, cookies and tokens; may be repeated."
+        ),
     ] = None,
     redact_params: Annotated[
-        list[str] | None, typer.Option(help="Parameters whose value becomes `[redacted]`.")
+        list[str] | None,
+        typer.Option(help="Pattern of parameters whose value is replaced by `[redacted]`; may be repeated."),
     ] = None,
     hash_params: Annotated[
-        list[str] | None, typer.Option(help="Parameters whose value becomes its HMAC; needs a key.")
+        list[str] | None,
+        typer.Option(
+            help="Pattern of parameters whose value is replaced by its HMAC; needs a key; may be repeated."
+        ),
     ] = None,
     hash_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
@@ -96,8 +103,8 @@ def command(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a Parquet table: a column that is not called as ClickHouse's exporter does, "
-            "`trace_id=tid`; repeated. Fields: docs/internals/formats.md.",
+            help="Name of a column of a Parquet table where it differs from that of ClickHouse's "
+            "exporter: `trace_id=tid`; may be repeated. Fields: docs/internals/formats.md.",
             metavar="FIELD=NAME",
         ),
     ] = None,
@@ -107,22 +114,25 @@ def command(
     worker: Annotated[
         str | None,
         typer.Option(
-            help="Be worker K of N, 0 to N-1, that are started elsewhere and meet in the lake.", metavar="K/N"
+            help="Run as worker K (0 to N-1) of N, which are started separately and coordinate in the lake.",
+            metavar="K/N",
         ),
     ] = None,
     job: Annotated[
         str | None,
         typer.Option(
-            envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
+            envvar="FLOWDIFF_JOB",
+            help="With --worker: unique name of this run, the same for all its workers.",
+            metavar="NAME",
         ),
     ] = None,
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Import trace files, or a range of a topic of Kafka, into a lake.
+    """Import trace files, or a range of a Kafka topic, into a lake.
 
-    The same file twice changes nothing, nor do the same messages. An import that was interrupted is
-    completed by running it again.
+    Importing the same files or messages again changes nothing. To complete an interrupted import, run it
+    again.
     """
     share_one_heap()
     keep_freed()

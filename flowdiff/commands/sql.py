@@ -47,32 +47,36 @@ Queries to copy: docs/internals/recipes.md"""
 
 def command(
     lake: LakeOption,
-    query: Annotated[str | None, typer.Option("-c", "--command", help="One query; else a shell.")] = None,
+    query: Annotated[
+        str | None, typer.Option("-c", "--command", help="Query to run. Default: an interactive shell.")
+    ] = None,
     period: PeriodOption = "all",
     unsealed: UnsealedOption = False,
     attach: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE",
-            help="A CSV, JSON or Parquet file of one's own as a table; repeated for several.",
+            help="Attach a CSV, JSON or Parquet file as a table, NAME=FILE; may be repeated.",
         ),
     ] = None,
     param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Value of :name in the query; repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Value of :name in the query, NAME=VALUE; may be repeated."),
     ] = None,
-    format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
+    format_: Annotated[
+        TableFormat, typer.Option("--format", help="Format of the result.")
+    ] = TableFormat.TABLE,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the result; `-` prints it.")
     ] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
     timeout: Annotated[
-        str, typer.Option(help="How long a query may compute; the time to read its rows is not counted.")
+        str, typer.Option(help="Time limit of a query; reading its rows is not counted.")
     ] = "5m",
 ) -> None:
     """Query a lake in SQL.
 
-    The views and every column: docs/sql.md, or .help in the shell. Queries to copy:
-    docs/internals/recipes.md.
+    Views and columns: docs/sql.md, or .help in the shell. Examples to copy: docs/internals/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
     from flowdiff.query_comparisons import QueryComparisons, with_spinner

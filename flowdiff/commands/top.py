@@ -23,15 +23,16 @@ _AROUND_ROWS = 14
 
 def command(
     url: Annotated[
-        str, typer.Argument(help="Address of its metrics: host:port, or a URL.")
+        str, typer.Argument(help="Address of the metrics of `flowdiff ingest`: host:port, or a URL.")
     ] = "127.0.0.1:9464",
     once: Annotated[
-        bool, typer.Option("--once", help="Print it once; so it does where the output is no terminal.")
+        bool,
+        typer.Option("--once", help="Print once and end; the default where the output is not a terminal."),
     ] = False,
 ) -> None:
-    """Show what a running `flowdiff ingest` does, in a terminal.
+    """Show the state of a running `flowdiff ingest` in a terminal.
 
-    Of a running `flowdiff watch` it shows the watched service and the open incidents.
+    With the address of a running `flowdiff watch`: the watched service and its open incidents.
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 

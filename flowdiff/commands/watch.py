@@ -54,27 +54,31 @@ def command(
     flags: Annotated[Flags, WATCH_OPTIONS],
     replay: Annotated[
         str | None,
-        typer.Option(metavar="PERIOD", help="Say what it would have said of a past period; keep nothing."),
+        typer.Option(
+            metavar="PERIOD",
+            help="Print what the watch would have reported for a past period; store nothing.",
+        ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Decide what was sealed since the last time, and end: for cron.")
+        bool,
+        typer.Option("--once", help="Process the windows sealed since the last run, then end: for cron."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Decide and print, and keep nothing; with --once or --replay.")
+        bool, typer.Option("--dry-run", help="Process and print, and store nothing; with --once or --replay.")
     ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE, "robust")] = False,
 ) -> int:
-    """Watch a lake: say once what changed, where and since when, and nothing otherwise.
+    """Watch a lake: report each change once, with its place and start, and nothing otherwise.
 
-    Statistics of every sealed window are compared with what is usual; what departs is compared as `flowdiff
-    compare` does, and only what the comparison confirms becomes an incident. It runs beside ingestion, any
-    number of processes of which one works. The first time it learns from all there is.
+    Statistics of every sealed window are tested against the baseline; what departs from it is compared as by
+    `flowdiff compare`, and becomes an incident only if the comparison confirms it. The first run learns the
+    baseline from the whole lake. Several processes may run; one is active, the others stand by.
 
-    Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: it cannot be told, as
-    nothing is known well enough yet, no window was decided yet, or there is more load than was ever known.
+    Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: cannot tell, as the
+    baseline is still being learned, no window was processed yet, or the load is higher than ever seen.
     """
     from analyze.watch.decide import Comparer
     from analyze.watch.watching import LakeWatch

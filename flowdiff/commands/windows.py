@@ -37,9 +37,9 @@ def command(
 ) -> None:
     """List the sealed windows of a lake: requests, categories, mean response time, errors.
 
-    Only commits are read. They give the number of categories exactly up to 63; from there on `~` marks an
-    estimate, with a standard error of 13 %. To count: flowdiff sql -c "from windows". A window that the
-    period touches is listed as a whole, also where it is longer than the period.
+    Only commits are read, which makes it fast. They hold the exact number of categories up to 63; above, `~`
+    marks an estimate with a standard error of 13 %. Exact counts: flowdiff sql -c "from windows". Windows
+    that are only partly in the period are listed whole.
     """
     import pyarrow.compute as pc
 
