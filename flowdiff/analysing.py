@@ -69,7 +69,7 @@ def analysed(
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.profile.history import read_samples
-    from analyze.watch.deployments import known_deployments
+    from analyze.watch.versions import known_deployments
     from stitch.processes import shared_processes
 
     most_bytes = None if memory is None else memory_for_requests(memory)

@@ -14,8 +14,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from analyze.watch.candidates import Decided
-from analyze.watch.deployments import Versions
 from analyze.watch.slow_lane import SlowState
+from analyze.watch.versions import Versions
 from analyze.watch.watcher import State
 from schemas.config import Config
 from schemas.errors import LakeError

@@ -25,7 +25,7 @@ from analyze.scope import LakePeriod, Lakes
 from analyze.watch.baseline import Sample
 from analyze.watch.candidates import Decided
 from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
-from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
+from analyze.watch.deployments import is_due, looked_at, noticed
 from analyze.watch.detect import USUAL_TICKS
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, publish, put_commit
@@ -42,6 +42,7 @@ from analyze.watch.slow_lane import (
     level,
     week_of,
 )
+from analyze.watch.versions import Rollout, Versions
 from analyze.watch.watcher import State, Watcher
 from schemas.errors import NotFoundError, PeriodError
 from schemas.incidents import Incident, Notify
