@@ -123,15 +123,15 @@ class _Workers(Executor):
         self._server: SpawnProcess | None = None
         self._pipes: list[Connection] = []
         self._unused: list[Connection] = []
-        """Pipes not yet taken by a thread."""
+        """Pipes to processes that no thread uses yet."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See Executor. Processes end with their last task; those whose starter gave up have ended
-        already.
+        """See Executor. Processes end after their last task; after an error in `worker_processes` they have
+        ended already.
         """
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:

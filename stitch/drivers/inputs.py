@@ -26,18 +26,19 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; determines the least size of batches passed on."""
+"""Typical bytes of an event in a chunk of lines; chunk size divided by it: minimum events of a decoded batch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file in a remote store: folder (`s3://…`) and name below it."""
+    """A file in a remote store: URL of its folder (`s3://…`), and name below that."""
 
     folder: str
     name: str
 
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
-        """Write the content to `out`; return its SHA-256 and its size. Raises OSError, LakeError."""
+        """Download the file into `out`, if given; return (SHA-256 in hex, bytes). Raises OSError, LakeError."""
         hashed = _Hashed(out)
         remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size
@@ -69,7 +70,7 @@ class Source:
     size: int
     """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
     mtime_ns: int
-    """Modification time; 0 unless a file of this machine."""
+    """Modification time of a file of this machine, ns since the epoch; 0 for other inputs."""
     spooled: bool = False
     """True if `path` is a copy below `scratch` of an input that can be read only once."""
 
@@ -110,7 +111,8 @@ class Source:
     def at_hand(self) -> Iterator[Path]:
         """Local path of the input's content during the block; a remote file is downloaded.
 
-        Raises InputError if the content is gone or differs from the hash, which would be committed.
+        Raises InputError if the content is gone or no longer has the hash `sha256`, which the commit would
+        record.
         """
         assert not isinstance(self.path, LogPart), "a log is no file"
         if isinstance(self.path, Path):
@@ -144,7 +146,7 @@ class Sources:
     """Inputs of an import: new ones, and known ones."""
 
     fresh: tuple[Source, ...]
-    """Inputs not in the lake yet, by SHA-256."""
+    """Inputs not in the lake yet, sorted by SHA-256; equal files once."""
     known: tuple[Source, ...]
     """Inputs that the lake has already, or that were given twice."""
 
@@ -207,7 +209,7 @@ def sort_out(
 
 
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """Path of the file itself, or of a copy if it can be read only once."""
+    """Path of the file `name`; of a copy at `spool` if it can be read only once (stdin, pipe)."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool

@@ -16,7 +16,7 @@ from stitch.columnar.runs import whole
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL
 MAX_LEVEL: Final = 3
-"""Four levels are about a million buckets; past them only single requests are too large."""
+"""Last level of partitioning: four levels are a million buckets; a larger one is a single request."""
 
 
 def hash_texts(texts: pa.StringArray) -> U8:
@@ -62,7 +62,7 @@ def share_of(hashes: U8, share: float) -> B1:
 
 
 def shared_params(params: pa.Table, share: float) -> pa.Table:
-    """Parameters of the sampled `share` of requests."""
+    """Rows of `params` whose request is in the sample of `share` (`share_of`), a share in [0, 1]."""
     return params if share >= 1 else params.filter(pa.array(share_of(hash_requests(params), share)))
 
 

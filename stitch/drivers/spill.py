@@ -31,15 +31,17 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload bytes stitched as one group: a second core would not make up for files split in two."""
+"""Payload bytes up to which all events are one group: a second core would not repay splitting the files."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""Groups to partition the payload into, doubled while they are too large: with a power of two, as there are
-buckets, groups are even and none is left for one core alone."""
+"""Minimum number of groups, doubled while groups are too large: as a power of two, like the number of
+buckets, it makes even groups, and none is left for one core alone.
+"""
 _ROUNDS: Final = 4
-"""Divisor of the memory limit: payload partitioned at a time, at least `_SMALL_BYTES`, as writing a piece of
-a bucket takes 2 ms however small it is."""
+"""Divisor of the memory limit: payload gathered before it is partitioned, at most `_SMALL_BYTES`; the more
+the better, as writing a piece of a bucket takes 2 ms however small it is.
+"""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
@@ -71,14 +73,17 @@ class Dealt:
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
     paths: list[list[HandedFile]]
-    """[FANOUT] streams on disk of each bucket."""
+    """[FANOUT] streams on disk, a list for each bucket."""
     loose: list[HandedFile]
     """Streams of records without a request id."""
     n_loose: int
     """Number of records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
-        """Hand on the streams through an exchange, all at once. Raises OSError."""
+        """Copy whose streams were handed on to other tasks through `exchange`, all at once.
+
+        Raises OSError.
+        """
         ends = np.cumsum([len(paths) for paths in self.paths]).tolist()
         files = exchange.hand_on([*chain.from_iterable(self.paths), *self.loose])
         paths = [files[start:end] for start, end in pairwise([0, *ends])]
@@ -181,12 +186,12 @@ class Buckets:
             pass
 
     def adopt(self, dealt: Dealt) -> None:
-        """Append events partitioned by the same bits in another process, on disk."""
+        """Append events that another process partitioned by the same bits of the hash and wrote to disk."""
         for pile, paths, size in zip(self._piles, dealt.paths, dealt.sizes, strict=True):
             pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
-        """([FANOUT] payload bytes, [FANOUT] streams on disk). Nothing may be added after."""
+        """Finish all streams: ([FANOUT] payload bytes, [FANOUT] lists of streams). Then nothing may be added."""
         return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
     def batches(self) -> Iterator[pa.Table]:

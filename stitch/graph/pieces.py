@@ -23,7 +23,7 @@ _SIDES = ("", ">", "<")
 
 
 class Word(NamedTuple):
-    """A node as a symbol of folding and as text."""
+    """Symbol and text of one node, for folding and for display."""
 
     symbol: bytes
     """[16] digest of name, kind, side and flags."""
@@ -116,30 +116,30 @@ class StructurePiece:
 
 
 def node_piece(position: int, name: Word) -> StructurePiece:
-    """A single node."""
+    """Piece of a single node."""
     return StructurePiece(NODE, name.symbol, [], words=(name,), start=position)
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:
-    """A span: start, inner items, end."""
+    """Piece of a span: start, inner items, end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
     return StructurePiece(SPAN, symbol, [items], words=words, start=start, end=end)
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """Reference, by name only, to a join printed elsewhere; the wiring says which join."""
+    """Piece that refers, by name only, to a join printed elsewhere; the wiring says which join."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
 def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> StructurePiece:
-    """A PARALLEL or SPAWN piece of branches with their symbols, in the order its text shows them."""
+    """PARALLEL or SPAWN piece; branches: (symbol, pieces) of each, in the order of the text."""
     tag = b"P" if kind == PARALLEL else b"W"
     symbol = digest(tag, *[symbol for symbol, _ in branches])
     return StructurePiece(kind, symbol, [branch for _, branch in branches])
 
 
 def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
-    """A LOOP or COPIES piece of two or more iterations."""
+    """LOOP or COPIES piece of two or more iterations, which have one folded form."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
     return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
@@ -173,7 +173,8 @@ def first_word(pieces: Pieces) -> str:
 
 
 def walk(pieces: Sequence[StructurePiece]) -> Iterator[tuple[StructurePiece, int]]:
-    """Pieces in the order of the text, outer before inner, with the folded position of their first node.
+    """Yield pieces in the order of the text, outer before inner, with the folded position of their first
+    node.
 
     Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
     """

@@ -47,15 +47,15 @@ class Chains:
     """Chains numbered by their first positions, which is a topological order."""
 
     positions: list[list[int]]
-    """[chains] positions of the nodes, in order."""
+    """[chains] positions of the chain's nodes, ascending."""
     of_node: list[int]
-    """[nodes] chain of the node."""
+    """[nodes] index of the chain that contains the node."""
     predecessors: list[list[int]]
-    """[chains] chains before its first node, in the order of the edges."""
+    """[chains] chains before the chain's first node, in the order of the edges."""
 
 
 def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
-    """Chains of a DAG in topological positions. O(nodes + edges)."""
+    """Contract the DAG `edges` (topological positions) to its chains. O(nodes + edges)."""
     before: list[list[int]] = [[] for _ in range(n_nodes)]
     n_after = [0] * n_nodes
     for src, dst in edges:
@@ -76,7 +76,7 @@ def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
 
 @dataclass(frozen=True, slots=True)
 class ChainGraph:
-    """Chains and dummies as vertices, numbered in a topological order."""
+    """Graph whose vertices are chains and dummies, numbered in a topological order."""
 
     chain: list[int]
     """[vertices] chain of the vertex; -1 for a dummy."""
@@ -140,7 +140,7 @@ class Dominators:
     """Immediate dominators, with skew-binary jump pointers (Myers 1983) for O(log n) ancestor queries."""
 
     parent: list[int]
-    """Immediate dominator, which every path from the root must pass; 0 for the root, vertex 0."""
+    """[vertices] immediate dominator: the last vertex on every path from the root; 0 for the root itself."""
     depth: list[int]
     jump: list[int]
 
@@ -209,7 +209,7 @@ class SeriesParallel:
     blocks: list[Block]
     """Every block of `items`, inner before outer."""
     referenced: dict[int, int]
-    """Position of a join that references name -> number of references."""
+    """Position of a join -> number of references that name it."""
 
 
 def decompose(
@@ -261,12 +261,13 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork above that the strand consists of: one, or several merged by a join. Set when
-    that fork is assembled."""
+    """Tree children of the fork above that are in this strand: one, or several merged by a join. Set when
+    that fork is assembled.
+    """
 
 
 class _Regions:
-    """One bottom-up pass over the dominator tree."""
+    """One bottom-up pass over the dominator tree: builds the sequence, or finds joins that do not nest."""
 
     def __init__(
         self,
@@ -324,7 +325,7 @@ class _Regions:
         return root.items[::-1]
 
     def _put_before(self, strand: _Strand, positions: list[int]) -> None:
-        """Prepend a chain; where a start meets its end, contract the span."""
+        """Prepend a chain's nodes to a strand; a span whose start meets its end becomes a block."""
         items, ends, mates = strand.items, strand.ends, self.mate
         for position in reversed(positions):
             mate = mates[position]
@@ -347,7 +348,7 @@ class _Regions:
         outward: list[int],
         cut: Sequence[int],
     ) -> _Strand:
-        """Assemble the children of `fork`; the caller prepends `fork` itself."""
+        """Assemble the strands of `fork`'s children to one strand; the caller prepends `fork` itself."""
         parent, predecessors = self.tree.parent, self.graph.predecessors
         waiting: dict[int, list[_Strand]] = {}  # join under the fork -> strands that go on there
         loose: list[_Strand] = []
@@ -399,7 +400,10 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Strand of the branches of `fork`, without `fork`, that no join below it merged."""
+        """Combine the branches of `fork` that no join below it merged to one strand, without `fork`.
+
+        going: branches that lead to a join. closed: branches that end. continues: True if any edge leaves.
+        """
         if not continues:
             main = self._main(fork, closed)
             if main is None:
@@ -450,7 +454,7 @@ class _Regions:
         self.failed[join] = kept if 0 < len(kept) < len(predecessors) else predecessors[:1]
 
     def name_failures(self, dissolved: set[tuple[int, ...]]) -> None:
-        """Turn vertices in `failed` into chains; a dummy that failed is dissolved instead."""
+        """Convert `failed` from vertices to chains; a dummy that failed is dissolved instead."""
         chain = self.graph.chain
         named: dict[int, list[int]] = {}
         for join, kept in self.failed.items():

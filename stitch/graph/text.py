@@ -51,7 +51,7 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
 def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
-    """Text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
+    """Text of a folded sequence, with counts as shown at `level`; no longer than MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
     if n_chars + _REVISIT_CHARS * len(revisits) > MAX_TEXT_CHARS:
@@ -125,7 +125,7 @@ def split_words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A graph as text, and its keys at L1 and L2."""
+    """Texts of a structure at L0, L1 and L2, and its keys at L1 and L2."""
 
     canonical: str
     category_l1: str

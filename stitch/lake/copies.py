@@ -50,9 +50,9 @@ class Copies:
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies verified by this process."""
+        """Names of copies verified by this process; for tables of reports, name and version."""
         self._tables: dict[str, Listed] = {}
-        """Name -> entry in the last listing, for tables of reports."""
+        """Name -> entry of a report's table in the last listing."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
         short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
@@ -77,7 +77,7 @@ class Copies:
                 self._cache.evict()
 
     def read(self, name: str, sha256: str) -> pa.Buffer:
-        """Content of a file, mapped."""
+        """Content of a file, memory-mapped; fetched first if missing. sha256: in hex."""
         self.fetch([(name, sha256)])
         return mapped(inside(self.root, name))
 

@@ -23,13 +23,13 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Maximum hashes kept per file."""
+"""Maximum hashes kept per file, and the number of structures below which counts are exact."""
 _DIGITS: Final = 8
 """Leading hex digits of a category key that serve as its hash."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
-"""Columns of flows that are counted."""
+"""Columns of flows that `count_flows` reads."""
 
 COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 

@@ -45,10 +45,9 @@ from stitch.lake.store import Move, Store, UncertainError, map_concurrently
 from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
-"""Lane of everything imported from files."""
+"""Number of the lane of everything that is imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Attempts at fencing: one fails only if another writer committed, so each failure is that writer's
-progress."""
+"""Maximum attempts at fencing: an attempt fails only if another writer committed, and so made progress."""
 
 
 class Lane:
@@ -100,12 +99,12 @@ class Lane:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the last commit with requests; empty without one."""
+        """Configuration of the last commit that has one; empty without."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Settings that differ between the lane's existing requests and now, as text; empty if none."""
+        """Settings in `now` that differ from those of the lane's last requests, as text; empty if none do."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -137,9 +136,9 @@ class Lane:
     def commit(self, staging: Staging, body: CommitBody) -> CommitRecord:
         """Commit the staged files, all or none, and publish them.
 
-        Where publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the
-        next process that opens the lane, publishes it. Raises CommitTakenError (nothing happened), LakeError
-        where the ledger does not balance (a bug, caught before it does harm), OSError.
+        If publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the next
+        process that opens the lane, publishes the files. Raises CommitTakenError (nothing happened),
+        LakeError where the ledger does not balance (a bug, caught before it does harm), OSError.
         """
         if not body.counters.balanced:
             raise LakeError(
@@ -206,7 +205,9 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Publish files (step 4 of the protocol). Existing ones must equal the committed ones."""
+        """Move committed files to their final names. Files that are there already must equal the committed
+        ones.
+        """
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
@@ -285,9 +286,9 @@ class Lane:
 
 
 def verify_target(store: Store, item: Publish) -> None:
-    """Raises LakeError where a file of this name exists and differs from the committed one.
+    """Raise LakeError if the file `item.final` exists and differs from the committed one.
 
-    Upkeep may set it aside at any time: then it does not exist.
+    Upkeep may rename the file away at any time; then it counts as missing.
     """
     size = store.size(item.final)
     if size is None:

@@ -20,7 +20,7 @@ from stitch.lake.store import Store
 
 STATS: Final = "stats"
 _DIGITS: Final = 16
-"""Hex digits: 64 bits distinguish the states of one window."""
+"""Hex digits of each hash in a name: 64 bits distinguish the states of one window."""
 
 
 Span = Literal["window", "quarter", "day", "ticks"]
@@ -82,7 +82,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files of a key's folder that `is_other` rejects as another version; return how many.
+    """Remove files in a key's folder that `is_other` rejects as another version; return their number.
 
     is_other: [content] -> True for another version. Files of other settings stay. Raises OSError.
     """

@@ -40,8 +40,8 @@ _NAMES: Final = ("component", "point", "label", "kind")
 def nested(structures: pa.Table) -> pa.Table:
     """Rows of STORED_STRUCTURES_SCHEMA for rows of STRUCTURES_SCHEMA, in order. O(nodes + edges).
 
-    A structure with sides is the graph of a tree of spans, as `stitch.spans` makes it: tests hold that
-    `unnested` gives it back.
+    A structure with sides must be the graph of a tree of spans, as `stitch.spans` makes it: then `unnested`
+    restores it exactly.
     """
     nodes, in_edges = whole(structures["nodes"]), whole(structures["in_edges"])
     first, n_nodes = _bounds(nodes)

@@ -33,7 +33,7 @@ COMMITS: Final = f"{WATCH}/commits"
 HEAD: Final = f"{WATCH}/head"
 LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
-"""Commits kept; older ones are deleted, as the tables have their content."""
+"""Number of commits kept; older ones are deleted, as the tables have their content."""
 LISTED_FROM: Final = 64
 """Maximum files named in a commit itself, some 90 bytes each; beyond it, older ones go into a listing.
 
@@ -59,12 +59,12 @@ class WatchFile(Config):
 
     @property
     def table(self) -> str:
-        """Name of the table it belongs to."""
+        """Name of the table that the file belongs to."""
         return self.name.split("/")[1]
 
     @property
     def seq(self) -> int:
-        """Number of the commit that contains its rows."""
+        """Number of the commit that contains the file's rows."""
         return _seq(self.name.rpartition("/")[2])
 
 
@@ -316,7 +316,7 @@ def _n_rows(store: Store, name: str) -> int:
 
 
 def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
-    """Yield table, bytes and number of rows of each file of a commit."""
+    """Yield (table, Parquet bytes, number of rows) of each file of a commit."""
     for table, some in rows.items():
         if some:
             sink = pa.BufferOutputStream()
@@ -333,7 +333,7 @@ def _forget(store: Store) -> None:
 
 
 def _committed(store: Store) -> int:
-    """Number of the last commit by `watch/head`; 0: none."""
+    """Number of the last commit, as noted in `watch/head`; 0 if nothing readable is noted."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return int(json.loads(store.read(HEAD).to_pybytes())["seq"])
     return 0
@@ -355,7 +355,7 @@ def _parsed(data: bytes, seq: int) -> Head | None:
 
 
 def _seq(file: str) -> int:
-    """Number in the name of a commit or of a table's file (its last part); 0 for another name."""
+    """Number in `file`, the last part of the name of a commit or of a table's file; 0 for another name."""
     digits = file[:12]
     return int(digits) if digits.isdecimal() else 0
 

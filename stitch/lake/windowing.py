@@ -55,7 +55,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of the row's flow: kind and id joined; with_lane: preceded by the lane."""
+    """[rows] name of the row's flow: kind and request id, joined by a blank; with_lane: preceded by the lane."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
@@ -64,7 +64,7 @@ def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """The rows of one window, in the order of the lake's contract."""
+    """Rows of one window in its three tables, sorted as the lake stores them."""
 
     window: Window
     flows: pa.Table
@@ -73,7 +73,7 @@ class WindowPart:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """Bytes of the three tables in memory."""
         return int(self.flows.nbytes + self.structures.nbytes + self.params.nbytes)
 
 

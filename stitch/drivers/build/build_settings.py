@@ -50,5 +50,5 @@ class BuildSettings(Config):
 
     @property
     def remembered(self) -> int:
-        """Capacity of the structure cache."""
+        """Maximum number of structures in the structure cache."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

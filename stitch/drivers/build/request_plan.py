@@ -24,8 +24,9 @@ _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
 )
 Planned = npt.NDArray[np.void]
-"""[requests] key, first and last time, number of events, hash over the segments that contain them; ascending
-by key."""
+"""Structured array [requests], ascending by key: key, first and last event time (ns), number of events, hash
+over the segments that contain the request.
+"""
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,7 +40,7 @@ class PlannedWindow:
 
     @property
     def rows(self) -> int:
-        """Number of events."""
+        """Number of events of the window's requests."""
         return int(self.requests["rows"].sum())
 
     @property
@@ -83,7 +84,7 @@ class RequestPlan:
         return found
 
     def starts_ns(self) -> I8:
-        """[requests] start of the window in which each begins; NEVER without a time."""
+        """[requests] start of the window in which each request begins, ns; NEVER without a time."""
         first = self.requests["first_ns"]
         starts = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
         for key, start_ns in self._moved.items():

@@ -77,7 +77,7 @@ class StreamTimes:
         self._streams: dict[StreamId, _StreamTime] = {}
 
     def begin(self, stream: StreamId, now: Moment) -> None:
-        """Add a stream without input so far."""
+        """Add a stream that has given no input yet; its silence is measured from `now`."""
         self._streams.setdefault(stream, _StreamTime(None, now.now_ns))
 
     def end(self, stream: StreamId) -> None:
@@ -85,7 +85,10 @@ class StreamTimes:
         self._streams.pop(stream, None)
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
-        """Note input: its latest event time (None: no event), and its time in the log (None: unknown)."""
+        """Record input of a stream.
+
+        latest_ns: its latest event time; None: no event. log_ns: its time in the log; None: unknown.
+        """
         state = self._streams[stream]
         state.heard_ns = now.now_ns
         if latest_ns is not None:

@@ -38,10 +38,10 @@ _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Z
 """Name of a file below a folder: no part is empty or begins with a dot, so none leads out of it."""
 
 _LONGEST_REASON: Final = 200
-"""Maximum characters of Arrow's error message."""
+"""Maximum characters of Arrow's error message that a LakeError quotes."""
 
 HandedFile = Path | StoredFile
-"""A file written by one task, as seen by another."""
+"""Address of a file that one task wrote and another reads: a path, or an object of a lake's store."""
 
 
 def opened(file: HandedFile) -> pa.NativeFile:

@@ -49,7 +49,8 @@ MAX_TURNS = 64
 
 MAX_STAGES = 20_000
 """Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
-ties go by time alone, which can split a category, never merge two."""
+ties are ordered by time alone, which can split a category, never merge two.
+"""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -59,11 +60,11 @@ class TiedCells:
     """Segments sorted by (flow, level, colour), and the runs of equal ones."""
 
     order: I8
-    """[segments] segment at each place; a topological order inside every flow."""
+    """[segments] segment at each position; a topological order inside every flow."""
     cell: I8
     """[segments] number of the cell of each segment, ascending along `order` over the whole batch."""
     size: I8
-    """[cells] number of segments."""
+    """[cells] number of segments of the cell."""
 
     def tied_flows(self, graphs: SegmentGraphs) -> B1:
         """[flows] True for flows with a cell of two or more segments."""
@@ -73,7 +74,7 @@ class TiedCells:
 
 
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
-    """Cells of equal (flow, rank, colour) in ascending order; `rank` is the level or an earlier cell."""
+    """Sort segments into cells of equal (flow, rank, colour); `rank` is the level or a coarser cell."""
     order = np.lexsort((colour, rank, graphs.flow))
     number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
@@ -83,25 +84,23 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch; a decision has the number of the segment it places. Numbers are local to a
-    flow."""
+    """Decisions of a batch; each is numbered by the segment it places, counted from the flow's first segment."""
 
     path: I8
-    """[segments] of a tied segment: the decision that it lies under (maybe its own), counted from the flow's
-    first segment; -1 for others."""
+    """[segments] decision that a tied segment lies under, maybe its own; -1 for segments without a tie."""
     above: I8
-    """[segments] of a decision: the decision above it, -1: none."""
+    """[segments] for a decision: the decision above it, -1: none. -1 for other segments."""
     depth: I8
-    """[segments] of a decision: its depth, 1 at the top; 0: not a decision."""
+    """[segments] for a decision: its depth, 1 at the top. 0 for other segments."""
     group: I8
-    """[segments] of a decision: the smallest segment among those ordered together with it."""
+    """[segments] for a decision: the smallest segment among those ordered together with it. -1 for others."""
     hard: B1
-    """[flows] decisions do not explain every tie; the other fields are undefined there."""
+    """[flows] True if decisions do not explain every tie; the other fields are undefined there."""
     culprit: B1
-    """[segments] of hard flows: in a cell whose earliest segment is to be individualised."""
+    """[segments] in hard flows: True in the cells whose earliest segment is to be individualised."""
 
     def take(self, segments: I8) -> TiePlan:
-        """The plan for copies of plain flows made by `SegmentGraphs.take`."""
+        """Plan for copies of plain flows (`SegmentGraphs.take`); segments: the original of each copy."""
         return TiePlan(
             self.path[segments],
             self.above[segments],
@@ -164,8 +163,10 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Determine the decisions of the tied segments `here` of one stage; edges from tied predecessors, by
-        dst."""
+        """Determine the decisions of the tied segments `here` of one stage.
+
+        src, dst: edges from tied predecessors, sorted by dst.
+        """
         base, lead_size = self.base, self.size
         base[here] = -1
         if len(src):
@@ -268,7 +269,7 @@ def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
 
 
 def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] like `settle_plain` for flows of any kind, by individualisation and refinement.
+    """[segments] canonical order of flows of any kind, by individualisation and refinement.
 
     Every turn hands the flows that have become plain to `settle_plain`; in the others it individualises the
     earliest segment of one tied cell a cluster, and refines. Bounds: MAX_TURNS, MAX_STAGES.

@@ -38,7 +38,7 @@ _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_proc
 
 @dataclass(frozen=True, slots=True)
 class BucketKeys:
-    """Credentials."""
+    """Access keys of a bucket; `token` only with temporary keys."""
 
     access_key_id: str
     secret: SecretStr
@@ -180,7 +180,7 @@ def _section(path: Path, section: str) -> dict[str, str]:
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str | None:
-    """First non-empty variable; None without one."""
+    """Value of the first non-empty variable among `names`; None without one."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 
