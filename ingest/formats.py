@@ -24,7 +24,7 @@ AUTO: Final = "auto"
 
 
 class FileLayout(StrEnum):
-    """Layout of payloads in a file."""
+    """Layout of the payloads in a file."""
 
     LINES = "lines"
     """JSON, one document a line, or one document."""
@@ -40,7 +40,7 @@ class FileLayout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format."""
+    """Row of the table of formats: name, codec, and the signs by which a file is recognised."""
 
     name: str
     """Name of the format for `--format`."""
@@ -52,7 +52,7 @@ class Format:
     shape: MessageShape | None = None
     """Outermost fields of every message; None unless protobuf."""
     magic: bytes = b""
-    """Magic number of the format's files; empty: none."""
+    """First bytes of the format's files; empty: files have no magic number."""
     aliases: tuple[str, ...] = ()
     """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 
@@ -140,7 +140,7 @@ FORMATS: Final = (
 
 
 def format_names() -> tuple[str, ...]:
-    """Names for `--format`."""
+    """Names of all formats, for `--format`; without aliases."""
     return tuple(row.name for row in FORMATS)
 
 

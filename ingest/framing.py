@@ -36,7 +36,9 @@ class MessageShape:
     needs: frozenset[int] = frozenset()
     """Numbers of the required fields."""
     inner: MessageShape | None = None
-    """Shape of the message in the first field. Damage inside it is tolerated, foreign fields are not."""
+    """Shape of the message in the first field; None: not examined. Damage in that message is tolerated,
+    foreign fields are not.
+    """
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
         """True if the body consists of fields of this message; a complete body must be filled exactly."""
@@ -46,7 +48,7 @@ class MessageShape:
         return end == len(body) if is_complete else end > 0
 
     def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
-        """End of the last field; None where a field is foreign, or a required one is missing."""
+        """Offset of the end of the last field; None if a field is foreign, or a required one is missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in fields_of(body):
@@ -66,14 +68,14 @@ class MessageShape:
 
 
 LENGTH32_BYTES: Final = 4
-"""Bytes of the length in front of a message."""
+"""Size of the length field in front of a message, bytes."""
 _MAX_ODD = 1_000
-"""Surplus of foreign over matching frames above which a file is of another format."""
+"""Maximum surplus of foreign over matching frames; with more, a file is of another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Match of a file's first bytes with messages of one shape in one framing."""
+    """Extent to which a file's first bytes are messages of one shape in one framing."""
 
     n_bytes: int = 0
     """Bytes in matching frames; 0: no match."""

@@ -331,7 +331,7 @@ class Tail:
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files of the last commit and files that it carries over; files of other commits are surely
+        """Files of the last commit and files carried over by it; files of earlier commits are surely
         published.
         """
         if not self.records:

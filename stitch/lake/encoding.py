@@ -158,9 +158,7 @@ def unreadable(
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
-"""zstd level of files below SMALL_BYTES: 5 % smaller for five times the CPU, little beside a file's fixed
-cost.
-"""
+"""zstd level of files below SMALL_BYTES: 5 % smaller for five times the CPU; fixed costs exceed both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
 """Maximum nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""

@@ -47,7 +47,7 @@ from stitch.lake.upkeep.hidden import read_hidden
 FILE_LANE: Final = 0
 """Number of the lane of everything that is imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Maximum attempts at fencing: an attempt fails only if another writer committed, and so made progress."""
+"""Maximum attempts at fencing: one fails only if another writer committed, and so made progress."""
 
 
 class Lane:
@@ -205,8 +205,8 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Move committed files to their final names. Files that are there already must equal the committed
-        ones.
+        """Move committed files to their final names. A file that is there already must equal the committed
+        one.
         """
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])

@@ -132,7 +132,7 @@ class Staging:
 def described(
     table_name: str, window: Window | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
-    """Entry of a file in its commit: `data` is `table` (not empty) as written."""
+    """Commit entry of a staged file; data: `table` (not empty) as written to it."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,

@@ -34,7 +34,7 @@ class Entries:
     n_orphans: I8
     """[flows] number of orphans."""
     tops: I8
-    """The sources, and the orphans of flows without a source."""
+    """Nodes that flows begin with: all sources, and the orphans of flows without a source."""
 
 
 def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries:
@@ -57,15 +57,15 @@ class Synthetic:
     """`?root` and `?missing` nodes, numbered after the last real node, and the edges from them."""
 
     event: I8
-    """[synthetic] ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic] event code of the node: ROOT_EVENT or MISSING_EVENT."""
     flow: I8
-    """[synthetic] flow of the node."""
+    """[synthetic] index of the node's flow."""
     ts_ns: I8
-    """[synthetic] smallest time of the children."""
+    """[synthetic] time of the node, ns: the smallest time of its children."""
     label: U8
     """[synthetic] label hash of the node."""
     src: I8
-    """[edges] source node."""
+    """[edges] source node, a synthetic one."""
     dst: I8
     """[edges] destination node."""
 
@@ -111,14 +111,14 @@ def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Candidates for responses, before nodes are in canonical order."""
+    """Candidates for the responses of flows, and flows with irregular ends, before canonical order."""
 
     candidate: B1
-    """Flows whose response is neither an `end` record nor a sink of a flow with explicit parents."""
+    """[nodes] True for candidates for the response; in flows without one, all sinks are responses."""
     no_end: I8
-    """Flows whose response is not an `end` record, nor a sink by explicit parents."""
+    """Indices of flows without an `end` record, explicit parents, and records without a breadcrumb."""
     unclosed: I8
-    """Flows with a strand neither joined nor ended, or with records after its join."""
+    """Indices of flows with an open strand: neither joined nor ended, or with records after its join."""
 
 
 def find_ends(
@@ -163,10 +163,11 @@ def find_ends(
 
 
 def place_responses(order: CanonicalOrder, first_node: I8, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], in canonical order.
+    """`(response, deferred)`, both [nodes of structures], in canonical order.
 
-    first_node: [structures + 1] offsets. candidate: [nodes of structures] in canonical order. Deferred are
-    nodes from which no response is reachable. O(nodes + edges), in as many rounds as the longest path.
+    response: True where the response leaves; deferred: True where no response is reachable. first_node:
+    [structures + 1] offsets. candidate: [nodes of structures] in canonical order. O(nodes + edges), in as
+    many rounds as the longest path.
     """
     n_nodes = int(first_node[-1])
     shift = np.repeat(first_node[:-1], np.diff(order.first_edge))

@@ -24,18 +24,18 @@ class SpanPoints:
     """Marks of a batch, sorted by (span, name, time): the order of their positions."""
 
     span: I8
-    """[marks] row of the span, ascending."""
+    """[marks] row of the mark's span, ascending."""
     name: I8
-    """[marks] index into `names`."""
+    """[marks] index into `names` of the mark's name."""
     ts_ns: I8
     """[marks] time, ns since the epoch."""
     names: tuple[str, ...]
-    """Distinct names, sorted."""
+    """Distinct names of marks, sorted."""
     capped_flows: I8
-    """Flows that had more marks than allowed."""
+    """Codes of flows that had more marks than allowed."""
 
     def counts(self, n_spans: int) -> I8:
-        """[spans] number of marks."""
+        """[spans] number of marks of each span."""
         return np.bincount(self.span, minlength=n_spans)
 
     def hashes(self, n_spans: int) -> U8:
@@ -47,10 +47,10 @@ class SpanPoints:
 
 
 def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints:
-    """Marks of the spans.
+    """Read the marks of the spans.
 
-    Marks without time or name are left out. Of a flow with more than `max_marks_per_flow` the first in time
-    are kept. O(marks log marks).
+    Marks without time or name are left out. In a flow with more than `max_marks_per_flow`, the first ones in
+    time are kept. O(marks log marks).
     """
     lists = whole(events["marks"])
     values = pc.list_flatten(lists)
@@ -88,7 +88,7 @@ class TreeRows:
     event: I8
     """[rows] row in the event batch, or MISSING_EVENT / ROOT_EVENT."""
     flow: I8
-    """[rows] code of the flow."""
+    """[rows] code of the row's flow."""
     parent: I8
     """[rows] row of the parent; the number of rows for roots."""
     asynchronous: B1
@@ -107,7 +107,7 @@ class _Places:
     n_nodes: I8
     """[flows] number of nodes."""
     base: I8
-    """[flows] index of the first node."""
+    """[flows] index of the flow's first node."""
     at_start: I8
     """[rows] index of the start node."""
     at_end: I8

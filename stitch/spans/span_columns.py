@@ -122,16 +122,16 @@ class SpanReferences:
     """Declared parents of spans, one row a reference."""
 
     row: I8
-    """[references] work-order index of the span that declares."""
+    """[references] work-order index of the span that declares the reference."""
     key: U8
-    """[references] id key of the span it names."""
+    """[references] id key of the span that the reference names."""
     follows: B1
-    """[references] FOLLOWS_FROM rather than a parent."""
+    """[references] True for FOLLOWS_FROM, False for a parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Columns [spans] in work order."""
+    """Columns of a batch's spans, in work order: by flow, start, end, id, kind."""
 
     row: I8
     """[spans] row in the event batch."""
@@ -140,11 +140,11 @@ class Spans:
     start_ns: I8
     end_ns: I8
     key: U8
-    """[spans] id key, see `id_keys`."""
+    """[spans] key of the span's id (`id_keys`): equal iff the ids are."""
     kind: U1
     """[spans] EventKind."""
     label: I8
-    """[spans] code into the batch's labels."""
+    """[spans] code of the span's label in the batch's `LabelCodes`."""
     references: SpanReferences
     n_flows: int
     """Number of flow codes; a code may have no span left."""
@@ -245,7 +245,7 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
 
 
 def _times(column: pa.ChunkedArray) -> I8:
-    """[rows] ns, UNKNOWN_NS for null."""
+    """[rows] times, ns; UNKNOWN_NS for null."""
     array = whole(column)
     if array.null_count:
         array = pc.fill_null(array, int(UNKNOWN_NS))
