@@ -20,8 +20,9 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Bytes of payload after which a piece ends, as a poll of 500 messages may decompress to 8 GB; its last
-payload may exceed it."""
+"""Bytes of payload after which a piece of a poll ends, as 500 messages may decompress to 8 GB; the last
+payload of a piece may exceed it.
+"""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -37,7 +38,7 @@ def payloads_of_messages(
     *,
     poll_bytes: int = POLL_BYTES,
 ) -> Iterator[Payloads]:
-    """Payloads of one poll of one partition; usually one piece; lazy.
+    """Yield the payloads of one poll of one partition, usually in one piece.
 
     `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
     the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an

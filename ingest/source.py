@@ -34,7 +34,7 @@ class Payloads:
     until: int
     """Position after the last one covered by this poll, payload or gap."""
     rejects: list[Reject] = field(default_factory=list)
-    """Rejects; their field `payload` is a position of the stream here."""
+    """Rejects of items that are no payloads; their field `payload` is a position of the stream."""
     latest_ns: int | None = None
     """Largest timestamp of this poll's messages in the log, ns since the epoch; None: no timestamps."""
     epoch: int | None = None
@@ -75,8 +75,8 @@ class Place:
     topic_id: str | None = None
     """Id that distinguishes a topic from another one created under the same name; None: unknown."""
     epoch: int | None = None
-    """Epoch of the messages before the place, or larger: a truncated log continues under a larger epoch, and
-    the older one ends at the truncation. None: unknown.
+    """Leader epoch of the messages before the place, or larger: a truncated log continues under a larger
+    epoch, and the older one ends at the truncation. None: unknown.
     """
 
 
@@ -114,10 +114,10 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """Change of the assignment of streams."""
+    """Change of the streams that are assigned to this member of a group."""
 
     gained: tuple[StreamId, ...] = ()
-    """Newly assigned streams; they deliver nothing before `start`."""
+    """Newly assigned streams; each delivers messages only after `start`."""
     asked: tuple[StreamId, ...] = ()
     """Revoked streams: commit their messages, then `release` them."""
     lost: tuple[StreamId, ...] = ()
@@ -258,8 +258,10 @@ class RangeSource(Protocol):
     """Reader of parts of a log that were read before."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """(Payloads of the part of `[start, end)` that the log still has, missing ranges).
+        """(Payloads of the part of `[start, end)` that the log still has, missing ranges as (start, end)
+        offsets).
 
-        All is missing if the log is no longer the one of `end`. Raises InputError if it does not answer.
+        Everything is missing if the log is no longer the one of `end`. Raises InputError if it does not
+        answer.
         """
         ...

@@ -57,10 +57,12 @@ class ClosedFlows:
     params: pa.Table
     """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
     events: pa.Table
-    """EVENT_SCHEMA, the events that were stitched; the row numbers of the other fields refer to this table.
+    """EVENT_SCHEMA, the events that were stitched; the row numbers of the other fields refer to this
+    table.
     """
     flow: I8
-    """[events] row in `flows` of the event's request, also for dropped events; -1: the request gave no flow.
+    """[events] row in `flows` of the event's request, also for dropped events; -1: the request gave
+    no flow.
     """
     copies: I8
     """Rows of `events` dropped as exact copies."""

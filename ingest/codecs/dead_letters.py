@@ -58,7 +58,7 @@ class RejectLog:
         self._kept += [place(reject) for reject in other._kept[: MAX_KEPT - len(self._kept)]]
 
     def in_order(self) -> list[Reject]:
-        """Stored rejects, by payload and item."""
+        """Stored rejects, sorted by payload and item."""
         return sorted(self._kept, key=lambda r: (r.payload, r.item))
 
     def _bounded(self, reject: Reject, raw: bytes) -> Reject:

@@ -130,7 +130,7 @@ class _Line:
                 self.socket.close()
 
     def _resolved(self, address: Address) -> list[Any]:
-        """Resolve the name, in a separate thread: a resolver has no time limit."""
+        """Addresses of the host, looked up in a separate thread, as a resolver has no time limit."""
         found: Future[list[Any]] = Future()
 
         def look_up() -> None:

@@ -80,7 +80,7 @@ class ImportSettings(Config):
 
     @property
     def page_bytes(self) -> int:
-        """Maximum bytes of a Parquet page that is unpacked: Arrow holds both the page and its decoded values."""
+        """Maximum bytes of a Parquet page that is unpacked: Arrow holds the page and its decoded values."""
         return self.memory_bytes // 4
 
 

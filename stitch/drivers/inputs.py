@@ -26,7 +26,8 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; chunk size divided by it: minimum events of a decoded batch.
+"""Typical bytes of an event in a chunk of lines; chunk size divided by it: minimum events of a
+decoded batch.
 """
 
 
@@ -38,7 +39,7 @@ class RemoteFile:
     name: str
 
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
-        """Download the file into `out`, if given; return (SHA-256 in hex, bytes). Raises OSError, LakeError."""
+        """Download the file into `out`, if given; return (hex SHA-256, bytes). Raises OSError, LakeError."""
         hashed = _Hashed(out)
         remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size

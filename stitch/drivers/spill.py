@@ -191,7 +191,7 @@ class Buckets:
             pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
-        """Finish all streams: ([FANOUT] payload bytes, [FANOUT] lists of streams). Then nothing may be added."""
+        """Finish all streams; return ([FANOUT] payload bytes, [FANOUT] lists of streams)."""
         return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
     def batches(self) -> Iterator[pa.Table]:

@@ -134,7 +134,7 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] event rows in the whole batch, for `event` rows in the part `rows` of it; synthetic unchanged."""
+    """[nodes] rows of the whole batch, for `event` rows of its part `rows`; synthetic nodes unchanged."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 

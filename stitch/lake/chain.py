@@ -120,7 +120,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """Number of the last record above `above`, found by probing: on a disk, any listing takes O(all names)."""
+    """Number of the last record above `above`, by probing: on a disk a listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.

@@ -26,7 +26,8 @@ from schemas.errors import BusyLakeError, LakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""Permissions of a lake's files and folders: owner only, whatever the umask, as they contain requests' data.
+"""Permissions of a lake's files and folders: owner only, whatever the umask, as they contain
+requests' data.
 """
 MAPPED_FROM: Final = 2**16
 """Size, bytes, from which files are memory-mapped; smaller ones are copied, which is faster."""

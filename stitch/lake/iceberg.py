@@ -275,7 +275,7 @@ def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
 
 
 def _continues(seen: Heads, heads: Heads, store: Store) -> bool:
-    """True if the lake's chains contain the commits of the cursor `seen`: then equal names mean equal files."""
+    """True if the lake has the very commits of the cursor `seen`: then equal names mean equal files."""
 
     def has(lane: int) -> bool:
         if heads.get(lane) == seen[lane]:

@@ -61,7 +61,7 @@ class KnownRequests:
                 yield stored.filter(pc.is_in(stored["request_id"], value_set=request_ids))
 
     def unchanged(self, flows: pa.Table) -> B1:
-        """[flows] True where the lake has a flow of this id and kind with equal columns, except for the lane."""
+        """[flows] True where the lake has a flow of this id and kind, equal in all columns but the lane."""
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for stored in self._stored(wanted, _COMPARED):

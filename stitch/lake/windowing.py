@@ -55,7 +55,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of the row's flow: kind and request id, joined by a blank; with_lane: preceded by the lane."""
+    """[rows] name of the row's flow: kind and request id, with a blank between; with_lane: lane first."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))

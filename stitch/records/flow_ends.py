@@ -21,7 +21,7 @@ from stitch.records.strands import NO_CODE, Records, Strands
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Nodes without predecessors."""
+    """Nodes at which flows begin: sources and orphans."""
 
     sources: I8
     """Nodes without an edge into them, ascending; for a flow with a lone orphan as its only entry, that

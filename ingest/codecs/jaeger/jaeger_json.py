@@ -30,7 +30,7 @@ class JaegerJsonCodec:
     name = "jaeger-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its payload."""
+        """See `Codec.decode`; `item` is the index of the span in its payload."""
         return decode_json_spans(
             payloads,
             config,
@@ -45,7 +45,7 @@ class JaegerUiCodec:
     name = "jaeger-ui"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its payload."""
+        """See `Codec.decode`; `item` is the index of the span in its payload."""
         return decode_json_spans(payloads, config, _spans_of_traces, add_jaeger_span)
 
 
@@ -99,7 +99,7 @@ def is_proto_json(value: object) -> bool:
 
 
 def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span as a row. Raises ItemError."""
+    """Add one span, given in protobuf's JSON form, as a row. Raises ItemError."""
     span = _camel(as_object(value, "a span"))
     start = _time(span, "startTime")
     process = _camel(child(span, "process"))
@@ -119,8 +119,9 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Fields under their names in JSON form; these take precedence over the snake_case names that protobuf
-    also accepts."""
+    """Copy of an object with snake_case field names, which protobuf also accepts, in camelCase; a field that
+    is given in camelCase takes precedence.
+    """
     if not any("_" in key for key in value):
         return value
     return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
@@ -182,7 +183,7 @@ def time_ns(text: str) -> int | None:
 
 
 def _duration(span: Object) -> int:
-    """ns of `[-]seconds[.digits]s`; 0 if absent."""
+    """Duration of a span, ns, written as `[-]seconds[.digits]s`; 0 if absent."""
     written = text(span, "duration")
     if written is None:
         return 0

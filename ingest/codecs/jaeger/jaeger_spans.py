@@ -20,7 +20,7 @@ from schemas.rejects import Reason
 
 Tag = tuple[str, object]
 Reference = tuple[str, str, str]
-"""(Type, trace id, span id)."""
+"""Reference from one span to another: (type, trace id, span id)."""
 
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
@@ -46,11 +46,11 @@ class JaegerFields(NamedTuple):
     service: str | None
     process_tags: list[Tag]
     parent: str | None = None
-    """Parent's span id outside the references, in an older form."""
+    """Span id of the parent, given outside the references in an older form; None: not given."""
 
 
 def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
-    """Add a span whose kind, status and tracestate are tags, as in Jaeger."""
+    """Add a row for a span whose kind, status and tracestate are tags, as in Jaeger."""
     tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
@@ -88,7 +88,7 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
 
 
 def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span that contains its process. Raises ItemError."""
+    """Add a row for a span in the UI's JSON form, which contains its process. Raises ItemError."""
     span = as_object(value, "a span")
     start, duration = _time(span, "startTime"), span.get("duration")
     process = child(span, "process")
@@ -120,7 +120,7 @@ def _as_text(value: object) -> str:
 def _sorted_references(
     trace: str, references: list[Reference], parent: str | None
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
-    """(Parent, follows, links) of a span.
+    """(Parent's span id, span ids that the span follows, (trace id, span id) of its links).
 
     The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous parents;
     everything else is a link. An id of zeros is no reference; a trace of zeros means the span's own.

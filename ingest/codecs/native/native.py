@@ -64,7 +64,7 @@ class NdjsonReader:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
 
     def read(self, blocks: Sequence[bytes]) -> pa.Table:
-        """Rows of lines that are not blank; a block is one or more lines. O(bytes)."""
+        """Table with one row for each line that is not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
             # A cursor takes no setting of another. In a kernel without ipywidgets the bar is off, and may not
@@ -106,7 +106,7 @@ payload."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
-"""Maximum length of a refused line whose explanation is cached within a call, as invalid lines repeat."""
+"""Maximum bytes of a refused line whose explanation is cached within a call, as invalid lines repeat."""
 _MANY_LINES = 300_000
 """A number of lines that no poll of a file reaches."""
 _LONG_LINE = 4096
@@ -195,8 +195,9 @@ class _Lines:
         """Blocks of lines, none ending with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """For each block: payload of all its lines, or of each line; number of lines, or the item of each
-        line."""
+        """(Payload, items) of each block. Payload: index for all of its lines, or one for each line. Items:
+        number of its lines, or the item of each line.
+        """
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
         """Add payloads that are one record each, as messages of a log are; return False, adding none, if not
@@ -257,13 +258,13 @@ class _Lines:
         return out
 
     def places(self) -> tuple[I8, I8]:
-        """([lines] payload, [lines] item)."""
+        """([lines] index of the payload, [lines] item) of all lines."""
         spread = [_spread(*place) for place in self._places]
         return np.concatenate([p for p, _ in spread]), np.concatenate([i for _, i in spread])
 
 
 def _spread(payload: int | I8, items: int | I8) -> tuple[I8, I8]:
-    """([lines] payload, [lines] item) of a block."""
+    """([lines] index of the payload, [lines] item) of the lines of one block."""
     numbers = np.arange(items) if isinstance(items, int) else items
     return np.full(len(numbers), payload) if isinstance(payload, int) else payload, numbers
 
@@ -341,7 +342,7 @@ def _first_of_each(line: bytes) -> dict[str, object]:
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
-    """Number of fields in the lines that are not in the table.
+    """Number of fields, in all lines, that the table of known fields lacks.
 
     Every name is followed by `":`, so the count of these shows whether there is any unknown name; lines are
     parsed only if so.

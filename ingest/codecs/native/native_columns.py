@@ -101,7 +101,9 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark ids that are too long or contain NUL; nulls of required ids are marked by the caller."""
+    """Mark rows with ids that are too long or contain NUL in `bad`; the caller marks nulls of
+    required ids.
+    """
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
@@ -115,8 +117,9 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """Mark rows with invalid words (too long, with NUL, or null if `required`), checking each distinct word
-    once."""
+    """Mark rows with invalid words (too long, with NUL, or null if `required`) in `bad`; each distinct word
+    is checked once.
+    """
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -148,7 +151,7 @@ def _kinds(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
-    """Numbers parsed from text; rows with invalid text are marked."""
+    """Numbers parsed from a column of text; rows with invalid text are marked in `bad`."""
     if column.null_count == len(column):
         return pa.nulls(len(column), type_)
     try:
@@ -182,7 +185,7 @@ def _rates(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
-    """Lists of strings from JSON arrays (arrays with numbers are left to the model)."""
+    """Lists of strings parsed from a column of JSON arrays; rows with other elements are marked in `bad`."""
     type_ = pa.list_(pa.string())
     there = np.flatnonzero(mask(pc.is_valid(column)))
     if len(there) == 0:

@@ -80,7 +80,7 @@ class OtlpArrowReader:
         )
 
     def _attributes(self, column: pa.Array) -> AttributeTable:
-        """`list<KeyValue>` column → table owned by the rows of the column."""
+        """Table of the attributes in a `list<KeyValue>` column; their owners are the column's rows."""
         lengths, pairs = ragged(column)
         if len(pairs) == 0:
             return no_attributes()
@@ -161,7 +161,7 @@ def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _times(column: pa.Array) -> I8:
-    """[rows] ns; NO_TIME for 0 and null, which mean "not given" in OTLP."""
+    """[rows] times, ns; NO_TIME for 0 and null, which mean "not given" in OTLP."""
     if pa.types.is_string(column.type):
         column = pc.cast(pc.if_else(pc.equal(column, ""), None, column), pa.uint64())
     raw = pc.fill_null(column, 0).to_numpy()
@@ -172,7 +172,7 @@ def _times(column: pa.Array) -> I8:
 
 
 def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
-    """`trace/span` of every link with valid ids."""
+    """Links with valid ids, each as text `trace/span` owned by a row of the column."""
     lengths, links = ragged(column)
     fields = _Fields(links, spell)
     trace, _ = _trace_ids(fields["trace_id"])

@@ -49,7 +49,10 @@ class OtlpJsonCodec:
     name = "otlp-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. In a payload of several documents, `item` is the document. O(bytes)."""
+        """See `Codec.decode`. In a payload of several documents, `item` is the document's index.
+
+        O(bytes).
+        """
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
         documents: list[_Document] = []
@@ -120,7 +123,7 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
 
 
 def _is_complete(resource_spans: pa.Array) -> bool:
-    """True if every level has its usual name (an absent one could have an older name)."""
+    """True if every level of nesting has its usual name (an absent one could have an older name)."""
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")

@@ -50,12 +50,11 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""Size above which an array or object is not converted to JSON: `max_text_bytes` of its text would be
-kept."""
+"""Bytes above which an array or object is not converted to JSON, as `max_text_bytes` of it are kept."""
 _ELEMENT_BYTES = 2
 """Bytes of an element's tag and length."""
 _WALK_BYTES = 8 * 2**20
-"""Bytes read by the native library at a time: its tables take up to nine times as much."""
+"""Bytes that the native library reads at a time: its tables take up to nine times as much."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -164,7 +163,7 @@ class _Reader:
         return sorted(left)
 
     def _accepted(self, indexes: list[int]) -> list[int]:
-        """Refuse the payloads that protobuf's parser refuses; return the indexes of the others."""
+        """Indexes of the payloads that protobuf's parser accepts; the others are refused."""
         accepted = []
         for index in indexes:
             if parses(ExportTraceServiceRequest, self._payloads[index]):
@@ -174,8 +173,10 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Read payloads natively in canonical form, if they were not in it; return the indexes of those not
-        read."""
+        """Rewrite payloads in canonical form, if they were not in it, and read them natively.
+
+        Returns the indexes of those not read.
+        """
         if self._library is None:
             return indexes
         odd = {}
@@ -273,7 +274,7 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Concatenate pieces to one batch with the codec's payload numbers."""
+    """Concatenate pieces (payload indexes, column) to one batch, whose payloads are those indexes."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -346,7 +347,7 @@ _LEVELS = message_classes(
         "Scope": "1 scope *bytes; 2 spans *bytes",
     },
 )
-"""Message classes of the three outer levels, each with the levels below as bytes."""
+"""Message classes of the three outer levels, with inner levels as uninterpreted bytes."""
 _Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource", "Scope"))
 
 

@@ -155,7 +155,7 @@ class _Reader:
 
 
 VALUE_BYTES: Final = 8
-"""Minimum memory per value: a number, or a dictionary index and an offset in a list."""
+"""Minimum bytes of memory per value: a number, or a dictionary index and an offset in a list."""
 
 
 def chunks_of(

@@ -26,11 +26,11 @@ class Owned:
 
     owner: I8
     value: pa.Array
-    """[rows] ids or text."""
+    """[rows] values, ids or text."""
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
-    """Table without rows."""
+    """`Owned` without rows, for values of a type."""
     return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
@@ -48,7 +48,7 @@ class SpanEvents:
 
 
 def no_span_events() -> SpanEvents:
-    """Table without rows."""
+    """`SpanEvents` without rows."""
     none = np.empty(0, np.int64)
     return SpanEvents(none, none, pa.array([], pa.string()))
 
@@ -64,6 +64,7 @@ class SpanBatch:
     trace_id: pa.Array
     """[n] trace id as hex (`ids`); null if absent."""
     span_id: pa.Array
+    """[n] span id as bytes; null if absent."""
     parent_id: pa.Array
     """[n] parent's span id as bytes; null if absent."""
     bad_id: B1
@@ -72,15 +73,17 @@ class SpanBatch:
     kind: U1
     """[n] EventKind."""
     start_ns: I8
+    """[n] start, ns since the epoch, NO_TIME or BAD_TIME."""
     end_ns: I8
     """[n] end, ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
     """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
-    """[n] row of the span's resource."""
+    """[n] index of the span's resource."""
     component: pa.Array
+    """[resources] component, if the format has it outside the attributes; else null."""
     host: pa.Array
-    """[resources] host (`component`: component), if the format has them outside the attributes; else null."""
+    """[resources] host, if the format has it outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
@@ -91,9 +94,9 @@ class SpanBatch:
     """[n] status message, which becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
-    """`trace/span` of linked spans."""
+    """Linked spans as text `trace/span`, owned by the span with the link."""
     follows: Owned = field(default_factory=lambda: nothing_owned(pa.binary()))
-    """Span ids of FOLLOWS_FROM parents."""
+    """Span ids of FOLLOWS_FROM parents, owned by the span that follows."""
 
     def __len__(self) -> int:
         return len(self.payload)
@@ -131,7 +134,7 @@ class SpanBatch:
 
 
 def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
-    """Attributes of the chosen owners, which are renumbered."""
+    """Attributes whose owners are chosen ([owners] True); owners are renumbered."""
     kept = table.rows(chosen[table.owner])
     return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
 
@@ -168,7 +171,7 @@ class BadSpans:
     payload: I8
     item: I8
     fault: U1
-    """[bad spans] 1 + index into FAULTS."""
+    """[bad spans] 1 + index into FAULTS of the reason."""
 
     def __len__(self) -> int:
         return len(self.payload)

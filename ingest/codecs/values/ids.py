@@ -72,7 +72,7 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex of one binary id; `!`, which is invalid, for a wrong length."""
+    """Hex text of one binary id; `!`, which is no valid id, if the length is none of `widths`."""
     return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
@@ -118,7 +118,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
-    """Common length; None if lengths differ, or without values."""
+    """Common value of `lengths`; None if they differ, or if there are none."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])
@@ -156,7 +156,9 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
-    """Strings or bytes of one width from their concatenated bytes; null where not present."""
+    """Array of strings or bytes of one width, from their concatenated bytes; null where `present` is
+    False.
+    """
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])
     missing = int(len(present) - present.sum())
@@ -170,7 +172,7 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""(Bytes of an id, pattern of its text), either alphabet."""
+"""(Bytes of an id, pattern of its base64 text, in either alphabet)."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
 """Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""
@@ -194,7 +196,7 @@ def hex_of_base64(column: pa.Array) -> pa.Array:
 
 
 def hex_of_base64_id(text: str | None) -> str | None:
-    """Id converted as in `hex_of_base64`."""
+    """Single id converted as in `hex_of_base64`: base64 to hex; other text and None unchanged."""
     if text is None or not text.endswith("=") or _ANY_FORM.fullmatch(text) is None:
         return text
     return base64.urlsafe_b64decode(text.translate({ord("+"): "-", ord("/"): "_"})).hex()

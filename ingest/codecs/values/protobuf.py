@@ -23,9 +23,11 @@ GROUP_BYTES: Final = 2**20
 PART_BYTES: Final = 2**17
 """Approximate bytes of dense messages given to ptars at once: 11 MB of columns, 35 MB when read as spans."""
 _DENSE = 4
-"""Bytes of columns per byte of message above which messages are dense. Spans with content have 2."""
+"""Bytes of columns per byte of message above which a group of messages is dense; spans with content
+take 2.
+"""
 _MUCH = 8 * 2**20
-"""Bytes of columns below which density is harmless."""
+"""Bytes of columns up to which a dense group of messages is harmless."""
 
 
 def parses(message: Any, payload: bytes) -> bool:
@@ -84,7 +86,7 @@ _SCALARS = {
 
 
 def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]:
-    """Message classes by name.
+    """Message classes, by name, for messages that are described as text.
 
     `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table,
     with `*` before it if repeated, `?` if a scalar that is missing differs from 0 or "". A map is written in
@@ -140,7 +142,7 @@ def has_many_fields(message: bytes, descriptor: Any) -> bool:
 
 @cache
 def _inner(descriptor: Any) -> dict[int, Any]:
-    """Field number -> descriptor, of the fields that are messages."""
+    """Field number -> descriptor of the message, for the fields that are messages."""
     return {f.number: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 

@@ -69,7 +69,7 @@ class Engine(Protocol):
         ...
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """Merge the parts of each window, and write the windows to the stage; returns when all are written."""
+        """Merge the parts of each window, and write the windows to the stage. Returns when all is done."""
         ...
 
 

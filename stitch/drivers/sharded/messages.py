@@ -81,7 +81,7 @@ class GivenFile(_FileInput):
     kind: Literal["file"] = "file"
 
     def source(self, at: Workplace) -> Source:
-        """Source that this message describes. Raises LakeError if the worker's command line does not name it."""
+        """Source that this message describes. Raises LakeError if the command line does not name it."""
         file = at.inputs.file(self.name)
         return Source(shown(self.name), file, self.sha256, self.size, self.mtime_ns)
 
@@ -112,7 +112,7 @@ class TopicPart(Config):
     topic_id: str | None
 
     def source(self, at: Workplace) -> Source:
-        """Source that this message describes. Raises LakeError if the worker's command line does not name it."""
+        """Source that this message describes. Raises LakeError if the command line does not name it."""
         stream = StreamId(self.topic, self.partition)
         servers = at.inputs.servers(self.argument, self.topic, self.partition, self.start, self.end)
         settings = at.job.settings
@@ -204,7 +204,7 @@ class StitchGroup(Config):
         return cls(streams=streams, part=part, absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Arguments for the call of `stitch_group`. Raises LakeError for files that the worker may not read."""
+        """Arguments for the call of `stitch_group`. Raises LakeError for files outside the stage."""
         group = Group(paths=[at.job.exchange.file_of(name) for name in self.streams])
         return at.job.with_absurd_days(self.absurd_days), group, self.part
 
@@ -234,7 +234,7 @@ class WriteWindowFiles(Config):
         return cls(windows=tuple(files), absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Arguments for the call of `write_window_files`. Raises LakeError for files the worker may not read."""
+        """Arguments for the call of `write_window_files`. Raises LakeError for files outside the stage."""
         windows = [(window.number, [part.part(at) for part in window.parts]) for window in self.windows]
         return at.job.with_absurd_days(self.absurd_days), windows
 

@@ -42,7 +42,7 @@ fixed cost of a file is 2 %.
 
 @dataclass(slots=True)
 class GroupOutcome:
-    """Outcome of a group of requests: filled in by the stitcher, added to the import's counts by the ledger."""
+    """Outcome of a group of requests: filled in by the stitcher, added to the totals by the ledger."""
 
     max_letters: int
     """Maximum dead letters kept by one call of `refuse`; further ones are only counted."""
@@ -83,7 +83,7 @@ class Stitcher:
     """Stitches groups of events. Thread-safe: only its structure cache changes."""
 
     def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
-        """manifest: the lake before the import. absurd_days: days since the epoch whose events are refused."""
+        """manifest: the lake before the import. absurd_days: days since the epoch, refused as absurd."""
         self._manifest = manifest
         self._settings = settings
         self._absurd_days = absurd_days

@@ -82,7 +82,7 @@ class _Executors(Executor):
         self._threads.shutdown()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Run a task as a Spark job. Raises the task's FlowdiffError; LakeError if Spark's attempts failed."""
+        """Run a task as a Spark job. Raises the task's FlowdiffError; LakeError if Spark gave it up."""
         task = pickle.dumps((fn, args, kwargs))
         try:
             (done,) = self._context.parallelize([task], 1).map(_done).collect()

@@ -84,7 +84,7 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch; each is numbered by the segment it places, counted from the flow's first segment."""
+    """Decisions of a batch, numbered by the segments they place, counted from the flow's first one."""
 
     path: I8
     """[segments] decision that a tied segment lies under, maybe its own; -1 for segments without a tie."""

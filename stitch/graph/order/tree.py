@@ -28,7 +28,8 @@ class CanonicalTree:
     size: I8
     """[spans] nodes in the span's subtree: starts, ends and marks; its end lies at `start + size - 1`."""
     sync_rank: I8
-    """[spans] rank among the synchronous children of the parent; undefined for asynchronous spans and roots.
+    """[spans] rank among the synchronous children of the parent; undefined for asynchronous spans and
+    roots.
     """
     n_sync: I8
     """[spans] number of the span's synchronous children."""

@@ -29,7 +29,7 @@ _BEFORE: Final = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """Files that are no longer part of a lake."""
+    """Files that upkeep took out of a lake, as rules by window, lane and commit."""
 
     retired_to_ns: int | None
     """End, ns: windows that end at or before it are retired; None: none are."""
@@ -47,7 +47,7 @@ class Hidden:
 
     @property
     def live_seqs(self) -> I8:
-        """Commits of generations with a window that is not retired."""
+        """Numbers of the upkeep commits that wrote the current generation of a window not retired."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )

@@ -39,7 +39,7 @@ _MESSAGE, _NAME = "status.message", "span.name"
 """Parameters of a span that are not attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
-"""Maximum keys with a role; a hash table of the library has room for twice as many words before it grows."""
+"""Maximum words with a role; a hash table of the library has room for twice as many before it grows."""
 _NO_HOST: Final = 1 << 30
 _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"]
 
@@ -85,8 +85,10 @@ def _known_words(config: DecodeConfig) -> _Known | None:
 def read_messages(
     library: Library, messages: Sequence[bytes], indexes: Sequence[int], config: DecodeConfig
 ) -> tuple[SpanResult | None, list[int]]:
-    """(Events of the messages, None without any; indexes of the messages read). indexes: payload of each
-    message. O(bytes)."""
+    """(Events of the messages, None without any; indexes of the messages that were read).
+
+    indexes: payload of each message. O(bytes).
+    """
     known = _known_words(config)
     if known is None:
         return None, []
@@ -125,7 +127,7 @@ class _Columns:
         """[words] text of each word."""
 
     def events(self) -> pa.Table:
-        """EVENT_SCHEMA, one row a span."""
+        """Table of EVENT_SCHEMA, one row a span."""
         spans, library = self._tables.spans, self._library
         n = len(spans)
         self._oddities["untimed"] += int((spans["start"] == NO_TIME).sum())
@@ -236,7 +238,7 @@ class _Columns:
         return clean_words(self._words(codes), self._config.max_name_bytes, self._oddities, change)
 
     def _status(self, error: I8) -> pa.DictionaryArray:
-        """`ok`; for a failed span its `error.type`, or `error` without one."""
+        """[spans] status: `ok`; for a failed span its `error.type`, or `error` without one."""
         failed = self._tables.spans["failed"] != 0
         if not failed.any():
             return constant_words(_FINE, len(failed))
@@ -245,7 +247,7 @@ class _Columns:
         return self._clean(np.where(failed, class_, fine))
 
     def _rates(self) -> pa.Array:
-        """[spans] sampling probability, from the trace state."""
+        """[spans] sampling probability, from the trace state; null if unknown."""
         states = self._tables.spans["state"]
         if not (states != EMPTY_WORD).any():
             return pa.nulls(len(states), pa.float64())
@@ -254,7 +256,7 @@ class _Columns:
         return rates.take(words.indices)
 
     def _params(self, names: list[str], found: wire.ParameterColumns) -> pa.Array:
-        """`list<PARAM_TYPE>`, one a span."""
+        """[spans] list of the span's parameters, `list<PARAM_TYPE>`."""
         n = len(self._tables.spans)
         if not len(found.key):
             return pa.nulls(n, pa.list_(PARAM_TYPE))
@@ -271,22 +273,24 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Keys added by events: one per name, one per pair of name and attribute key."""
+    """Names of parameters from span events: one per event name, one per pair of event name and
+    attribute key.
+    """
 
     event_keys: list[str]
     """[names] `event.<name>` of each distinct name."""
     of_event: I8
-    """[events] index of the event's name."""
+    """[events] index into `event_keys` of the event's name."""
     attribute_keys: list[str]
     """[pairs] `event.<name>.<key>` of each distinct pair of name and key."""
     rows: I8
-    """[attributes of events] row in the table of attributes."""
+    """[attributes of events] row of the attribute in the table of attributes."""
     of_row: I8
-    """[attributes of events] index of the pair."""
+    """[attributes of events] index into `attribute_keys` of the attribute's pair."""
 
 
 def _texts(library: Library, tables: Tables) -> pa.StringArray:
-    """[words] text: nested values as JSON, bytes as base64; empty for words that are no text of a message."""
+    """[words] text of each word: nested values as JSON, bytes as base64; empty for words of no message."""
     offsets, data = wire.texts_of_words(library, tables)
     texts = pa.StringArray.from_buffers(len(tables.words), pa.py_buffer(offsets), pa.py_buffer(data))
     flags = tables.words["flags"]
