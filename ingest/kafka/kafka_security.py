@@ -48,11 +48,11 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Setting -> environment variable with its secret; files are the alternative."""
+"""Name of a secret setting -> environment variable with the secret; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS 1.2 or newer, certificates checked. Raises ConfigError."""
+    """TLS context of clients: version 1.2 or newer, certificates checked. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -80,7 +80,10 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """Secret from a setting or its file. Raises ConfigError without one."""
+    """Secret from the setting `name`, or from the file that `name` with `_file` names.
+
+    Raises ConfigError without one.
+    """
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -156,7 +159,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         timeout_s: float,
         again_s: float,
     ) -> None:
-        """`timeout_s`: for name, connection, TLS, request and answer together."""
+        """timeout_s: limit for name, connection, TLS, request and answer together. again_s: pause after a
+        failure.
+        """
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock
@@ -222,7 +227,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Token provider as configured."""
+    """Provider of tokens as configured: from a file, or from an authorization server."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

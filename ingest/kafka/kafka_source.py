@@ -34,7 +34,7 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""Fetches of a damaged batch before it counts as damaged on disk."""
+"""Maximum repeated fetches of a damaged batch; after them it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Seconds between diagnoses while no messages arrive."""
 _IDLE_S: Final = 5.0
@@ -51,7 +51,9 @@ class _Stream:
     place: Place
     """Position after the last fetched message."""
     damaged_at: int = -1
+    """Offset of the last batch that was damaged; -1: none."""
     damaged_times: int = 0
+    """Number of fetches of the damaged batch at `damaged_at`."""
 
 
 class KafkaSource:
@@ -72,7 +74,7 @@ class KafkaSource:
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """Payloads of the last poll that were not yet returned."""
+        """(Stream, payloads) of earlier polls that were not yet returned."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -192,7 +194,9 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Place that the group committed with `commit_offsets`; None: none yet. Raises InputError."""
+        """Place in a stream that the group committed with `commit_offsets`; None: none yet. Raises
+        InputError.
+        """
         with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
@@ -298,7 +302,9 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """Reject of a damaged batch, to be skipped; None to fetch it again. Raises CorruptStreamError."""
+        """Reject of a damaged batch that is skipped; None: the batch is fetched again. Raises
+        CorruptStreamError.
+        """
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -384,7 +390,7 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Result of a diagnosis; None also if one was made recently."""
+        """Problem of the brokers by a new diagnosis; None if there is none, or if one was made recently."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

@@ -47,7 +47,7 @@ class Answer:
 
 
 class Tokens:
-    """Bearer tokens of a file, read again when it changes; without a file every sender is allowed."""
+    """Bearer tokens from a file, read again when the file changes; without a file every sender is allowed."""
 
     def __init__(self, path: Path | None) -> None:
         """Raises InputError if the file cannot be read or contains no token."""
@@ -74,7 +74,7 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for `Bearer` and one of the tokens. If the file is missing, its last tokens stay valid."""
+        """True for `Bearer` and one of the tokens. While the file is missing, its last tokens stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):
@@ -87,7 +87,7 @@ class Tokens:
 
 
 class Intake:
-    """Accepts bodies: limits memory, decompresses, checks, and waits until they are durable."""
+    """Acceptance of bodies: limits memory, decompresses, checks, and waits until they are durable."""
 
     def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
         """decode: settings with which the lake decodes received requests."""

@@ -161,7 +161,7 @@ VALUE_BYTES: Final = 8
 def chunks_of(
     file: BinaryIO, group: pa.lib.RowGroupMetaData, texts: set[str], columns: set[str]
 ) -> list[Chunk]:
-    """Chunks of a row group whose first name is in `columns`; `texts`: paths of leaves with text.
+    """Chunks of a row group that belong to the top-level `columns`; texts: paths of leaf columns with text.
 
     Raises PageError, OSError. O(pages).
     """

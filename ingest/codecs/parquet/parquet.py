@@ -37,9 +37,7 @@ _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
-"""Pattern of ids that are bytes with hex digits: of any length but eight, as eight bytes are an id
-themselves.
-"""
+"""Pattern of ids that are hex digits as bytes: of any length but eight; eight bytes are an id themselves."""
 INDEX_BYTES: Final = 4
 """Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
@@ -233,9 +231,7 @@ def _decimals(column: pa.Array, unit: int) -> I8:
 
 
 def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
-    """[n] times of the column `name`, ns since the epoch; NO_TIME for 0, which means "not given" as
-    in OTLP.
-    """
+    """[n] times of the column `name`, ns since the epoch; NO_TIME for 0, "not given" as in OTLP."""
     if name not in columns:
         return np.full(n, NO_TIME)
     ns = _numbers(columns, name, unit)
@@ -254,9 +250,7 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
-    """[n] results of `of`, called once per distinct value of a column with the value's upper-case text; ""
-    for null.
-    """
+    """[n] results of `of`, called once per distinct value with its upper-case text; "" for null."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
     column = columns[name]

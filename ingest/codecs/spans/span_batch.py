@@ -180,8 +180,10 @@ class BadSpans:
 def log_bad_spans(
     bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
 ) -> None:
-    """Log refused spans; `open_payload(payload)`, called once a payload, returns a function from item to
-    bytes.
+    """Log refused spans.
+
+    open_payload: called once a payload with its index; returns a function from an item to the bytes of its
+    span.
     """
     order = np.lexsort((bad.item, bad.payload))
     opened, raw_of = -1, None

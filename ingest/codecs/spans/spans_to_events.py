@@ -208,7 +208,7 @@ def _resources(
 def _take_label(
     table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[AttributeTable, pa.DictionaryArray]:
-    """(Attributes without labels, label column with values in the order of `label_keys`)."""
+    """(Attributes without labels, [n] label: values under `label_keys`, in that order, joined by `;`)."""
     present = [k for k in config.label_keys if k in table.keys]
     if not present:
         return table, constant_words(None, n)
@@ -331,9 +331,7 @@ def _rate(text: str) -> float | None:
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:
-    """[spans] list of the span's marks, `list<MARK_TYPE>`, sorted by time, then name; null where there are
-    none.
-    """
+    """[spans] list of the span's marks, `list<MARK_TYPE>`, sorted by time, then name; null without any."""
     at = np.flatnonzero(_is_mark(events, config))
     if len(at) == 0:
         return pa.nulls(n_spans, pa.list_(MARK_TYPE))

@@ -156,9 +156,7 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
-    """Array of strings or bytes of one width, from their concatenated bytes; null where `present` is
-    False.
-    """
+    """Array of strings or bytes of one width, from their concatenated bytes; null where not `present`."""
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])
     missing = int(len(present) - present.sum())

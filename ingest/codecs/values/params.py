@@ -31,10 +31,10 @@ _WEIGHT_SEED = 20_261_120
 def params_column(
     n_rows: int, tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> pa.Array:
-    """`list<PARAM_TYPE>`, one a row, sorted by key; null where a row has none.
+    """[rows] list of the row's parameters, `list<PARAM_TYPE>`, sorted by key; null where a row has none.
 
-    Of several values under one key the first counts (tables in order, then rows); the others are counted
-    as `duplicate-param`. Bounds: `max_text_bytes`, `max_params_per_event`; keys without NUL, cut likewise.
+    Of several values under one key the first counts (tables in order, then rows); the others are counted as
+    `duplicate-param`. Bounds: `max_text_bytes`, `max_params_per_event`; keys without NUL, cut likewise.
     O(attributes + distinct key sequences · their length).
     """
     tables = [t for t in tables if len(t)]
@@ -123,10 +123,11 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; number per
-    sequence).
+    """(Positions kept of each key sequence, in key order, concatenated; [sequences] number of positions
+    kept).
 
-    `weight[s]` is the number of rows with the sequence, for the counts. One sort over the distinct sequences.
+    rows: [sequences] a row that has the sequence. weight: [sequences] number of rows with it, for the counts
+    of oddities. One sort over the distinct sequences.
     """
     size = lengths[rows]
     sequence = np.repeat(np.arange(len(rows)), size)
@@ -149,7 +150,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """(Sorted keys of all tables that are kept, for each table: [attributes] index into them, -1:
+    """(Sorted keys of all tables that are kept; of each table: [attributes] index of the key, -1:
     dropped).
     """
     privacy = privacy_of(config.params)

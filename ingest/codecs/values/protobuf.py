@@ -23,9 +23,7 @@ GROUP_BYTES: Final = 2**20
 PART_BYTES: Final = 2**17
 """Approximate bytes of dense messages given to ptars at once: 11 MB of columns, 35 MB when read as spans."""
 _DENSE = 4
-"""Bytes of columns per byte of message above which a group of messages is dense; spans with content
-take 2.
-"""
+"""Bytes of columns per byte of message above which a group of messages is dense; usual spans take 2."""
 _MUCH = 8 * 2**20
 """Bytes of columns up to which a dense group of messages is harmless."""
 

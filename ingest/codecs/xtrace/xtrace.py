@@ -121,9 +121,7 @@ def _first(report: Object, name: str) -> str | None:
 
 
 def _metadata(text: str | None) -> tuple[str, str]:
-    """(Task id, event id) of X-Trace metadata: a byte of flags, the task id, the event id. Raises
-    ItemError.
-    """
+    """(Task id, event id) in X-Trace metadata, which begin with a byte of flags. Raises ItemError."""
     if text is None:
         raise ItemError(Reason.MISSING_FIELD, "X-Trace is missing")
     if not _HEX.fullmatch(text) or len(text) < 2:
