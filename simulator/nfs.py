@@ -17,18 +17,18 @@ from simulator.workloads import BLOCK_BYTES, IssuedRequests
 BLOCK_BITS = 20
 """Width of a block's index: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
-"""Most storage calls of one request in flight."""
+"""Maximum storage calls of one request in flight at a time."""
 BUCKET_NS = 25.0
-"""F7: cost of one entry of the overlong hash chain at severity 1, ns."""
+"""Fault `F7-one-bucket`: time for one entry of the overlong hash chain at severity 1, ns."""
 BACKOFF_NS = 1e9
-"""F10: back-off, one second."""
+"""Fault `F10-stale-backoff`: time of a back-off, ns."""
 
 Operation = Callable[[Strand, int], Process]
 BlockCall = Callable[[Strand, int, p.CallerPoints], Process]
 
 
 def _branch(child: Strand, work: Process, gather: Gather) -> Process:
-    """Run one of several branches that are awaited together."""
+    """Run `work` on a child strand, as one of several branches whose ends `gather` awaits."""
     yield from work
     yield child.t
     gather.done(child.t)
@@ -83,8 +83,10 @@ class NfsServer:
         ]
 
     def add_row(self, like: int, op: int, offset: int, count: int) -> int:
-        """Add a request that the workload lacks: a copy of row `like` with other op, offset and count.
-        Returns its row."""
+        """Add a request that the workload lacks: a copy of row `like` with another op, offset and count.
+
+        Returns the row of the new request.
+        """
         self._op.append(op)
         self._offset.append(offset)
         self._count.append(count)
@@ -183,7 +185,9 @@ class NfsServer:
         s.work(streams["block_hit"], p.BLOCK_FILL)
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
-        """Read blocks from the data node; one after another under F14."""
+        """Read blocks from the data node: together, or one after another under the fault
+        `F14-sequential-read`.
+        """
         node = self._data_node
         if len(blocks) == 1 or not self._one_by_one.acts(s.t):
             yield from self._together(s, blocks, node.read, p.READ_FORK, p.READ_JOIN)
@@ -307,7 +311,9 @@ class NfsServer:
         yield from self._data_node.read(s, block, p.NFS_CALLER)
 
     def _rounds(self, s: Strand, n: int) -> int:
-        """F8: number of passes over the entries; 1 unless the loop starts over."""
+        """Number of passes over `n` directory entries: 1, or 1 + n at severity 1 of the fault
+        `F8-readdir-loop`.
+        """
         fault = self._readdir
         if not fault.acts(s.t):
             return 1
@@ -343,7 +349,7 @@ class NfsServer:
                     yield from self._mds.call(s, "LOOKUP", entry)
 
     def _wait_if_stale(self, s: Strand) -> Process:
-        """F10: on a stale location, back off before asking again."""
+        """Fault `F10-stale-backoff`: wait before a read, in the share of reads whose location is stale."""
         stale = self._stale
         if not stale.acts(s.t):
             return

@@ -25,9 +25,7 @@ from ingest.kafka.record_layout import LayoutError, Messages, UnpackError, messa
 from ingest.source import StreamId
 
 FETCH_BYTES: Final = 4 * 2**20
-"""Maximum bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs
-memory.
-"""
+"""Maximum bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more costs memory."""
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192

@@ -159,9 +159,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         timeout_s: float,
         again_s: float,
     ) -> None:
-        """timeout_s: limit for name, connection, TLS, request and answer together. again_s: pause after a
-        failure.
-        """
+        """timeout_s: limit for all steps of a request together. again_s: pause after a failure."""
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock

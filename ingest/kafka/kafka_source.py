@@ -194,7 +194,7 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Place in a stream that the group committed with `commit_offsets`; None: none yet. Raises
+        """Place that the group committed in a stream (`commit_offsets`); None: none yet. Raises
         InputError.
         """
         with explained(f"The group's offset of {stream.name} is not known", self._settings):

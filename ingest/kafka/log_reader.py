@@ -80,8 +80,9 @@ class LogReader:
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """`(start, end)` of the part of `[start, end)` that the log still has. Raises kafka-python's
-        exceptions.
+        """`(start, end)` of the part of `[start, end)` that the log still has.
+
+        Raises kafka-python's exceptions.
         """
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])

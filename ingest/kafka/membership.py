@@ -288,8 +288,8 @@ class Membership:
         self._consumer.commit(offsets, timeout_ms=timeout_ms)
 
     def _hold(self, assigned: Collection[TopicPartition]) -> None:
-        """Prevent the client from fetching partitions, and from requesting their start positions from the
-        group.
+        """Prevent the client from fetching partitions, and from asking the group for their start
+        positions.
         """
         for partition in assigned:
             self._consumer.seek(partition, 0)

@@ -36,7 +36,7 @@ _LAST_COMMITS: Final = 3
 
 @dataclass(slots=True)
 class Written:
-    """Progress of writing."""
+    """Counts of messages and items written so far."""
 
     messages: int = 0
     items: int = 0
@@ -54,16 +54,14 @@ OnWritten = Callable[[Written], None]
 
 @dataclass(slots=True)
 class _Pace:
-    """Pacing of messages."""
+    """Delays that pace messages: by a rate, or by their event times."""
 
     settings: ProduceSettings
     began: float = field(default_factory=time.monotonic)
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until the next item is due; items: number of items before it, ts_ns: its time, 0 if
-        unknown.
-        """
+        """Wait until the next item is due; items: number before it, ts_ns: its time, 0 if unknown."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)

@@ -196,9 +196,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
 
 
 def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
-    """(Trace id, start in ns) of a span; the trace id is empty if the span is unreadable, the start
-    then 0.
-    """
+    """(Trace id, start in ns) of a span; empty and 0 if the span is unreadable."""
     for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
         try:
             head = decoder.decode(span)

@@ -47,9 +47,7 @@ class TopicInput:
     """Range of message times; None: not given. Without period and `offsets`: all messages."""
 
     def has(self, topic: str, partition: int, start: int, end: int) -> bool:
-        """True if offsets `[start, end)` of a partition may be part of the input; always true for a
-        period.
-        """
+        """True if offsets `[start, end)` of a partition may be in the input; always true for a period."""
         low, high = self.offsets or (start, end)
         return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
 

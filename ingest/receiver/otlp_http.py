@@ -81,9 +81,7 @@ class OtlpHttp:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], kind: bytes, encoding: str
     ) -> tuple[HTTPStatus, int, str, list[tuple[bytes, bytes]]] | None:
-        """Refusal of a request because of its head: (status, gRPC code, sentence, extra headers); None:
-        accepted.
-        """
+        """Refusal of a request for its head: (status, gRPC code, sentence, extra headers); None: accepted."""
         if scope["path"] != PATH:
             return HTTPStatus.NOT_FOUND, Code.NOT_FOUND, f"Spans go to {PATH}.", []
         if scope["method"] != "POST":

@@ -26,7 +26,7 @@ from schemas.config import DecodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Spans of a request that will be dead letters."""
+    """Spans of a request that will be dead letters: their number, and the reason."""
 
     n_spans: int
     why: str
