@@ -27,7 +27,7 @@ _FINE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Categorised:
-    """Structures of a batch, and the structure of each flow."""
+    """Distinct structures of a batch of flows, and the structure of each flow."""
 
     structures: pa.Table
     """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
@@ -37,7 +37,7 @@ class Categorised:
 
 @dataclass(frozen=True, slots=True)
 class FlowOrder:
-    """Flows in the order of the lake: (root, category, start_ns, request_id)."""
+    """Order of a batch's flows and nodes in the lake: by (root, category, start_ns, request_id)."""
 
     flow: I8
     """[flows] int64 index in `PlacedFlows` of each flow, in the new order."""
@@ -48,7 +48,7 @@ class FlowOrder:
 
 
 def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
-    """Group flows by structure and describe the structures that `memo` does not know yet."""
+    """Group placed flows by structure; structures that `memo` does not know are described and added to it."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, of_flow = np.unique(pairs, return_index=True, return_inverse=True)
@@ -251,7 +251,9 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""PARAMS_SCHEMA with the row of the flow in a table of flows in place of its id and kind."""
+"""Schema of parameters before flows have names: PARAMS_SCHEMA, but with the row of the flow in a table of
+flows in place of request id and kind.
+"""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
@@ -340,8 +342,10 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of parameters sorted by (flow, position, key), dropping those of merged reports whose key the
-    node has already."""
+    """Indices of parameters, sorted by (flow, position, key).
+
+    Parameters of merged reports are dropped where the node has a parameter of the same key.
+    """
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))

@@ -99,7 +99,7 @@ def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
 
 
 def in_long_runs(starts: B1) -> B1:
-    """[rows] True in runs of two or more rows; `starts` as from `run_starts`."""
+    """[rows] True in runs of two or more rows; starts: [rows] True where a run begins."""
     found: B1 = ~starts
     found[:-1] |= ~starts[1:]
     return found
@@ -157,9 +157,10 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """Reduce dictionaries longer than the rows to the words in use.
+    """Copy of a table in which dictionaries that are longer than their values are reduced to the words in
+    use.
 
-    This includes dictionaries inside lists and structs that are longer than their values.
+    This includes dictionaries inside lists and structs.
     """
     for place, field in enumerate(table.schema):
         if _holds_words(field.type):
@@ -220,7 +221,7 @@ def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Reduce the dictionary to the words in use, sorted; values stay equal. O(rows + words log words).
+    """Dictionary array with the words in use only, sorted; values stay equal. O(rows + words log words).
 
     The bytes of a table then do not depend on the order in which words were added.
     """

@@ -266,8 +266,9 @@ class _SmallWindows:
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:
-        """Remove and return all waiting parts, by window in order of time: (number of its first group,
-        parts)."""
+        """Remove and return all waiting parts: for each window, in order of time, (number of the first group
+        that has a part of it, parts).
+        """
         waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
         self._parts, self._bytes = {}, 0
         return waiting

@@ -13,7 +13,7 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Groups of requests stitched at once within one memory budget."""
+"""Number of groups of requests stitched at once within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
 (docs/internals/performance.md).
@@ -59,7 +59,7 @@ class ImportSettings(Config):
         )
 
     def most_workers(self, workers: int) -> int:
-        """Maximum workers, up to `workers`, that the memory budget allows."""
+        """Maximum number of workers, up to `workers`, that the memory budget allows."""
         return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
 
     def shared_among(self, workers: int) -> ImportSettings:
@@ -70,7 +70,7 @@ class ImportSettings(Config):
 
     @property
     def payload_bytes(self) -> int:
-        """Maximum payload of events that the memory budget allows, in STITCHED_AT_ONCE groups."""
+        """Maximum payload of events, bytes, that the budget allows for STITCHED_AT_ONCE groups together."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property

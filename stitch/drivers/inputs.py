@@ -153,7 +153,7 @@ class Sources:
 
 
 def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
+    """Open inputs: hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
 
     Inputs that can be read only once, `-` (`stdin`) and pipes, are first copied to a file below `scratch`.
     Raises InputError.
@@ -180,7 +180,7 @@ def files_named(pattern: str) -> list[str]:
 
 
 def input_file(name: str) -> Path | RemoteFile:
-    """Path of a named file on this machine, or its address in a remote store."""
+    """Path of a named file of this machine, or folder and name of a file in a remote store."""
     path = local_path(name)
     if path is not None:
         return path.absolute()
@@ -194,7 +194,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new files from files that the lake has already (`InputFile.is_settled`)."""
+    """Separate new inputs from those that the lake has (`InputFile.is_settled`) or that are given twice."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
@@ -227,7 +227,7 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """Copy a pipe to a file.
+    """Copy the input `name`, a pipe, to the new file `spool`.
 
     A pipe that cannot be read is an InputError, a full disk an OSError.
     """

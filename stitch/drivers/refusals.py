@@ -104,7 +104,7 @@ class DaysSeen:
 
 
 def absurd_days(files: Iterable[DaysSeen]) -> I8:
-    """Days whose events are refused as absurd, ascending; mostly none."""
+    """Days since the epoch whose events are refused as absurd, over all files, ascending; mostly none."""
     judged = [each.judged() for each in files]
     far = set[int]().union(*(absurd for absurd, _ in judged))
     return np.array(sorted(far.difference(*(fine for _, fine in judged))), dtype=np.int64)
@@ -175,7 +175,7 @@ FLUSH_BYTES: Final = 32 * 2**20
 FLUSH_ROWS: Final = 100_000
 """Maximum number of dead letters in memory; more are written to a file of the stage."""
 KERNEL_SOURCE: Final = "(stitched)"
-"""`source` of dead letters found when stitching events of several files."""
+"""Value of `source` in dead letters found when events of several files are stitched."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 

@@ -67,7 +67,7 @@ _MAX_DEPTH = 3
 _MAX_OPEN, _MAX_WIRED = 64, 4096
 """Bounds of a piece with references that may be folded: open joins, nodes after folding."""
 _NEVER = -2
-"""Key in `StructurePiece.open` of a piece that is never treated as closed."""
+"""Key in `StructurePiece.open` that marks a piece as never closed."""
 
 
 class Repeat(NamedTuple):
@@ -123,7 +123,7 @@ class Folded:
     wiring: bytes = field(repr=False)
     """Serialised links from references to joins; empty without any."""
     made: list[StructurePiece] = field(repr=False)
-    """Composite pieces, inner ones first."""
+    """Composite pieces of the structure, inner before outer."""
 
 
 def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:

@@ -54,7 +54,10 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """Word of a node. marked: the node's being a response differs from what the deferred flags imply."""
+    """Symbol and texts of a node.
+
+    marked: True if the node's being a response differs from what the deferred flags imply.
+    """
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
     name = quote(component, point, label)
@@ -96,13 +99,17 @@ class StructurePiece:
         self.start = start
         self.end = end
         self.words = words
-        """NODE: the node's word; SPAN: words of start and end."""
+        """Words of the piece: for NODE that of the node, for SPAN those of start and end, else none."""
         self.size = len(words)
         """Number of folded positions in the piece."""
         self.depth = 0
         """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> number of references to it that are open (negative: the join is outside); None: closed."""
+        """Join -> number of open references: those outside, if the join is in the piece; else minus those
+        inside.
+
+        None: all references are closed.
+        """
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0

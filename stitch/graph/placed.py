@@ -141,7 +141,7 @@ def rows_of_nodes(event: I8, rows: I8) -> I8:
 _word = pa.dictionary(pa.int32(), pa.string())
 
 LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _word), ("kind", pa.uint8())])
-"""Columns of a node's label."""
+"""Schema of a label: a node's component, point, label and kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def encode_labels(events: pa.Table) -> LabelCodes:
 NO_COMPONENT = "?"
 """Component of synthetic nodes, and of spans without a service name."""
 SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
-"""Point of the synthetic nodes, by `event`; their component is `?`."""
+"""Event code of a synthetic node -> its point; the component of both is `?`."""
 
 
 def synthetic_hash(event: int, kind: int) -> int:
@@ -217,8 +217,11 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
 
 
 def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
-    """Labels of nodes: of events their own; of synthetic nodes `?/missing` and `?/root`; of marks the span's
-    with the mark's name as point."""
+    """Labels of the nodes of placed flows, from the labels of events.
+
+    A node has its event's label. Synthetic nodes are `?/missing` and `?/root`. A mark has its span's label,
+    with the mark's name as point.
+    """
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
     extended = np.append(labels.code, np.zeros(2, np.int64))

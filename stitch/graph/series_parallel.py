@@ -44,7 +44,7 @@ _NO_EXIT, _IRREGULAR = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Chains numbered by their first positions, which is a topological order."""
+    """Chains of a DAG, in the sense of the module docstring, numbered in topological order."""
 
     positions: list[list[int]]
     """[chains] positions of the chain's nodes, ascending."""
@@ -185,17 +185,18 @@ def _dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
 
 @dataclass(slots=True)
 class Block:
-    """A composite item. `branches`: PARALLEL and SPAWN two or more (SPAWN one or more), SPAN exactly one.
+    """Composite item of a sequence.
 
-    Branches are lists of items: a node is its position >= 0, a reference `~position`, else a `Block`.
+    `branches`: several for PARALLEL, one or more for SPAWN, exactly one for SPAN. A branch is a list of
+    items: a node is its position >= 0, a reference `~position`, else a `Block`.
     """
 
     kind: int
     branches: list[list[Item]]
     start: int = -1
-    """SPAN: position of the start; -1 otherwise."""
+    """Position of the span's start, for SPAN; -1 otherwise."""
     end: int = -1
-    """SPAN: position of the end; -1 otherwise."""
+    """Position of the span's end, for SPAN; -1 otherwise."""
 
 
 Item = int | Block
@@ -203,7 +204,7 @@ Item = int | Block
 
 @dataclass(frozen=True, slots=True)
 class SeriesParallel:
-    """A whole structure as one sequence."""
+    """Structure of a flow as one sequence of items."""
 
     items: list[Item]
     blocks: list[Block]
@@ -287,7 +288,7 @@ class _Regions:
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join (vertex) -> predecessors (vertices) that it keeps."""
+        """Join -> predecessors that it keeps; both are vertices, after `name_failures` chains."""
 
     def run(self) -> list[Item]:
         """Sequence of the whole structure; correct iff `failed` is empty."""

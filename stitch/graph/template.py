@@ -30,7 +30,7 @@ KEY_BYTES = 16
 
 
 def digest(*parts: bytes) -> bytes:
-    """[16] BLAKE2b-128 of the concatenation; callers make it injective."""
+    """[16] BLAKE2b-128 of the concatenated parts; callers make the concatenation injective."""
     return blake2b(b"".join(parts), digest_size=KEY_BYTES).digest()
 
 
@@ -107,7 +107,7 @@ class Template:
     edges: tuple[tuple[int, int], ...]
     """Edges as (source, destination) positions, sorted by (destination, source), transitively reduced."""
     responses: tuple[int, ...]
-    """Positions at which the response may leave, ascending."""
+    """Positions of the nodes from which the response may leave, ascending."""
 
     @property
     def n_nodes(self) -> int:

@@ -43,8 +43,9 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import decompose
 
 MAX_TEXT_CHARS = 65_536
-"""Maximum length of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and folding
-are not affected."""
+"""Maximum characters of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and
+folding are not affected.
+"""
 _REVISIT_CHARS = 8
 """Characters reserved for a revisit, whose number is known only at the end."""
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
@@ -69,7 +70,9 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """(First `n_words` words, node of each, revisits as `(index of the word, position)`)."""
+    """(First `n_words` words, positions of the nodes they print, revisits as `(index of the word,
+    position)`).
+    """
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Kind of remote store."""
+    """Kind of remote store that can have lakes."""
 
     scheme: str
-    """Scheme of its lakes' names, such as `s3://`."""
+    """Scheme of the names of lakes in such a store: `s3://`."""
     form: str
     """Form of a lake's name, for help and messages: `s3://BUCKET/PREFIX`."""
     settings_maker: str

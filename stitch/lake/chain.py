@@ -206,10 +206,11 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Maximum commits between checkpoints."""
+"""Maximum commits of a lane from one checkpoint to the next."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Maximum bytes of records after a small checkpoint. Reading them costs 0.5 ms at 4 µs a KB: ten small
-records, or four of a live lane that names 120 segments."""
+"""Maximum bytes of records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs a KB:
+ten small records, or four of a live lane that names 120 segments.
+"""
 RECORD_BYTES: Final = 10 * 2**10
 """Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
@@ -241,14 +242,16 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
     "seq": (pa.int64(), lambda _, commit: commit.seq),
 }
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
-"""One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
+"""Schema of published files, one row each; `window_ns` is the start of the file's window, null for late
+events and dead letters.
+"""
 _ROW_GROUP: Final = 8192
 """Files (rows) in a row group of a checkpoint: more than those of a day."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
-"""One row an imported file, in the order of commits."""
+"""Schema of imported files, one row each, in the order of commits."""
 _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Large columns that are read for few files only, and stay in the checkpoint until then."""
+"""Names of large columns that are read for few files only, and stay in the checkpoint until then."""
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
@@ -376,7 +379,7 @@ def _floor(store: Store, lane: int) -> int:
 
 
 def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
-    """Table of a checkpoint; None where it is missing or its hash differs from the chain's."""
+    """Content of a checkpoint's table; None where it is missing or its hash differs from the chain's."""
     try:
         data = store.read(name)
         if hashlib.sha256(data).hexdigest() != sha256:
@@ -400,7 +403,7 @@ def verify_window_length(tail: Tail, window_length_ns: int) -> None:
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
-    """Every file that a lane imported, by SHA-256 of its bytes; the last entry if imported several times."""
+    """SHA-256 of a file's bytes -> last entry of that file, for every file that a lane imported."""
     records: Iterable[Chained] = tail.records
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint

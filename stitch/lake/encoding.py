@@ -117,7 +117,7 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Name under which a file of a snapshot stays for a grace period after a later generation replaced it."""
+    """Path to which a data file is renamed for a grace period, once a later generation has replaced it."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
@@ -260,7 +260,7 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
 
 
 def footer_size(data: pa.Buffer) -> int:
-    """Bytes of a Parquet file's footer, including its length and the magic word at the end."""
+    """Size of a Parquet file's footer, bytes, including its length field and the magic word at the end."""
     length, magic = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
     assert magic == b"PAR1"
     return int(length) + _END.size

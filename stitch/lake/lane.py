@@ -115,7 +115,7 @@ class Lane:
         return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """Every file imported before, by SHA-256 of its bytes; the last entry if imported several times."""
+        """SHA-256 of a file's bytes -> last entry of that file, for every file imported before."""
         return read_inputs(self._store, self._tail)
 
     @contextmanager
@@ -179,7 +179,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raise if a file with this commit's number exists: of another writer, or of a lost commit."""
+        """Raise if a file with this commit's number exists: it is of another writer, or of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -190,7 +190,7 @@ class Lane:
         raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """Next record of the chain, without files."""
+        """Record of the next commit, without its files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()

@@ -141,7 +141,7 @@ def segment_seq(file: str) -> int | None:
 
 
 def file_name(lane: int, seq: int, part: int) -> str:
-    """Last part of a data file's name, never used twice in a lake."""
+    """Last part of a data file's name: `<lane>-<commit>-<part>.parquet`, never used twice in a lake."""
     return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
 
 

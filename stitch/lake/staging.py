@@ -39,7 +39,7 @@ class Staging:
         self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
-        """Folder of the files, used by this writer only."""
+        """Name of the stage folder for the files, used by this writer only."""
         self._adopted: list[Publish] = []
         self._attempts: str | None = None
 
@@ -113,7 +113,7 @@ class Staging:
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
-        """Remove the stage's files, of attempts too. Raises OSError."""
+        """Remove the stage folder with its files, and the folders of attempts. Raises OSError."""
         self._store.remove(self.folder)
         if self._attempts is not None:
             above, _, beginning = self._attempts.rpartition("/")

@@ -43,7 +43,7 @@ class StatsKey(NamedTuple):
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
-    """Hash of the (table, SHA-256) of a window's files, in any order."""
+    """Hash of a window's files, given in any order as (table, SHA-256)."""
     return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode())
 
 
@@ -64,7 +64,7 @@ def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
 
 
 def has_stats(store: Store, key: StatsKey) -> bool:
-    """True if something is stored under a key, which is not read. Raises OSError."""
+    """True if data are stored under a key; they are not read. Raises OSError."""
     return bool(_kept(store, key))
 
 

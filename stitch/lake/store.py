@@ -84,7 +84,7 @@ class Store(Protocol):
         """Write a new staged file, durable after `persist`.
 
         The write may continue in the background: then `persist` raises its errors. Raises FileExistsError,
-        here or there.
+        now or from `persist`.
         """
         ...
 
@@ -149,7 +149,7 @@ class RemoteStore(Store, Protocol):
         ...
 
     def listed(self, folder: str) -> list[Listed]:
-        """Every file below a folder, with its size and tag, by name."""
+        """Entries of all files below a folder, sorted by name."""
         ...
 
 

@@ -187,7 +187,9 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
 
 
 def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """([spans] rank among the synchronous children of the parent; [spans] number of the span's children)."""
+    """([spans] rank among the parent's synchronous children; [spans] number of the span's synchronous
+    children).
+    """
     n = len(parent)
     awaited = np.flatnonzero(~asynchronous & (parent < n))
     order = awaited[np.argsort(parent[awaited], kind="stable")]

@@ -41,7 +41,7 @@ A commit adds three at most, so two listings are enough for all commits that are
 """
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
-"""Table -> rows of a commit."""
+"""Name of a table -> rows that a commit adds to it."""
 
 
 class TakenError(LakeError):
@@ -83,7 +83,7 @@ class Link(Config):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last commit of the watch."""
+    """Last commit of the watch: its number, hash, link and content."""
 
     seq: int
     sha256: str

@@ -57,14 +57,16 @@ class RequestPlan:
         self._length_ns = length_ns
         self.requests: Planned = np.zeros(0, _PLANNED)
         self._moved: dict[int, int] = {}
-        """Key -> start of the window in which the request's flow begins, if not that of its first event."""
+        """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
+        event.
+        """
 
     def add(self, segments: Iterable[LogSegment]) -> None:
         """Add segments. O(requests log requests)."""
         self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace the plan by one of the given segments."""
+        """Replace all requests of the plan by those of the given segments."""
         self.requests = np.zeros(0, _PLANNED)
         self.add(segments)
 
@@ -105,7 +107,7 @@ class RequestPlan:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for keys in `known` (ascending). O(keys log known)."""
+    """[keys] True for keys that `known` (ascending) contains. O(keys log known)."""
     if not len(known):
         return np.zeros(len(keys), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)

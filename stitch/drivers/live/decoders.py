@@ -101,7 +101,7 @@ class Decoders:
 
 
 def joined(polls: Sequence[Payloads]) -> Payloads:
-    """Merge consecutive polls of one stream and one format."""
+    """Merge consecutive polls of one stream, all in one format, to a single poll."""
     if len(polls) == 1:
         return polls[0]
     times = [poll.latest_ns for poll in polls if poll.latest_ns is not None]

@@ -27,7 +27,9 @@ class Moment:
     """The current time as an interval, ns since the epoch."""
 
     now_ns: int
-    """Counter plus the clock's offset at the start: for measuring durations. Never goes back."""
+    """Time by the counter, for measuring durations: counter plus the clock's offset at the start. Never goes
+    back.
+    """
     earliest_ns: int
     """Lower bound of the time: whatever ended before it has certainly ended."""
     latest_ns: int
@@ -50,7 +52,8 @@ def counted_ns() -> int:
 
 
 class SteadyClock:
-    """`Clock` from the host's `wall`, which may jump, and `counter`, which may not; both return ns.
+    """`Clock` made of the host's clock `wall`, which may jump, and of `counter`, which may not; both return
+    ns.
 
     Thread-safe. O(1).
     """

@@ -55,7 +55,7 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """The job of a worker, from its command line and the queue, and the inputs of its command line."""
+    """Job of a worker, and the inputs that it may read: those of its own command line."""
 
     job: Job
     inputs: OwnInputs
@@ -76,7 +76,7 @@ class _FileInput(Config):
 
 
 class GivenFile(_FileInput):
-    """A file of the command line, named by `own_inputs.named`."""
+    """Input file of a task that the command line names; its name is as `own_inputs.named` makes it."""
 
     kind: Literal["file"] = "file"
 

@@ -22,7 +22,7 @@ _ANY_TIME_NS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class OwnInputs:
-    """Arguments of the command line, parsed when a task first asks for one."""
+    """Inputs that a worker's command line names, parsed when a task first asks for one."""
 
     given: tuple[str, ...]
     _files: dict[str, Path | RemoteFile] = field(default_factory=dict, init=False, compare=False)

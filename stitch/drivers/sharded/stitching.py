@@ -32,7 +32,7 @@ from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, 
 from stitch.structures import StructureMemo
 
 _MEMO_SHARE: Final = 10
-"""Divisor of the memory budget: the share for cached structures."""
+"""Divisor of the memory budget that gives the bytes for cached structures."""
 _MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 _SMALL_PART_BYTES: Final = 2 * 2**20
 """Maximum bytes in memory of a part that waits for others of its window: some 300 KB on disk, of which the

@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class FileDealt:
-    """Result of partitioning one file."""
+    """Result of partitioning the events of one input file."""
 
     counts: FileCounts
     events: Dealt

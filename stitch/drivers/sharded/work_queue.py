@@ -55,7 +55,7 @@ _TASKS: Final[dict[str, Callable[..., Any]]] = {
 _KINDS: Final = ("task", "claim", "result")
 _JOB: Final = "job-"
 _QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
-"""Folder of a queue: stage of worker 0, then the job's name."""
+"""Pattern of the folder of a queue: stage folder of worker 0, then the job's name."""
 _TASK_BYTES: Final = 64 * 2**20
 """Maximum bytes of a task: names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
@@ -65,7 +65,9 @@ _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
 
 @dataclass(frozen=True, slots=True)
 class JobWorker:
-    """Worker of a job; worker 0 is also the job's `Cluster` (`stitch.drivers.sharded.engines`)."""
+    """Worker of an import on several machines; worker 0 is also its `Cluster`
+    (`stitch.drivers.sharded.engines`).
+    """
 
     lake: str
     job: str
@@ -76,7 +78,7 @@ class JobWorker:
     settings: ImportSettings = field(repr=False)
     """Settings, the same in all workers."""
     ahead: int = 2
-    """Tasks queued per worker, so that the next one is ready when a worker finishes."""
+    """Number of tasks queued per worker, so that the next one is ready when a worker finishes."""
     poll_s: float = 1.0
     """Interval at which the lake is polled, s."""
 
@@ -152,7 +154,7 @@ class JobWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorker:
-    """A worker's own command line: inputs and settings for its tasks."""
+    """Settings of a worker, and the inputs of its own command line, for the tasks that it runs."""
 
     lake: str
     number: int

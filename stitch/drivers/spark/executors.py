@@ -28,7 +28,7 @@ T = TypeVar("T")
 _QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
 """Default Spark settings of an import; `SparkCluster.conf` takes precedence."""
 _LONGEST_REASON: Final = 300
-"""Maximum characters of Spark's message about a failed task."""
+"""Maximum characters of Spark's message about a failed task that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,16 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, concatenated by flow, with numbers local to the flow, so that flows can be
-    copied.
+    """Contracted DAGs of a batch, concatenated by flow; numbers of segments are local to the flow, so that
+    flows can be copied.
     """
 
     first: I8
     """[flows + 1] offsets into the segments."""
     level: I8
-    """[segments] nodes on the longest path before the segment."""
+    """[segments] number of nodes on the longest path before the segment."""
     length: I8
-    """[segments] number of nodes."""
+    """[segments] number of nodes in the segment."""
     first_edge: I8
     """[flows + 1] offsets into the edges."""
     src: I8
@@ -82,7 +82,9 @@ class _Step:
 
 
 def stages(graphs: SegmentGraphs) -> tuple[I8, int]:
-    """`(stage, number of stages)`: [segments] dense rank of the level over the batch; grows along edges."""
+    """`(stage, number of stages)`; stage: [segments] dense rank of the level over the batch; grows along
+    edges.
+    """
     distinct, stage = np.unique(graphs.level, return_inverse=True)
     return stage.astype(np.int64), len(distinct)
 
@@ -118,9 +120,9 @@ class _Cells:
     of: I8
     """[given segments] index of each segment's cell."""
     size: I8
-    """[cells] number of segments."""
+    """[cells] number of segments in the cell."""
     per_cluster: I8
-    """[clusters] number of cells."""
+    """[clusters] number of cells in the cluster."""
 
     @classmethod
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:

@@ -42,10 +42,12 @@ from stitch.columnar.runs import connected_components, group_stably, in_long_run
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
-"""Stable hash of segments (by number) that start at the same time; depends on their content only."""
+"""Function that returns a stable hash of segments that start at the same time, from their content only."""
 
 MAX_TURNS = 64
-"""Turns of individualisation and refinement a hard flow may take; k crossing identical pairs need k - 1."""
+"""Maximum turns of individualisation and refinement for a hard flow; k crossing identical pairs need
+k - 1.
+"""
 
 MAX_STAGES = 20_000
 """Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
@@ -227,12 +229,15 @@ class _Planner:
 
 
 def plan_ties(graphs: SegmentGraphs, cells: TiedCells) -> TiePlan:
-    """Decisions for every flow; `cells` must be of stable colours. O(tied edges × depth of decisions)."""
+    """Plan the decisions of every flow; the colours of `cells` must be stable.
+
+    O(tied edges × depth of decisions).
+    """
     return _Planner(graphs, cells).plan()
 
 
 def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] `cells.order` with every decision taken by (start, tie). Flows must be plain.
+    """[segments] canonical order of plain flows: `cells.order` with every decision taken by (start, tie).
 
     start_ns: [segments] time of the head node.
     """
