@@ -18,7 +18,7 @@ PACKED = (GZIP, ZSTD, *_SKIPPABLE)
 _STEP = 1 << 16
 """Maximum bytes read, and so buffered, at a time: a decompression bomb only costs time."""
 _ZSTD_STEP = 1 << 12
-"""Bytes read at a time for zstd: small, as a failing call loses its output."""
+"""Bytes read at a time from a zstd stream: few, as a failing call loses its output."""
 
 
 class ByteSource:

@@ -28,7 +28,7 @@ class DecodedBatch:
 
     events: pa.Table
     rejects: pa.Table
-    """REJECT_SCHEMA: dead letters, at most MAX_KEPT per source."""
+    """Dead letters of the batch, REJECT_SCHEMA; at most MAX_KEPT per source."""
     oddities: Counter[str]
     refused: Counter[str]
     """Reason -> number of refused items, including those without a dead letter."""

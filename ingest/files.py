@@ -78,9 +78,9 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 
 
 def is_lines(head: bytes) -> bool:
-    """True if JSON text has one value a line, rather than one document.
+    """True if JSON text has one value a line, not one document.
 
-    If the first line is a value, it decides; if not (it may be damaged), most of the first lines must be
+    The first line decides if it is a value; if not (it may be damaged), most of the first lines must be
     objects.
     """
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
@@ -113,7 +113,8 @@ def _format_of_json(text: bytes) -> Format | None:
 
 
 def _keys_of_first_object(text: str) -> Set[str]:
-    """Keys of the outermost object, or of the first one in a list; if it is cut off, of all objects seen.
+    """Keys of the outermost JSON object, or of the first one in a list; of all objects seen, if it is cut
+    off.
 
     Includes the keys of an object wrapped in it as `trace` or `result`.
     """
@@ -131,8 +132,9 @@ def _keys_of_first_object(text: str) -> Set[str]:
 CHUNK_BYTES: Final = 16 * 2**20
 """Approximate bytes of payload in a poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""Minimum bytes assumed per line or message: bounds the number per poll to chunk_bytes over this, as tiny
-ones cost more than their bytes."""
+"""Minimum bytes assumed per line or message: `chunk_bytes` divided by it bounds their number per poll, as
+tiny ones cost more than their bytes.
+"""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 """Maximum bytes of a document that must be read whole, as it cannot be split at line ends."""
 PAGE_BYTES: Final = 256 * 2**20
@@ -253,7 +255,7 @@ class FileSource:
         """Yield blocks of whole lines. A line over the limit is refused, and never buffered whole."""
         number = 0
         held: list[bytes] = []
-        """Parts of the current line, which is incomplete."""
+        """Parts of the current, incomplete line."""
         n_held = 0
         long: _Skipped | None = None
         block = head
@@ -377,7 +379,7 @@ class _Skipped:
         self.size += len(part)
 
     def reject(self, what: str, position: int) -> Reject:
-        """Reject of a line or message over the limit."""
+        """Reject of the item, a line or message (`what`) over the limit."""
         detail = f"a {what} of {self.size} bytes is over the limit"
         return Reject(
             Reason.TOO_LARGE, detail, self._start, position, sha256=self._hash.hexdigest(), size=self.size

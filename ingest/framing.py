@@ -14,7 +14,7 @@ from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
-    """Delimiters of messages in a file."""
+    """Framing of protobuf messages in a file: the way in which the end of a message is marked."""
 
     LENGTH32 = "length32"
     VARINT = "varint"
@@ -30,9 +30,11 @@ class MessageShape:
     bytes_only: bool = False
     """True if all fields of a message are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
-    """(Number, size) of the length-delimited fields at the beginning."""
+    """(Field number, size in bytes) of the length-delimited fields at the beginning of a message, in
+    order.
+    """
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
-    """(Number, legal sizes) of length-delimited fields."""
+    """(Field number, legal sizes in bytes) of length-delimited fields."""
     needs: frozenset[int] = frozenset()
     """Numbers of the required fields."""
     inner: MessageShape | None = None
@@ -41,7 +43,7 @@ class MessageShape:
     """
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
-        """True if the body consists of fields of this message; a complete body must be filled exactly."""
+        """True if `body` consists of fields of such a message; a complete body must be filled exactly."""
         end = self._end(body, is_complete=is_complete)
         if end is None:
             return False
@@ -113,7 +115,7 @@ def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Start of a frame's message, and its length in bytes."""
+    """Message in a frame: offset of its start, and its length in bytes."""
 
     start: int
     length: int

@@ -34,7 +34,7 @@ file."""
 _BUFFER_BYTES: Final = 2**16
 """Buffer size for reading a page of which only the beginning is needed."""
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
-"""Logical types of byte columns that may be dictionary-coded."""
+"""Logical types (Parquet) of byte columns that Arrow can read as dictionaries."""
 
 
 def read_table(
@@ -97,7 +97,7 @@ def read_table(
 
 
 def _texts(schema: Any) -> set[str]:
-    """Paths of the leaves that Arrow can read dictionary-encoded."""
+    """Paths of the leaf columns that Arrow can read dictionary-encoded."""
     leaves = [schema.column(i) for i in range(len(schema))]
     return {
         leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in _TEXT
@@ -169,8 +169,10 @@ def _payloads(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until no part takes over 2 * `most_bytes`; it may be larger in memory than in the file. A
-    single row is never split."""
+    """Yield parts of a batch, halved until none takes over 2 * `most_bytes`; a single row is never split.
+
+    A batch may be larger in memory than in the file.
+    """
     half = batch.num_rows // 2
     if sum(map(plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch

@@ -80,17 +80,19 @@ class Strand:
         return children
 
     def join(self, code: int, children: list[Strand]) -> None:
-        """Merge children that have ended; the clock moves to the latest of them."""
+        """Merge `children`, strands that have ended; this strand's clock moves to the latest of them."""
         self.t = max(self.t, max(child.t for child in children))
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 
     def touch(self, cause: int, added_ns: float) -> None:
-        """Record that a fault acted on the next step, adding this much work."""
+        """Record that a fault acts on the strand's next step; cause: its number, added_ns: the work
+        it adds.
+        """
         self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
 
 
 class SimulatedFlow:
-    """Request: its row in the workload, its strands, and the touches of faults.
+    """Simulated request: its row in the workload, its strands, and the effects of faults on it.
 
     touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
     """
@@ -114,7 +116,7 @@ class Loop:
         self._heap: list[tuple[float, int, Process]] = []
         self._scheduled = 0
         self.current: Process | None = None
-        """Process that runs now; one that goes to sleep stores it, to be woken later."""
+        """Process that runs at the moment; a lock or barrier stores it before it sleeps, to wake it later."""
 
     def start(self, at_ns: float, process: Process) -> None:
         """Schedule a process, or wake a sleeping one, at `at_ns`, which must not be before the
@@ -140,7 +142,7 @@ class Loop:
 
 
 class Server:
-    """A FIFO single server: work begins when the server is free, in order of arrival."""
+    """Single server with a FIFO queue: work begins when the server is free, in order of arrival."""
 
     __slots__ = ("free_ns",)
 
@@ -148,7 +150,7 @@ class Server:
         self.free_ns = 0.0
 
     def serve(self, at_ns: float, service_ns: float) -> float:
-        """Queue a job that arrives now and needs `service_ns`; returns its end."""
+        """Queue a job that arrives at `at_ns` and needs `service_ns`; returns the time of its end, ns."""
         start = self.free_ns if self.free_ns > at_ns else at_ns
         self.free_ns = start + service_ns
         return self.free_ns
@@ -187,7 +189,7 @@ class Gather:
         self.sleeper: Process | None = None
 
     def wait(self) -> Process:
-        """Sleep until all are done; the last one wakes the sleeper, at the last one's time."""
+        """Sleep until all awaited processes are done; the last one wakes the sleeper, at its own time."""
         if self.left:
             self.sleeper = self.loop.current
             yield None
@@ -215,7 +217,7 @@ class Lru:
         self._entries: OrderedDict[int, None] = OrderedDict()
 
     def touch(self, key: int) -> bool:
-        """Use a key; True if it was present. It becomes the newest."""
+        """Use a key, which becomes the newest; True if it was present."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)

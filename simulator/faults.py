@@ -76,7 +76,7 @@ class Fault:
     parts: tuple[tuple[FaultMechanism, str, float], ...]
     """(Mechanism, mode, factor on the fault's severity) of each cause."""
     severity: float
-    """Default severity."""
+    """Default severity, in `unit`."""
     unit: str
     """Unit of the severity: what a severity of 1 means."""
     workload: str

@@ -16,7 +16,7 @@ from simulator.storage import StorageNode
 from simulator.streams import Stream, mix_one
 
 META_BLOCK = 1 << 50
-"""First block number of metadata, so that they never coincide with data blocks in a cache."""
+"""Number of the first metadata block: metadata never coincide with data blocks in a cache."""
 KEY_SPREAD = 2_654_435_761
 """Multiplier that scatters neighbouring items over the tree."""
 PREFETCH_MIN, PREFETCH_SPAN = 30, 30

@@ -15,7 +15,7 @@ from simulator.streams import Stream
 from simulator.workloads import BLOCK_BYTES, IssuedRequests
 
 BLOCK_BITS = 20
-"""Width of a block's index: a data block is numbered `file << 20 | index`."""
+"""Number of bits of a block's index in its file: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
 """Maximum storage calls of one request in flight at a time."""
 BUCKET_NS = 25.0
@@ -35,7 +35,7 @@ def _branch(child: Strand, work: Process, gather: Gather) -> Process:
 
 
 class NfsServer:
-    """NFS server; serves the rows of a workload."""
+    """NFS server that serves the requests of a workload, by their rows."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class NfsServer:
         return len(self._op) - 1
 
     def shorten(self, row: int, count: int) -> None:
-        """Reduce the byte count of a READ or WRITE."""
+        """Reduce the byte count of row `row`, a READ or WRITE."""
         self._count[row] = count
 
     def describe(self, row: int) -> tuple[int, int, int, int]:
@@ -103,7 +103,7 @@ class NfsServer:
         return self._op[row], self._file[row], self._offset[row], self._count[row]
 
     def serve(self, s: Strand, row: int) -> Process:
-        """Serve one row on its first strand, from call to reply, beginning at `s.t`, which must be now."""
+        """Serve one row on its first strand, from call to reply; begins at `s.t`, the current time."""
         op = self._op[row]
         s.mark(p.OP_CALL[op])
         yield from self._operations[op](s, row)
@@ -116,7 +116,9 @@ class NfsServer:
             self._closed(flow)
 
     def _attributes(self, s: Strand, file: int) -> Process:
-        """Common beginning of all operations: CPU, the handle's attributes, the metadata server on a miss."""
+        """Simulate the beginning that all operations share: CPU, the handle's attributes, the metadata server
+        on a miss.
+        """
         streams = self._streams
         hit = self.attributes.touch(file)
         s.work(streams["decode"], p.DECODED)

@@ -13,7 +13,7 @@ from simulator.streams import Law, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameters that differ between installations and loads."""
+    """Sizes and service times that differ between installations and loads."""
 
     attr_entries: int
     """Capacity of the NFS server's attribute cache, entries."""

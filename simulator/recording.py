@@ -24,7 +24,7 @@ RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
 _LOSS, _TRACE_ID = 11, 12
 """Purposes of request keys (`request_keys`): loss of records, trace ids."""
 _CHUNK_REQUESTS = 500
-"""Requests per chunk: about 4 MB."""
+"""Number of requests per chunk of lines: about 4 MB."""
 ID, ID_BEGIN = "\x01", "\x02"
 """Placeholders in a template for a request's id, and for its first 12 digits."""
 

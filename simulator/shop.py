@@ -51,7 +51,7 @@ DECLINED_AGAIN: Final = 0.5
 """Share of second attempts at a charge, in [0, 1], that the payment provider declines."""
 NETWORK_MS: Final = 0.25
 SIGMA: Final = 0.35
-"""Standard deviation of the logarithm of a duration."""
+"""Standard deviation of the natural logarithm of a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,12 @@ class Step:
     calls: tuple[Step, ...] = ()
     """Calls that the callee makes, one after the other."""
     kind: int = SERVER
-    """SERVER: called through a CLIENT span of the caller. CLIENT: a callee that is not traced. CONSUMER: a
-    message, not waited for."""
+    """Kind of the call. SERVER: through a CLIENT span of the caller. CLIENT: to a callee that is not traced.
+
+    CONSUMER: a message that is not waited for.
+    """
     peer: str = ""
-    """Address of a callee that is not traced."""
+    """Address of a callee that is not traced; empty: it is traced."""
 
 
 def _select(table: str, ms: float) -> Step:
@@ -151,9 +153,9 @@ class ShopPlan:
 
 
 SHOP: Final = "web-shop"
-"""Name of the workload."""
+"""Name of the shop's workload."""
 SLOW_STOCK: Final = "S1-slow-stock"
-"""Name of the fault; its severity is the time added to a query, ms."""
+"""Name of the shop's fault; its severity is the time added to a query, ms."""
 SLOW_MS: Final = 45.0
 ABOUT: Final = "a web shop as OpenTelemetry spans: eight services, a database, a cache, a payment provider"
 ABOUT_FAULT: Final = "inventory 1.8.2 is deployed, and reads the stock of one warehouse without an index"

@@ -31,12 +31,12 @@ _ALL = (1 << 64) - 1
 
 
 class Law(Enum):
-    """Shape of a service time, scaled to mean 1."""
+    """Distribution of a service time, scaled to mean 1."""
 
     LOGNORMAL = "lognormal"
     EXPONENTIAL = "exponential"
     NORMAL = "normal"
-    """Normal with the given C², truncated below at 4 % of the mean."""
+    """Normal with the given squared coefficient of variation (C²), truncated below at 4 % of the mean."""
     UNIFORM = "uniform"
     """Uniform on (0, 1): mean 1/2, for random decisions."""
 
@@ -71,7 +71,10 @@ class Stream:
 
 @cache
 def quantile_table(law: Law, c2: float) -> list[float]:
-    """Quantiles of the law at (i + ½)/2^18, mean 1 (uniform: mean ½), in a fixed random order."""
+    """Quantiles of a distribution at (i + ½)/2^18, mean 1 (uniform: mean ½), in a fixed random order.
+
+    c2: squared coefficient of variation, for LOGNORMAL and NORMAL.
+    """
     size = 1 << TABLE_BITS
     uniform = (np.random.Generator(np.random.Philox(key=TABLE_BITS)).permutation(size) + 0.5) / size
     if law is Law.UNIFORM:
@@ -136,7 +139,7 @@ WORKLOAD, RUN_WEATHER, MINUTE_WEATHER = 0, 1, 2
 
 
 def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
-    """A numpy generator for bulk draws, independent between seeds, purposes and words."""
+    """Numpy generator for bulk draws, independent between seeds, purposes and words."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, *words])))
 
 

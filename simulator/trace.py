@@ -86,7 +86,7 @@ class Structure:
 
 
 def decode(raw: RawStructure) -> Structure:
-    """Decode a raw structure."""
+    """Decode a raw structure to strands of steps."""
     strands: list[list[TraceStep]] = [[]]
     joined: set[int] = set()
     position = 0

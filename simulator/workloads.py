@@ -88,7 +88,7 @@ SFS_MIX = {
     "SETATTR": 1,
     "FSSTAT": 1,
 }
-"""Operation -> percent; the published mix of SPEC SFS 3.0 for NFS v3."""
+"""Operation -> share of the requests, percent; the published mix of SPEC SFS 3.0 for NFS v3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,9 @@ SOURCE_BLOCKS = {1: 0.72, 2: 0.16, 3: 0.06, 4: 0.04, 6: 0.02}
 def build(
     n: int, _shard: int, rng: Rng, parameters: Parameters, *, copy_share: float, skew: float
 ) -> OfferedLoad:
-    """A copy phase, then a compilation: mostly look-ups of headers that were looked up before."""
+    """Build of a source tree: a copy phase, then a compilation, mostly look-ups of headers looked up
+    before.
+    """
     clients = 4
     n_copy = int(n * copy_share)
     copied = expand(rng, n_copy, COPY_SESSIONS, clients)

@@ -26,11 +26,11 @@ _HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
 """Bytes up to which a dead letter is parsed; a larger one is only searched for secret names."""
 _MIN_NAME = 3
-"""Minimum consecutive letters of a pattern that can be searched for: a shorter one would match anywhere."""
+"""Minimum letters in a row of a pattern that can be searched for: a shorter text would match anywhere."""
 _ESCAPE = rb"\u00"
 """Beginning of JSON escapes of letters, by which a name may be disguised."""
 _NAME_FIELDS = ("key", "Key")
-"""Members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
+"""Names of JSON members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
 _NOT_THE_VALUE = frozenset({*_NAME_FIELDS, "type", "vType"})
 
 
@@ -84,7 +84,8 @@ class Privacy:
             return REDACTED if self._may_hold_names(raw) else text
 
     def clean_raw(self, raw: bytes) -> bytes | None:
-        """Bytes of a dead letter: unchanged, as JSON with values blanked, or None.
+        """Bytes of a dead letter that may be stored: unchanged, or JSON with secret values blanked; else
+        None.
 
         None where there may be a secret that cannot be located: if rules only allow, or for a secret name in
         bytes that are no JSON.
@@ -125,8 +126,10 @@ class Privacy:
         return anew if found or is_hidden else None
 
     def _blank(self, root: list[object]) -> bool:
-        """Blank values in place; True if there were any. Iterative, as JSON may be nested deeper than the
-        recursion limit."""
+        """Blank secret values in place; True if there were any.
+
+        Iterative, as JSON may be nested deeper than the recursion limit.
+        """
         found = False
         waiting: list[Any] = [root]
         while waiting:
@@ -163,7 +166,9 @@ def _any(pattern: re.Pattern[str] | None, ends: list[str]) -> bool:
 
 
 def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
-    """Longest literal part of each pattern, lower case with `-`; None if a pattern has none."""
+    """Longest literal part of each pattern, lower case with `-` for `_`; None if that of a pattern is too
+    short.
+    """
     parts = [max(re.split(r"[*?]", pattern), key=len).strip(".") for pattern in patterns]
     if any(len(part) < _MIN_NAME for part in parts):
         return None

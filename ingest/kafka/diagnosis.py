@@ -32,7 +32,7 @@ from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 PROBE_TIMEOUT_S: Final = 2.0
 """Time limit, s, of each step at each broker."""
 SECOND_TRY: Final = 6
-"""Factor on the time limit for a second try, at a broker that answered too late but refused nothing."""
+"""Factor on the connection's time limit for a second try, at a broker that was late but refused nothing."""
 
 Client = TypeVar("Client")
 
@@ -109,8 +109,8 @@ def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
 
 
 def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None:
-    """Missing permission and its user, if the broker authenticated us and denies access; None for other
-    errors.
+    """Sentence on a missing permission and its user, if the broker authenticated us and denies access; None
+    for other errors.
     """
     who = _who(settings.security)
     if isinstance(error, GroupAuthorizationFailedError):
@@ -188,7 +188,9 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """Error of the client's own first steps (handshake, versions, authentication); None if they succeed."""
+    """Problem in the client's own first steps (handshake, versions, authentication), one sentence; None:
+    none.
+    """
     security = settings.security
     try:
         arguments: dict[str, Any] = client_security(security)
@@ -227,7 +229,7 @@ def _refused(server: str, security: KafkaSecurity) -> str:
 
 
 def _explained(server: str, error: str, settings: KafkaSettings) -> str:
-    """Sentence for a known error text of the client."""
+    """Sentence for the error text `error` of the client; explains the known ones."""
     security = settings.security
     lower = error.lower()
     if "disconnected" in lower and security.protocol.has_sasl:

@@ -29,17 +29,18 @@ FETCH_BYTES: Final = 4 * 2**20
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192
-"""Divisor of the memory budget for one fetch: fetched batches may be compressed to a tenth."""
+"""Divisor of the memory budget that gives the bytes of one fetch: batches may be compressed to a tenth."""
 POLL_SHARE: Final = 96
-"""Divisor of the memory budget for one poll: its events take ten times as much, and several polls are in
-progress at once."""
+"""Divisor of the memory budget that gives the bytes of one poll: its events take ten times as much, and
+several polls are in progress at once.
+"""
 
 
 class FetchSizes(NamedTuple):
     """Sizes of fetches and polls of one partition."""
 
     fetch_bytes: int = FETCH_BYTES
-    """Bytes of a fetch, as the broker stores them."""
+    """Maximum bytes of a fetch, as the broker stores them."""
     poll_bytes: int = POLL_BYTES
     """Decompressed bytes after which a poll takes no further batch."""
 
@@ -56,7 +57,7 @@ def fetch_sizes(memory_bytes: int) -> FetchSizes:
 
 
 MIN_POLL_S: Final = 0.05
-"""Minimum time-out of a poll: with less the answer to a join may never be seen."""
+"""Minimum time-out of a poll, s: with a shorter one the answer to a join of the group may never be seen."""
 _MAGIC: Final = 2
 """Version (`magic`) of the record batch format since Kafka 0.11; brokers write no other from 4.0 on."""
 
@@ -69,8 +70,9 @@ class FetchedBatch:
     until: int
     """Offset after the batch; offsets before it may have no message."""
     latest_ms: int
-    """Largest timestamp of the batch's messages, by producer or broker as the topic is configured; negative:
-    none."""
+    """Largest timestamp of the batch's messages, ms since the epoch, set by producer or broker as the topic
+    is configured; negative: none.
+    """
     epoch: int
     """Epoch of the leader that wrote the batch."""
 
@@ -228,11 +230,11 @@ class Fetching:
             self._consumer.resume(partition)
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """Stop fetching streams."""
+        """Stop fetching the streams until `resume`."""
         self._consumer.pause(*self._assigned(streams))
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """Resume fetching streams."""
+        """Resume fetching paused streams."""
         self._consumer.resume(*self._assigned(streams))
 
     def end_of(self, stream: StreamId) -> int | None:
@@ -243,7 +245,7 @@ class Fetching:
         return None
 
     def _state(self, partition: TopicPartition) -> Any:
-        """kafka-python's state of a partition."""
+        """State of a partition inside kafka-python."""
         return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:

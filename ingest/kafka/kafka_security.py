@@ -94,8 +94,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """Secret from its setting or its file; None without either. Raises ConfigError, which never contains the
-    secret.
+    """Secret from the setting `value`, else from `file`; None without either.
+
+    Raises ConfigError, which never contains the secret.
     """
     if value is not None:
         return value.get_secret_value()
@@ -111,7 +112,7 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 _EARLY: Final = 0.2
-"""Fraction of a token's lifetime remaining when it is renewed."""
+"""Fraction of a token's lifetime that remains when the token is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
@@ -126,7 +127,7 @@ class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Token read from a file at each use."""
+    """Provider of a token that is read from a file at each use."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -142,7 +143,8 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime remains.
+    """Provider of tokens from an authorization server (RFC 6749, 4.4); each is used for four fifths of its
+    lifetime.
 
     A server that refuses, or does not answer completely in time, is not asked again for `again_s`: until
     then, callers get the token that is still valid, or the same error.

@@ -36,9 +36,9 @@ from schemas.rejects import Reason, Reject
 REFETCHES: Final = 3
 """Maximum repeated fetches of a damaged batch; after them it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Seconds between diagnoses while no messages arrive."""
+"""Time between diagnoses of the brokers while no messages arrive, s."""
 _IDLE_S: Final = 5.0
-"""Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
+"""Time without any metadata answer, s, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
 """Time limit of each of the two requests for a log's range, during which other streams wait, ms."""
 _NS_PER_MS: Final = 1_000_000
@@ -57,7 +57,7 @@ class _Stream:
 
 
 class KafkaSource:
-    """Partitions of topics, shared among the members of a group. See `LiveSource`.
+    """`LiveSource` of partitions of topics that the members of a group share.
 
     Memory: as in `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
     """
@@ -84,7 +84,9 @@ class KafkaSource:
         self._errors: deque[StreamError] = deque()
         """Errors of stopped streams; each poll raises one."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped streams whose errors await the brokers' answer on the range of the log."""
+        """Stopped stream -> place of its next message; the error awaits the brokers' answer on the range of
+        the log.
+        """
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)

@@ -65,8 +65,9 @@ class StreamEnds:
         self._seen[stream] = _EndSeen(end, now_s)
 
     def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
-        """Record the end reported by the last fetch, possibly long ago: it is used only if beyond the known
-        end."""
+        """Record the end that the last fetch, possibly long ago, reported: used only if beyond the
+        known end.
+        """
         seen = self._seen[stream]
         if end is not None and end > seen.end:
             seen.end, seen.as_of_s = end, now_s
@@ -141,7 +142,7 @@ def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int
 
 
 def end_of_epoch(consumer: KafkaConsumer, partition: TopicPartition, epoch: int, timeout_ms: int) -> int:
-    """Offset after the last message of an epoch or an earlier one.
+    """End of a leader epoch: offset after the last message of this epoch or an earlier one.
 
     -1: the epoch is unknown, as it is larger than all epochs of the log. Raises kafka-python's exceptions.
     """

@@ -70,14 +70,14 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 
 
 _FENCED_S: Final = 1.0
-"""Seconds without heartbeats after which a joined member counts as fenced."""
+"""Time without heartbeats, s, after which a joined member counts as fenced."""
 _ANSWER_S: Final = 0.02
 """Delay, s, of a repeated answer: the next poll waits for it within microseconds; without a waiting poll, the
 client would join again.
 """
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
-"""Seconds between checks for unassigned partitions."""
+"""Time between checks for unassigned partitions, s."""
 
 
 class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
@@ -121,7 +121,7 @@ class Membership:
         self._known: set[StreamId] = set()
         """Streams reported as gained and not yet released."""
         self._asked: dict[StreamId, float] = {}
-        """Revoked and unreleased streams -> deadline after which they count as lost."""
+        """Revoked and unreleased streams -> deadline, monotonic s, after which they count as lost."""
         self._given_up: set[StreamId] = set()
         """Revoked streams that were not released in time, to be reported as lost."""
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())

@@ -26,7 +26,9 @@ _BATCH_BYTES: Final = 512 * 1024
 _BUFFER_BYTES: Final = 32 * 2**20
 """Maximum bytes sent but not yet acknowledged: the client has no bound of its own."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
-"""Maximum size of unreadable data that is passed on: a broker that refuses a message would end the run."""
+"""Maximum bytes of an unreadable part that is passed on: a broker that refuses a message would end
+the run.
+"""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
@@ -350,7 +352,10 @@ class Gatherer:
         self._sizes: dict[int, int] = defaultdict(int)
 
     def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Add a part; yield the completed messages: (partition, value, key if of one request, items)."""
+        """Add a part; yield the messages that are complete: (partition, value, key, number of items).
+
+        key: the request, if the message has one request only; else None.
+        """
         partition = partition_of(part.request, self._partitions)
         if not part.request:
             yield partition, part.body, part.request, part.items

@@ -29,7 +29,7 @@ from ingest.codecs.values.ids import hex_of_base64_id
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
-"""Base64 characters of a 16-byte id."""
+"""Number of base64 characters of a 16-byte id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,9 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
 def _otlp_resources(
     document: bytes, unread: list[bytes]
 ) -> Iterator[tuple[_Fields, list[tuple[_Fields, list[msgspec.Raw]]]]]:
-    """Yield the resources of a document with their scopes and spans; unreadable parts go to `unread`, as
-    documents.
+    """Yield the resources of a document: (fields of the resource, list of (fields of a scope, spans)).
+
+    Unreadable parts are appended to `unread`, as documents.
     """
     try:
         found = _fields(document)

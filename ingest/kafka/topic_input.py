@@ -34,7 +34,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TopicInput:
-    """Parsed name of a topic input."""
+    """Input that names a topic, parsed."""
 
     servers: tuple[str, ...]
     """Brokers to contact first, `host:port`."""

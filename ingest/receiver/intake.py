@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to a request."""
+    """Answer to the sender of a request."""
 
     outcome: Outcome
     why: str = ""
@@ -50,7 +50,7 @@ class Tokens:
     """Bearer tokens from a file, read again when the file changes; without a file every sender is allowed."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises InputError if the file cannot be read or contains no token."""
+        """Read the file. Raises InputError if it cannot be read or contains no token."""
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: tuple[bytes, ...] = ()
@@ -104,7 +104,7 @@ class Intake:
         """Bytes of bodies that are being received and not yet pending in the spool."""
 
     def hold(self, n_bytes: int) -> bool:
-        """Reserve memory for a part of a body; False if there is none. `release` returns it."""
+        """Reserve memory for a part of a body; False if none is left. `release` returns the memory."""
         if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
             return False
         self._held_bytes += n_bytes

@@ -38,7 +38,7 @@ class GrpcServer:
     """gRPC server on an address. Used by one event loop, in which it must be created."""
 
     def __init__(self, intake: Intake, address: str) -> None:
-        """Raises ConfigError if the address is not available."""
+        """Bind the address. Raises ConfigError if it is not available."""
         settings = intake.settings
         self._intake = intake
         self._coming = 0

@@ -38,7 +38,7 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _ID: Final = "id"
 _BATCH_BYTES: Final = 2**20
-"""Pending bytes that are written without waiting for the interval: a sync costs as much for fewer."""
+"""Pending bytes that are written without waiting for the sync interval, as a sync of fewer costs as much."""
 
 
 class SpoolFullError(FlowdiffError):
@@ -65,7 +65,7 @@ class _Segment:
     size: int
     """Bytes of the segment's durable messages."""
     begun_s: float
-    """Monotonic time at which the segment was created or found."""
+    """Time at which the segment was created or found, monotonic s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Pending:
 
 
 class Spool:
-    """Spool of one process, open as long as it lives. Thread-safe.
+    """Spool that one process has open until `close`. Thread-safe.
 
     Raises BusyLakeError if another process has it open, InputError if it cannot be used.
     """
@@ -216,7 +216,7 @@ class Spool:
         self._is_closing = False
         self._failure: BaseException | None = None
         self._failed: tuple[str, float] | None = None
-        """(Reason, time) of the last write's failure; None if it succeeded."""
+        """(Reason, monotonic time in s) of the failure of the last write; None: it succeeded."""
         try:
             _make_folder(folder)
             self._locked = _locked(folder)
@@ -249,11 +249,11 @@ class Spool:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no message is accepted; None if they are.
+        """Reason why messages are refused at the moment; None: they are accepted.
 
-        It holds for the pause that senders were asked for after a failed write, and while there is no room.
-        If it held longer, a sender that waits for the receiver to be ready would never send the message that
-        shows it is.
+        The reason holds for the pause that senders were asked for after a failed write, and while there is no
+        room. If it held longer, a sender that waits for the receiver to be ready would never send the message
+        that shows it is.
         """
         failed = self._failed
         if failed is None:
@@ -268,7 +268,7 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Stream name -> identity."""
+        """Name of a stream -> its identity."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
@@ -332,7 +332,9 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Record that the lake has all messages before a position; their files will be removed."""
+        """Record that the lake has all messages before a position; the files of these messages will be
+        removed.
+        """
         with self._lock:
             self._committed[stream] = position
             self._work.notify()
@@ -577,7 +579,10 @@ def _segment_path(folder: Path, first: int) -> Path:
 
 
 def _locked(folder: Path) -> int | None:
-    """Descriptor that locks the spool until it is closed."""
+    """Descriptor of the lock file, which keeps other processes out of the spool until it is closed.
+
+    Raises BusyLakeError if another process has the lock.
+    """
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, _FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

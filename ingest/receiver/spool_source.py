@@ -35,7 +35,7 @@ class SpoolSource:
         self._partition = partition
         self._decode = decode
         self._known: set[str] = set()
-        """Names of streams reported as gained."""
+        """Names of streams that were reported as gained."""
         self._paused: set[StreamId] = set()
         self._readers: dict[StreamId, Iterator[SpoolRead | None]] = {}
         self._positions: dict[StreamId, int] = {}

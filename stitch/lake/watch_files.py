@@ -248,7 +248,7 @@ def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -
 
 
 def highest(store: Store) -> int:
-    """Highest number of a table's file; 0 without any.
+    """Highest commit number in the names of the tables' files; 0 without files.
 
     A watch that begins anew continues after it, so that no two files have the same number.
     """
@@ -266,7 +266,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Files in the tables' folders: the named ones first and in their order."""
+    """Files that are in the tables' folders: those in `named` first, in their order, then the others."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)
@@ -274,9 +274,9 @@ def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, .
 
 
 def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
-    """Replace the names of files of commit `seq` by those they are stored under.
+    """Replace the names of files of commit `seq` by the names under which they are stored.
 
-    A process with another version of Arrow writes other bytes, and so puts the rows under another name.
+    A process with another version of Arrow writes other bytes, and so stores the rows under other names.
     """
     if all(file.seq < seq or store.size(file.name) is not None for file in files):
         return files

@@ -141,7 +141,7 @@ class _Words:
 
 
 def split_and_join_links(events: pa.Table) -> tuple[I8, pa.StringArray]:
-    """`(row, breadcrumb)` of every link of a split or join record."""
+    """([links] row of the record, [links] breadcrumb) of every link of a split or join record."""
     row, link = flat_list(whole(events["links"]))
     kind = events["kind"].to_numpy()[row]
     keep = (kind == EventKind.SPLIT) | (kind == EventKind.JOIN)

@@ -38,8 +38,11 @@ class Entries:
 
 
 def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries:
-    """Find sources and orphans. has_in: [nodes] an edge leads into it; orphan: [nodes] it names a
-    missing parent and no edge leads into it."""
+    """Find sources and orphans.
+
+    has_in: [nodes] True if an edge leads to the node. orphan: [nodes] True if the node names a missing parent
+    and no edge leads to it.
+    """
     orphans = np.flatnonzero(orphan)
     sources = np.flatnonzero(~has_in & ~orphan)
     n_sources = np.bincount(node_flow[sources], minlength=n_flows)
@@ -67,7 +70,7 @@ class Synthetic:
     src: I8
     """[edges] source node, a synthetic one."""
     dst: I8
-    """[edges] destination node."""
+    """[edges] destination node of each edge from a synthetic node."""
 
 
 def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
@@ -124,7 +127,7 @@ class Ends:
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Find response candidates by the rules of `record_graphs`. strand_flow: [strands] dense flow numbers."""
+    """Find response candidates by the rules of `record_graphs`; strand_flow: [strands] index of the flow."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1

@@ -270,7 +270,7 @@ def _dense(flow: I8) -> tuple[I8, I8]:
 
 
 def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], taken from the first flow of each; candidate: [nodes]."""
+    """`(response, deferred)` [nodes of structures], from each structure's first flow; candidate: [nodes]."""
     first = laid.dags.first_node
     n_nodes = np.diff(first)
     places = ranges(laid.first_node[laid.leader], n_nodes)

@@ -50,7 +50,7 @@ class Records:
     events: pa.Table
     """Event batch that was read."""
     flow: I8
-    """[records] code of the request."""
+    """[records] code of the record's request."""
     request_names: pa.StringArray
     """[request codes] request id of each code."""
     kind: U1
@@ -60,12 +60,12 @@ class Records:
     has_seq: B1
     """[records] True if `seq` is set."""
     crumb: I8
-    """[records] code of the breadcrumb, or NO_CODE."""
+    """[records] code of the record's breadcrumb, or NO_CODE."""
     n_crumbs: int
     links: RecordReferences
     """References from split and join records to the breadcrumbs that they link."""
     identity: I8
-    """[records] code of the explicit id, or NO_CODE."""
+    """[records] code of the record's explicit id, or NO_CODE."""
     n_ids: int
     parents: RecordReferences
     """References from records to the ids of their explicit parents."""
@@ -136,7 +136,7 @@ class Strands:
     copies: I8
     """Indices of records dropped as exact copies of a kept record."""
     capped: I8
-    """Codes of requests with more records than the cap."""
+    """Codes of requests with more than `max_events` records, of which the later ones were dropped."""
 
     @property
     def length(self) -> I8:
@@ -184,7 +184,7 @@ def order_strands(records: Records, max_events: int) -> Strands:
 
 
 def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
-    """Records with each id once a request: `(kept, conflicts, exact copies)`."""
+    """Indices of records, each id once in a request: `(kept, conflicts, exact copies)`."""
     every = np.arange(len(records.flow), dtype=np.int64)
     named = np.flatnonzero(records.identity != NO_CODE)
     key = records.flow[named] * records.n_ids + records.identity[named]
@@ -258,7 +258,7 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
-    """Drop records past the cap: `(nodes, strand, codes of capped requests)`."""
+    """Drop records of a request past `max_events`: `(nodes, strand, codes of capped requests)`."""
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():

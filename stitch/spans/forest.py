@@ -37,7 +37,7 @@ _MAX_SEARCHED_ORPHANS = 1000
 """Maximum orphans of one flow for which an enclosing span is searched; further ones go to `?/missing`: with
 20,000 spans a flow the search stays under 2 * 10^7 pairs."""
 _PAIRS_AT_ONCE = 2**21
-"""Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
+"""Maximum pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 
 
 def _cycle_heads(parent: I8) -> I8:
-    """Lowest row of every cycle of `parent` [spans; NO_PARENT: none]. O(spans log depth).
+    """Lowest row of every cycle of `parent` [spans; -1: none]. O(spans log depth).
 
     After as many jumps as there are spans, any row that has not reached a top is on a cycle, and every span
     of a cycle is reached from some span of it.
@@ -126,7 +126,7 @@ class Forest:
     asynchronous: B1
     """[rows] True if the parent does not wait for the row's span."""
     synthetic: I8
-    """[synthetic rows] ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic rows] event code of the row: ROOT_EVENT or MISSING_EVENT."""
     synthetic_flow: I8
     """[synthetic rows] index of the row's flow."""
     quality: U4
@@ -193,7 +193,7 @@ def plant_forest(
 
 
 def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: I8, peer: I8) -> I8:
-    """[orphans] row of the smallest enclosing span of a matching service, or NO_PARENT.
+    """[orphans] row of the smallest enclosing span of a matching service, or -1.
 
     component, peer: [spans] the span's own service, and the service it calls.
     """

@@ -77,7 +77,7 @@ class SharedIds:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """One row a span, and the rows that were dropped or merged."""
+    """Spans of a batch, one row each, and the event rows that were dropped or merged."""
 
     spans: Spans
     index: SpanIndex

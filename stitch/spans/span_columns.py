@@ -43,7 +43,7 @@ def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
 
 
 def _numbers(column: pa.BinaryArray) -> U8 | None:
-    """[values] numbers of a column of 8 bytes each; None for any other column."""
+    """[values] uint64 numbers of a column of 8-byte values; None for any other column."""
     n = len(column)
     if n == 0:
         return np.zeros(0, np.uint64)
@@ -119,7 +119,7 @@ UNKNOWN_NS = np.int64(2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class SpanReferences:
-    """Declared parents of spans, one row a reference."""
+    """Declared parents of spans (parents and FOLLOWS_FROM), one row a reference."""
 
     row: I8
     """[references] work-order index of the span that declares the reference."""
@@ -134,15 +134,15 @@ class Spans:
     """Columns of a batch's spans, in work order: by flow, start, end, id, kind."""
 
     row: I8
-    """[spans] row in the event batch."""
+    """[spans] row of the span in the event batch."""
     flow: I8
-    """[spans] code of the trace, ascending."""
+    """[spans] code of the span's trace, ascending."""
     start_ns: I8
     end_ns: I8
     key: U8
     """[spans] key of the span's id (`id_keys`): equal iff the ids are."""
     kind: U1
-    """[spans] EventKind."""
+    """[spans] EventKind of the span."""
     label: I8
     """[spans] code of the span's label in the batch's `LabelCodes`."""
     references: SpanReferences

@@ -50,8 +50,9 @@ class JaegerUiCodec:
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
-    """Spans with their processes inserted. Items that are no trace are yielded unchanged, to be refused as
-    spans.
+    """Spans of the traces in an export, each with its process inserted.
+
+    Items that are no trace are yielded unchanged, to be refused as spans.
     """
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
@@ -79,7 +80,7 @@ _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
 """Names of reference types, indexed by enum value."""
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
-"""Duration of up to 31 years, which fits int64 nanoseconds with room."""
+"""Pattern of a duration of up to 31 years, which fits int64 nanoseconds with room."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
 _TIME: Final = re.compile(
@@ -88,7 +89,7 @@ _TIME: Final = re.compile(
 _NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
-"""Text of a time that was never set."""
+"""Text with which a time that was never set is written."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
@@ -168,7 +169,9 @@ def _time(parent: Object, name: str) -> int:
 
 
 def time_ns(text: str) -> int | None:
-    """ns since the epoch of an RFC 3339 text; BAD_TIME for an impossible moment, None for other text."""
+    """Time of an RFC 3339 text, ns since the epoch; BAD_TIME for an impossible moment, None for other
+    text.
+    """
     found = _TIME.fullmatch(text.upper())
     if found is None:
         return None

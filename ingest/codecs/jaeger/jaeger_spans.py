@@ -24,15 +24,15 @@ Reference = tuple[str, str, str]
 
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
-"""Values of the tag `error` without more information than the status."""
+"""Values of the tag `error` that say no more than the status does."""
 FALSE_WORDS = ("", "false", "0")
 """Values of the tag `error` that mean success, in lower case."""
 HOST_TAGS = ("hostname", "ip")
-"""Process tags of Jaeger clients that name the machine, best first."""
+"""Names of process tags of Jaeger clients that name the machine, best first."""
 
 
 class JaegerFields(NamedTuple):
-    """Fields of a span of any form. Times are ns since the epoch, NO_TIME or BAD_TIME."""
+    """Fields of a Jaeger span, from JSON or protobuf. Times are ns since the epoch, NO_TIME or BAD_TIME."""
 
     trace: str | None
     span: str | None
@@ -42,7 +42,7 @@ class JaegerFields(NamedTuple):
     end_ns: int
     tags: list[Tag]
     logs: list[tuple[int, list[Tag]]]
-    """(Time, fields) of each log."""
+    """(Time, fields) of each log of the span."""
     service: str | None
     process_tags: list[Tag]
     parent: str | None = None
@@ -165,7 +165,7 @@ def read_tags(tags: list[object]) -> list[Tag]:
 
 
 def _typed(value: object, kind: object) -> object:
-    """Value restored to its type: storage plugins write every value as text."""
+    """Value of a tag, converted to its type `kind`: storage plugins write every value as text."""
     if isinstance(value, str):
         if kind == "bool" and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -200,7 +200,7 @@ def _log(value: object) -> tuple[int, list[Tag]]:
 
 
 def _split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
-    """(Host named by process tags, the other tags)."""
+    """(Host that a process tag names, None without one; the other tags)."""
     for key in HOST_TAGS:
         for name, value in tags:
             if name == key and isinstance(value, str) and value:

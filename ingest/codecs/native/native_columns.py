@@ -25,8 +25,9 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Field -> DuckDB type. Optional fields are read as text: DuckDB would silently turn a value of another type
-into a null."""
+"""Field -> DuckDB type of its column. Optional fields are read as text: DuckDB would silently turn a value of
+another type into a null.
+"""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -39,7 +40,8 @@ def events_of_columns(
 ) -> tuple[pa.Table, B1]:
     """(Event table with one row a line, [rows] True if the row is invalid).
 
-    `trusted`: the lines were rewritten by us, so text that looks like an object or a boolean is text.
+    trusted: True for lines that this program rewrote, in which text that looks like an object or a boolean is
+    text.
     """
     n = len(columns)
     of = {name: columns[name].combine_chunks() for name in DUCKDB_TYPES}
@@ -231,4 +233,4 @@ def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
 
 
 _LOOSE_SCHEMA = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in EVENT_SCHEMA])
-"""Event schema in which invalid rows may have nulls; the caller filters them out."""
+"""Event schema whose columns may all have nulls, for invalid rows; the caller filters these out."""

@@ -28,7 +28,9 @@ Attribute = tuple[str, str | float | bool]
 
 
 def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE) -> Iterator[bytes]:
-    """Write one `ExportTraceServiceRequest` object a line (no line end). Raises InputError on records."""
+    """Yield `ExportTraceServiceRequest` objects as JSON, one a line (no line end). Raises InputError on
+    records.
+    """
     for resources in _requests(events, spans_per_message):
         yield msgspec.json.encode(
             {

@@ -21,16 +21,19 @@ from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 
 NestedText = Callable[[pa.Array, str], pa.Array]
-"""Function (column, `array_value`, `kvlist_value` or `bytes_value`) -> strings: compact JSON, or base64 of
-bytes."""
+"""Function (column, which) -> strings: compact JSON, or base64 of bytes; which: `array_value`, `kvlist_value`
+or `bytes_value`.
+"""
 
 STATUS_ERROR = 2
 MAX_KIND = 5
 
 
 class OtlpArrowReader:
-    """Reader of nested OTLP columns. `spell` maps a field name such as `trace_id` to its spelling: unchanged
-    (protobuf) or `traceId` (JSON)."""
+    """Reader of nested OTLP columns.
+
+    spell: field name such as `trace_id` -> its spelling: unchanged (protobuf) or `traceId` (JSON).
+    """
 
     def __init__(self, spell: Callable[[str], str], nested_text: NestedText) -> None:
         self._spell = spell
@@ -131,7 +134,7 @@ class OtlpArrowReader:
 
 
 class _Fields:
-    """Children of a struct column by protobuf name, with the struct's own nulls applied."""
+    """Children of a struct column, by protobuf field name, with nulls where the struct is null."""
 
     def __init__(self, column: pa.Array, spell: Callable[[str], str]) -> None:
         self._column = column

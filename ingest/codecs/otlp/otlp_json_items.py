@@ -66,7 +66,7 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
 
 
 def _resources(document: object) -> list[object]:
-    """Resources of a document. Raises ItemError."""
+    """Elements of `resourceSpans` (or `batches`) of a document. Raises ItemError."""
     fields = _object(document, "the payload")
     if "resourceSpans" not in fields and isinstance(fields.get("trace"), dict):
         fields = _object(fields["trace"], "trace")
@@ -125,8 +125,10 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
 
 
 def _object(value: object, what: str) -> Object:
-    """Object `value` with fields under their current names, which take precedence over older ones. Raises
-    ItemError."""
+    """Fields of the object `value` under their current names, which take precedence over older ones.
+
+    Raises ItemError.
+    """
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):
         return {camel(key): v for key, v in fields.items()} | fields

@@ -52,7 +52,7 @@ _DETAILS = {
 _MAX_NESTED_BYTES = 2**16
 """Bytes above which an array or object is not converted to JSON, as `max_text_bytes` of it are kept."""
 _ELEMENT_BYTES = 2
-"""Bytes of an element's tag and length."""
+"""Bytes of the tag and the length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
 """Bytes that the native library reads at a time: its tables take up to nine times as much."""
 _COLUMNS = message_classes(
@@ -74,8 +74,9 @@ _COLUMNS = message_classes(
         "Values": "1 values *bytes",
     },
 )
-"""Message class with the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every
-field it knows."""
+"""Message class with only the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of
+every field it knows.
+"""
 _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
@@ -102,7 +103,7 @@ class OtlpProtoCodec:
 
 
 class _Reader:
-    """Collects events of one decode, and logs refused spans and payloads."""
+    """Reader of the payloads of one decode: collects events, and logs refused spans and payloads."""
 
     def __init__(
         self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog, library: Library | None
@@ -114,8 +115,11 @@ class _Reader:
         self._library = library
 
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
-        """Convert spans of payloads to events; or spans of `part` of one payload, starting with item
-        `first`."""
+        """Convert spans to events, and log refused ones.
+
+        part: message with the spans, if they are a part of one payload. first: item number of the part's
+        first span.
+        """
         result = events_of_spans(spans, self._config)
         bad = result.bad
         if part is None:
@@ -188,9 +192,9 @@ class _Reader:
         return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
-        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller ones.
+        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller pieces.
 
-        Of a malformed message of that size only the malformed parts are lost.
+        Of a malformed payload only the malformed parts are lost.
         """
         item = 0
         try:
@@ -242,10 +246,11 @@ def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
 def _columns_of(
     messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.Array]]:
-    """Yield (positions, `list<ResourceSpans>` of their messages) of accepted messages, as `batches_of` does.
+    """Yield (positions, column `list<ResourceSpans>` of the messages there) of messages that protobuf
+    accepts.
 
-    ptars keeps all members of a oneof that occurs several times in a value, while protobuf keeps the last.
-    Messages with such a value are first rewritten by protobuf.
+    As `batches_of`. ptars keeps all members of a oneof that occurs several times in a value, while protobuf
+    keeps the last: messages with such a value are first rewritten by protobuf.
     """
     for part, batch in batches_of(_HANDLER, messages, group_bytes):
         column = batch.column(0)
@@ -305,7 +310,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
-    """[rows] bytes of a value too large to be converted to JSON; 0 for the others."""
+    """[rows] bytes of values that are too large to be converted to JSON; 0 for other rows."""
     lengths, elements = ragged(pc.struct_field(column, "values"))
     sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
     total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
@@ -326,7 +331,7 @@ _READER = OtlpArrowReader(lambda name: name, _nested_text)
 
 
 def parse_request(payload: bytes) -> ExportTraceServiceRequest:
-    """Parse a message. Raises google.protobuf.message.DecodeError."""
+    """Parse an `ExportTraceServiceRequest`. Raises google.protobuf.message.DecodeError."""
     request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(payload)
     return request
 

@@ -223,7 +223,7 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
 
 
 def _decimals(column: pa.Array, unit: int) -> I8:
-    """[n] exact ns of a decimal column, as `_numbers`."""
+    """[n] values of a decimal column in ns, exact; NO_TIME and BAD_TIME as in `_numbers`."""
     with localcontext(prec=_DIGITS):
         values = [None if value is None else round(value * unit) for value in column.to_pylist()]
     ns = [NO_TIME if v is None else v if abs(v) <= _INT64_MAX else BAD_TIME for v in values]
@@ -278,7 +278,7 @@ def _kind_of(word: str) -> int:
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
-    """Attributes from a map column, or a list of key-value structs."""
+    """Attributes in the column `name`, a map or a list of key-value structs. Raises ColumnTypeError."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]

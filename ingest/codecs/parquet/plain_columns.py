@@ -156,7 +156,7 @@ def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Ar
 
 
 def longest_word(column: pa.Array) -> int:
-    """Bytes of the longest word in the dictionaries of a column, nested ones included."""
+    """Length in bytes of the longest word in the dictionaries of a column, nested ones included."""
     sizes: list[int] = []
 
     def measure(leaf: pa.DictionaryArray) -> pa.Array:

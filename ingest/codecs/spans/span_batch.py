@@ -21,8 +21,7 @@ BAD_TIME = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Values owned by spans, one row each: `owner[i]` is the span of `value[i]`. `owner` is not
-    decreasing."""
+    """Values owned by spans, one row each: span `owner[i]` owns `value[i]`. `owner` is not decreasing."""
 
     owner: I8
     value: pa.Array
@@ -36,7 +35,9 @@ def nothing_owned(type_: pa.DataType) -> Owned:
 
 @dataclass(frozen=True, slots=True)
 class SpanEvents:
-    """Span events (OTLP), logs (Jaeger), annotations (Zipkin); one row each, owners not decreasing."""
+    """Span events (OTLP), logs (Jaeger) or annotations (Zipkin) of spans, one row each, owners not
+    decreasing.
+    """
 
     owner: I8
     ts_ns: I8
@@ -44,7 +45,7 @@ class SpanEvents:
     name: pa.Array
     """[events] name, a string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
-    """Attributes, owned by rows of this table."""
+    """Attributes of the events; their owners are rows of this table."""
 
 
 def no_span_events() -> SpanEvents:
@@ -58,7 +59,7 @@ class SpanBatch:
     """n spans in the order of the payloads. Arrow columns are plain strings with nulls for "absent"."""
 
     payload: I8
-    """[n] index of the payload."""
+    """[n] index of the span's payload."""
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
@@ -71,7 +72,7 @@ class SpanBatch:
     """[n] True if trace, span or parent id is given but invalid."""
     name: pa.Array
     kind: U1
-    """[n] EventKind."""
+    """[n] EventKind of the span."""
     start_ns: I8
     """[n] start, ns since the epoch, NO_TIME or BAD_TIME."""
     end_ns: I8
@@ -87,7 +88,7 @@ class SpanBatch:
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service, where the format has it outside the attributes."""
+    """[n] name of the called service, if the format has it outside the attributes; None: it has not."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
@@ -166,7 +167,7 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Refused spans of a batch, in its order; the owner of the payloads makes rejects of them."""
+    """Refused spans of a batch, in the batch's order; the codec makes rejects of them."""
 
     payload: I8
     item: I8

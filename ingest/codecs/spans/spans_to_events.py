@@ -180,7 +180,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """(Component of every span, host of every span, the other resource attributes)."""
+    """([spans] component, [spans] host, attributes of resources that are neither)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))

@@ -48,7 +48,7 @@ class AttributeTable:
         return replace(self, owner=self.owner[chosen], code=self.code[chosen], row=row)
 
     def spread(self, of_row: I8) -> AttributeTable:
-        """Table owned by other rows: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
+        """Table with other owners: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
         n_owners = int(max(of_row.max(initial=-1), self.owner.max(initial=-1))) + 1
         count = np.bincount(self.owner, minlength=n_owners)
         first = np.cumsum(count) - count

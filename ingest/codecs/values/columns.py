@@ -18,7 +18,7 @@ def mask(column: pa.Array) -> B1:
 
 
 def ragged(column: pa.Array) -> tuple[I8, pa.Array]:
-    """(Lengths (null: 0), concatenated values) of a list column."""
+    """([rows] length of the list, 0 for null; concatenated values) of a list column."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     return lengths, column.flatten()
 

@@ -12,7 +12,7 @@ from schemas.rejects import Reason, Reject
 Object = dict[str, object]
 
 ItemsOf = Callable[[object], Iterable[object]]
-"""Function from a document to its items. Raises ItemError if the document is not of the format."""
+"""Function from a parsed document to its items; raises ItemError if the document is not of the format."""
 AddItem = Callable[[int, int, object], None]
 """Function (payload, item, value) that adds one item, or raises ItemError before adding anything."""
 
@@ -59,7 +59,7 @@ def read_items(
 
 
 def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
-    """Log a refused item as JSON; a RecursionError means it is nested too deep."""
+    """Log a refused item, as JSON; a RecursionError means that the item is nested too deep."""
     if isinstance(error, ItemError):
         reason, detail = error.reason, error.detail
     else:

@@ -28,10 +28,10 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """(Tables of the attributes of each row, bad rows). objects: strings of compact JSON objects, or null.
+    """(Tables of the attributes of rows, numbers of bad rows).
 
-    The attributes of a row are in one table only. A row is bad if its text is no object, is nested too deep,
-    or has a number out of the range of a double. O(bytes).
+    objects: strings of compact JSON objects, or null. The attributes of a row are in one table only. A row is
+    bad if its text is no object, is nested too deep, or has a number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
     bad = np.flatnonzero(mask(pc.invert(legal)))
@@ -126,9 +126,10 @@ class _Flat:
         return rows
 
     def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
-        """(Attributes, row r owned by `owner[r]`; owners with a number out of the range of a double).
+        """(Attributes, those of text r owned by `owner[r]`; owners with a number out of the range of a
+        double).
 
-        Only for rows that are not nested. Nulls are left out.
+        Only for texts that are not nested. Nulls are left out.
         """
         if len(self.row) == 0:
             return no_attributes(), np.empty(0, np.int64)
@@ -154,7 +155,7 @@ class _Flat:
 
 
 def _flat(texts: pa.Array) -> _Flat:
-    """Find keys and values; `texts` are compact JSON objects without a backslash."""
+    """Locate the keys and values in `texts`, compact JSON objects without a backslash."""
     offsets, data = binary_parts(texts)
     quotes = np.flatnonzero(data[offsets[0] : offsets[-1]] == _QUOTE) + offsets[0]
     opens, closes = quotes[0::2], quotes[1::2]

@@ -226,5 +226,5 @@ def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter
 
 
 def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
-    """Number of rows with a changed word."""
+    """Number of rows whose word changed; rows: [words] number of rows with the word."""
     return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

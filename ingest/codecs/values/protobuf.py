@@ -56,9 +56,10 @@ def canonical(message: Any, payload: bytes) -> bytes | None:
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """Yield (positions, batch of their messages) for the messages that a ptars handler reads, in order.
+    """Yield (positions, record batch of the messages there), in order, for messages that a ptars handler
+    reads.
 
-    Each must be accepted by protobuf: for a malformed one ptars refuses the group, or panics. A group of
+    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group of
     items without content is left out: at 2 bytes an item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):

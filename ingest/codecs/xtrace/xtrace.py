@@ -36,12 +36,14 @@ _LONG_EVENT = 0x08
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
 _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
-"""Fields not repeated as parameters. Agent and Label are repeated, as component and point lose their ids."""
+"""Fields of a report that are not repeated as parameters. Agent and Label are, as component and point lose
+their ids.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """Validated report."""
+    """Report of one event, validated."""
 
     task: str
     event: str

@@ -36,7 +36,7 @@ class ZipkinCodec:
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
-    """Oddity -> count of events with features of Zipkin spans that a tree of timed spans lacks."""
+    """Oddity -> number of events that have it: features of Zipkin spans that a tree of timed spans lacks."""
     if events.num_rows == 0:
         return Counter()
     ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")

@@ -44,14 +44,14 @@ KINDS: Final[dict[str | None, EventKind]] = {
     None: EventKind.SPAN_UNSPECIFIED,
     **{name: SPAN_KINDS[name] for name in ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")},
 }
-"""Name of the kind in JSON -> EventKind, in the order of protobuf's numbers."""
+"""Name of a span kind in JSON -> EventKind, in the order of protobuf's numbers."""
 
 
 class ZipkinFields(NamedTuple):
     """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
-    """Ids of trace, span and parent."""
+    """(Trace id, span id, span id of the parent)."""
     name: str
     kind: EventKind
     timestamp: int | None
@@ -119,8 +119,9 @@ def batch_of(rows: SpanRows) -> SpanBatch:
 
 
 def _take_links(tags: dict[str, str]) -> list[tuple[str, str]]:
-    """Remove the links that the Collector wrote as tags, and return them in order. An id of zeros is no
-    link.
+    """(Trace id, span id) of the links that the Collector wrote as tags, in order; removes these tags.
+
+    An id of zeros is no link.
     """
     named = [key for key in tags if key.startswith("otlp.link.")]
     numbered = sorted((int(found[1]), key) for key in named if (found := _LINK_KEY.fullmatch(key)))

@@ -113,7 +113,7 @@ PUT_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Maximum names looked up one by one; more are found in listings of 1,000 names."""
+"""Maximum names whose sizes are requested one by one; more are found in listings of 1,000 names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
 """Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20

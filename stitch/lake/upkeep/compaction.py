@@ -58,8 +58,8 @@ class Rewritten:
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
-    """Starts of windows with files of a commit that follows an unpublished one: no generation can replace
-    them yet.
+    """Starts, ns, of windows that no generation can replace yet: a commit of one of their files follows an
+    unpublished one.
     """
     listing = manifest.listing
     heads = dict(manifest.heads)
@@ -174,7 +174,7 @@ class Compacted:
     bytes_before: int
     bytes_after: int
     removed: int
-    """Files deleted from the store: replaced longer ago than the grace period."""
+    """Number of files deleted from the store: those replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
@@ -210,7 +210,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
 
 
 def _candidates(manifest: Manifest, least_files: int) -> list[Window]:
-    """Sealed windows with enough files of flows, all of which a generation can replace."""
+    """Sealed windows with at least `least_files` files of flows, all of which a generation can replace."""
     flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)

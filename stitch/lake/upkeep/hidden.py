@@ -24,7 +24,7 @@ from stitch.lake.store import Store
 UPKEEP_LANE: Final = 2**31 - 1
 """Lane of upkeep, above the lane of every partition."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
-"""Time before every window."""
+"""Time before every window, ns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,9 +41,9 @@ class Hidden:
     lanes: I8
     """[lanes] lane numbers, ascending."""
     seqs: I8
-    """[windows] upkeep commit that wrote the window's current generation."""
+    """[windows] number of the upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
-    """Table outside windows -> lane -> last commit whose files are hidden."""
+    """Table outside windows -> lane -> number of the last commit whose files are hidden."""
 
     @property
     def live_seqs(self) -> I8:
@@ -70,7 +70,7 @@ class Hidden:
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows (of `Listing.table`) of files that are not hidden."""
+        """Rows of `listing` (as of `Listing.table`) for files that are not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()

@@ -101,7 +101,9 @@ class Messages:
         return [self.mutated(rng.choice(self._seeds)) for _ in range(rng.randrange(1, 4))]
 
     def made(self) -> bytes:
-        """Message from the grammar; four of five have nothing that the library leaves to the other reader."""
+        """Message from the grammar; four of five have nothing that the library leaves to the portable
+        reader.
+        """
         rng = self._random
         self._is_mild = rng.random() < 0.8
         request = ExportTraceServiceRequest()

@@ -24,7 +24,7 @@ _BUILD: Final = "`make native` builds it"
 
 
 class Library:
-    """Functions of the native library; they release Python's lock."""
+    """Functions of the native library, called by name; they release Python's lock."""
 
     def __init__(self, path: Path) -> None:
         """Load the library. Raises OSError for a file that is no library for this machine."""

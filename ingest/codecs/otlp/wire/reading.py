@@ -36,7 +36,7 @@ from schemas.events import PARAM_TYPE, SPAN_KIND_BASE
 
 _SEED: Final = int.from_bytes(os.urandom(7), "little")
 _MESSAGE, _NAME = "status.message", "span.name"
-"""Parameters of a span that are not attributes."""
+"""Names of a span's parameters that are not attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
 """Maximum words with a role; a hash table of the library has room for twice as many before it grows."""
@@ -46,18 +46,19 @@ _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Words passed to the library, with their roles."""
+    """Words that are passed to the library, with their codes and roles."""
 
     words: dict[str, int]
-    """Word -> code."""
+    """Word -> its code."""
     roles: I8
     host_rank: I8
 
 
 @lru_cache(maxsize=16)
 def _known_words(config: DecodeConfig) -> _Known | None:
-    """Known words of the settings; None if the library cannot apply them: names of a few bytes, or too many
-    words."""
+    """Known words for some settings; None if the library cannot apply the settings: names of a few bytes, or
+    too many words.
+    """
     roles = dict.fromkeys([*FIRST_WORDS, _MESSAGE, _NAME, _FINE, _ERROR, _UNKNOWN], 0)
     of_role = {
         Role.SERVICE: ("service.name",),
@@ -113,7 +114,7 @@ _NO_BAD_SPANS: Final = BadSpans(np.zeros(0, np.int64), np.zeros(0, np.int64), np
 
 
 class _Columns:
-    """Converts the tables of one walk to columns of spans."""
+    """Conversion of the tables of one walk to columns of events."""
 
     def __init__(
         self, library: Library, tables: Tables, known: _Known, config: DecodeConfig, oddities: Counter[str]
@@ -176,7 +177,7 @@ class _Columns:
         return event_table(columns, n)
 
     def _event_attributes(self) -> tuple[B1, _Pairs]:
-        """([attributes] True if owned by an event, keys that events add)."""
+        """([attributes] True if owned by an event, names of parameters that events add)."""
         events, attributes = self._tables.events, self._tables.attributes
         is_of_event = np.zeros(len(attributes), np.bool_)
         count = events["last"] - events["first"]
@@ -195,7 +196,7 @@ class _Columns:
         return is_of_event, _Pairs([*prefix.values()], of_event, keys, rows, of_row)
 
     def _keys(self, is_of_event: B1, pairs: _Pairs) -> tuple[wire.KeyOrder, list[str]]:
-        """Ranks of the words that are keys, and the sorted names of all kept keys."""
+        """(Ranks of the words that are keys, sorted names of all kept keys)."""
         codes = wire.keys_used(self._library, self._tables, is_of_event)
         keys = self._spelled(codes)
         privacy = privacy_of(self._config.params)
@@ -228,7 +229,7 @@ class _Columns:
         return texts
 
     def _words(self, codes: I8) -> pa.DictionaryArray:
-        """[rows] words with the given codes; null for negative codes."""
+        """[rows] words of the given codes, dictionary-encoded; null for negative codes."""
         dense, used = wire.distinct(self._library, codes, len(self._tables.words))
         missing = dense < 0
         indices = pa.array(dense, mask=missing) if missing.any() else pa.array(dense)

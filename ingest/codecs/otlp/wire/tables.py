@@ -46,7 +46,7 @@ _U1, _I4, _I8, _U8, _F8 = (np.dtype(t) for t in (np.uint8, np.int32, np.int64, n
 
 
 class Flag:
-    """Bits of a word's `flags`."""
+    """Bits of the column `flags` of a word."""
 
     NUL = 1
     LONG = 2
@@ -82,7 +82,7 @@ BYTES_A_SPAN: Final = 16
 
 
 class Tables(NamedTuple):
-    """Rows of all messages read by the library."""
+    """Tables with the rows of all messages that the library read."""
 
     buffer: U1
     """Bytes of known words and messages, concatenated."""
@@ -101,7 +101,7 @@ class WalkSettings:
     known: list[str]
     """Known words, whose codes are their indices: FIRST_WORDS, then further ones."""
     roles: I8
-    """[known] bits of Role."""
+    """[known] bits of Role of each known word."""
     seed: int
     """Seed of the hash, unknown to senders of messages."""
     long_bytes: int
@@ -120,8 +120,8 @@ _WALK: Final = (
 def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) -> tuple[Tables, B1, I8]:
     """Read messages in one pass: `(tables, was_read, n_spans)`.
 
-    was_read: [messages] False: the message has no row, and is left to another reader. n_spans: [messages].
-    O(bytes).
+    was_read: [messages] False for a message that has no row, and is left to another reader. n_spans:
+    [messages] number of spans. O(bytes).
     """
     known = [word.encode() for word in settings.known]
     data = b"".join([*known, *messages])
@@ -174,8 +174,10 @@ def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
 
 
 def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
-    """Words that are keys of spans or resources, ascending. is_of_event: [attributes] True if owned by an
-    event."""
+    """Codes of words that are keys of attributes of spans or resources, ascending.
+
+    is_of_event: [attributes] True if owned by an event.
+    """
     out = np.zeros(len(tables.words), np.uint8)
     types = (ATTRIBUTE, _U1, _U1)
     library.call("keys_used", types, tables.attributes, is_of_event.view(np.uint8), out)
@@ -220,9 +222,11 @@ class EventKeys(NamedTuple):
     """Ranks of the parameters of span events among the sorted parameter names that are kept; -1: not kept."""
 
     event_rank: I4
-    """[events] rank of `event.<name>`."""
+    """[events] rank of `event.<name>` among the kept names; -1: not kept."""
     row_rank: I4
-    """[attributes] rank of `event.<name>.<key>`; undefined for attributes of spans."""
+    """[attributes] rank of `event.<name>.<key>` among the kept names, -1: not kept; undefined for attributes
+    of spans.
+    """
 
 
 class ParameterRules(NamedTuple):
@@ -244,11 +248,11 @@ class ParameterColumns(NamedTuple):
     offsets: I4
     """[spans + 1] offsets into the parameters."""
     key: I4
-    """[parameters] rank of the key."""
+    """[parameters] rank of the parameter's key among the kept names."""
     text: I8
-    """[parameters] code of a word; -1: a number."""
+    """[parameters] code of the word that is the value; -1: the value is a number."""
     num: F8
-    """[parameters] number; 0 for text."""
+    """[parameters] value, if it is a number; 0 for text."""
     peer: I8
     """[spans] code of the peer's name; -1: none."""
     label: I8
