@@ -80,7 +80,7 @@ class Fault:
     unit: str
     """Unit of the severity: what a severity of 1 means."""
     workload: str
-    """Name of the workload that shows the fault: that of the papers, if they have the fault."""
+    """Name of the workload that shows the fault: the same as in the papers, if the fault is from them."""
     negative: bool = False
     """True if the service is unchanged: an analysis should find no mutation."""
 

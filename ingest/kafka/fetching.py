@@ -206,11 +206,10 @@ class Fetching:
         consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), methods)
 
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
-        """Fetch the next batches of one stream, at least one, or return None; also drives the group
-        membership.
+        """Fetch the next batches of one stream, at least one; None: none arrived in time.
 
-        A damaged batch is the last one; the stream is then fetched from there again. Raises what kafka-python
-        raises.
+        Also keeps the group membership alive. A damaged batch ends the list, and the next fetch of the stream
+        begins there. Raises kafka-python's exceptions.
         """
         # One record is one list of batches (`BatchRecords.take`).
         fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)

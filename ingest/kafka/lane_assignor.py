@@ -12,7 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""Version of a subscription from which on it has the generation of a member's owned partitions."""
+"""First version of a subscription that includes the generation of the member's owned partitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class StreamEnds:
 _CONSUMER: Final = -1
 """Replica id that a consumer sends in requests."""
 _PAUSE_S: Final = 0.1
-"""Seconds between two attempts at a request, in which metadata are refreshed."""
+"""Pause between two attempts at a request, during which metadata are refreshed, s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Put the connection among those that wait for a request."""
+        """Add the connection to `waiting`, the connections that wait for a request."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self.waiting[self] = None

@@ -87,7 +87,9 @@ class DaysSeen:
         self._events.update(dict.fromkeys(self._ends, 0))
 
     def count(self, absurd_days: I8) -> int:
-        """Number of event times on the given days; a span that starts and ends on one of them counts once."""
+        """Number of starts and ends of events on the given days; a start and an end on the same day count
+        once.
+        """
         return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
     def judged(self) -> tuple[set[int], set[int]]:

@@ -99,7 +99,7 @@ class StructurePiece:
         self.start = start
         self.end = end
         self.words = words
-        """Words of the piece: for NODE that of the node, for SPAN those of start and end, else none."""
+        """Words of the piece: NODE has one, SPAN two (of its start and end), other kinds none."""
         self.size = len(words)
         """Number of folded positions in the piece."""
         self.depth = 0

@@ -179,7 +179,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raise if a file with this commit's number exists: it is of another writer, or of a lost commit."""
+        """Raise LakeError if a file of this name exists already: by another writer, or of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -269,10 +269,10 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """Name of a data file of this lane whose commit is not in the chain, which the next commit would
-        hide; else None.
+        """Name of a data file of this lane whose commit is not in the chain; None without one.
 
-        Every commit with a file in a window has one of flows; only the last windows of these are searched.
+        The next commit would hide such a file. Every commit with a file in a window has a file of flows
+        there, so only the last windows of flows are searched.
         """
         windows = [f"flows/{name}" for name in self._store.names("flows")[-most_looked_at(self._store) :]]
         files = numbered_files(self._store, [*windows, *SIDE_TABLES])

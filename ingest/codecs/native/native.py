@@ -344,8 +344,8 @@ def _first_of_each(line: bytes) -> dict[str, object]:
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
     """Number of fields, in all lines, that the table of known fields lacks.
 
-    Every name is followed by `":`, so the count of these shows whether there is any unknown name; lines are
-    parsed only if so.
+    Every name is followed by `":`, so the number of `":` shows if there is an unknown name; only then are the
+    lines parsed.
     """
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)

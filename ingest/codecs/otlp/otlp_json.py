@@ -44,7 +44,7 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class OtlpJsonCodec:
-    """`otlp-json`: one request object a payload, one a line, or an array of them."""
+    """`otlp-json`: one request object per payload or per line, or an array of request objects."""
 
     name = "otlp-json"
 

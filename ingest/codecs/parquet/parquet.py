@@ -240,7 +240,7 @@ def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
 
 
 def _later(start_ns: I8, duration_ns: I8) -> I8:
-    """[n] end times: start plus duration; NO_TIME if one of them is missing, BAD_TIME if out of int64."""
+    """[n] end times, start plus duration, ns; NO_TIME without start or duration, BAD_TIME if out of int64."""
     known = (start_ns > BAD_TIME) & (duration_ns > BAD_TIME)
     fits = duration_ns <= _INT64_MAX - np.maximum(start_ns, 0)
     end = np.where(known & fits, start_ns, 0) + np.where(known & fits, duration_ns, 0)

@@ -95,7 +95,7 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 
 def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
-    """Combine results to that of a codec: events in the order of the payloads, rejects, oddities."""
+    """Result of a codec's `decode`: events in the order of the payloads, rejects, oddities."""
     oddities = sum((result.oddities for result in results), Counter[str]())
     return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 

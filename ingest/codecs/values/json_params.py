@@ -28,7 +28,7 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """(Tables of the attributes of rows, numbers of bad rows).
+    """(Tables of the attributes of rows, indices of bad rows).
 
     objects: strings of compact JSON objects, or null. The attributes of a row are in one table only. A row is
     bad if its text is no object, is nested too deep, or has a number out of the range of a double. O(bytes).

@@ -34,8 +34,8 @@ def params_column(
     """[rows] list of the row's parameters, `list<PARAM_TYPE>`, sorted by key; null where a row has none.
 
     Of several values under one key the first counts (tables in order, then rows); the others are counted as
-    `duplicate-param`. Bounds: `max_text_bytes`, `max_params_per_event`; keys without NUL, cut likewise.
-    O(attributes + distinct key sequences · their length).
+    `duplicate-param`. Bounds: `max_text_bytes`, `max_name_bytes` of keys, `max_params_per_event`; NUL
+    characters are replaced. O(attributes + distinct key sequences · their length).
     """
     tables = [t for t in tables if len(t)]
     if not tables:
@@ -203,8 +203,7 @@ def _hidden(
 
 
 def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Text values without NUL, cut at `max_text_bytes`; both changes are counted, for every row with the
-    word.
+    """Text values with NUL replaced, cut at `max_text_bytes`; both changes are counted, once per row.
 
     O(bytes of the words); Python per word only where some word changes.
     """

@@ -216,8 +216,10 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark the clusters of segments `odd` hard; set the cell to individualise first: that of a decided
-        predecessor, else their own."""
+        """Mark the clusters of segments `odd` hard, and set the cell that is individualised first.
+
+        It is the cell of a decided predecessor; without one, the segments' own cell.
+        """
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):
             return
