@@ -43,7 +43,7 @@ COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
-    """([events] earliest, [events] latest) of `ts_ns` and `end_ns`, ns; NEVER and -NEVER if both are null."""
+    """([events] first time, [events] last time), ns; NEVER and -NEVER without one."""
     start, end = whole(events["ts_ns"]), whole(events["end_ns"])
     if start.null_count == 0 and end.null_count == len(end):
         only: I8 = start.to_numpy(zero_copy_only=False)
@@ -54,9 +54,8 @@ def event_times(events: pa.Table) -> tuple[I8, I8]:
 
 
 def idle_and_old(first: I8, last: I8, watermark_ns: int, config: StitchConfig) -> tuple[B1, B1]:
-    """Requests to close because of time alone: ([requests] quiet for `idle_ns`, [requests] open for
-    `max_age_ns`). first, last: [requests] time of the first and last event, ns, as from `event_times`; both
-    results are False for a request without times.
+    """([requests] True if quiet for `idle_ns`, [requests] True if open for `max_age_ns`); both False without
+    times.
     """
     # A watermark below the first instant of int64 plus a gap closes nothing, and must not wrap round.
     idle = (last > -NEVER) & (last <= max(watermark_ns - config.idle_ns, -int(NEVER)))
@@ -111,10 +110,8 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Codes of requests that lack an id which their spans refer to; a code may repeat.
-
-    request, key: [spans] request and id of each span. asked, wanted: [references] request and id referred to.
-    """
+    """Codes of requests that lack one of the ids `wanted` by their spans (`asked`: request of each wanted
+    id)."""
     if not len(asked):
         return asked
     if not len(request):

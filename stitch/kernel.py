@@ -51,25 +51,21 @@ class ClosedFlows:
     """Flows of closed requests, and the fate of each event, for callers that account for each flow."""
 
     flows: pa.Table
-    """FLOWS_SCHEMA, one row a closed request and kind, sorted by (root, category, start_ns, request_id)."""
+    """Flows, as in `Stitched.flows`."""
     structures: pa.Table
-    """STRUCTURES_SCHEMA, one row a category of `flows`, sorted by (root, category)."""
+    """Structures, as in `Stitched.structures`."""
     params: pa.Table
     """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
     events: pa.Table
-    """EVENT_SCHEMA, the events that were stitched; the row numbers of the other fields refer to this
-    table.
-    """
+    """The batch that was stitched."""
     flow: I8
-    """[events] row in `flows` of the event's request, also for dropped events; -1: the request gave
-    no flow.
-    """
+    """[events] row in `flows` of its request, even if the event was dropped; -1: its request gave no flow."""
     copies: I8
     """Rows of `events` dropped as exact copies."""
     conflicts: I8
-    """Rows of `events` refused because another row of the same id, with other content, was kept."""
+    """Rows refused because another row of the same id, with other content, was kept."""
     timeless: I8
-    """Rows of `events` refused because no event of their request has a time."""
+    """Rows refused because no event of their request has a time."""
 
 
 def stitch(
@@ -142,11 +138,7 @@ def stitch_closed(
 def _stitch(
     batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
 ) -> tuple[PlacedFlows, FlowOrder, pa.Table, pa.Table]:
-    """`(placed flows, their order, FLOWS_SCHEMA table, STRUCTURES_SCHEMA table)` of events of closed
-    requests.
-
-    aged: as in `stitch_closed`; None: no request is aged.
-    """
+    """`(placed, order, flows, structures)` of a batch of events of closed requests."""
     placed, labels = place_events(batch, config)
     if aged is not None and aged.any():
         nodes = np.flatnonzero(np.append(aged, [False, False])[placed.event])
@@ -174,7 +166,7 @@ def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, L
 
 
 def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
-    """(events with ids, rejects): spans that lack a trace id or a span id are rejected."""
+    """Events without the spans that lack a trace or span id, and these as rejects."""
     if events["request_id"].null_count == 0 and events["id"].null_count == 0:
         return events, []
     anonymous = pc.and_(
@@ -189,10 +181,7 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
 
 
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
-    """Concatenate flows of spans and flows of records.
-
-    span_rows, record_rows: rows in the whole batch of the events of `spans` and `records`.
-    """
+    """Join two sets of flows; rows of the two parts are mapped to rows of the whole batch."""
     code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
     code[span_rows] = spans.code
     code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))

@@ -50,5 +50,5 @@ class BuildSettings(Config):
 
     @property
     def remembered(self) -> int:
-        """Maximum number of structures in the structure cache."""
+        """Capacity of the structure cache."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)
