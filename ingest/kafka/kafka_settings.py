@@ -156,7 +156,9 @@ class TopicFormat(Config):
 
 
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-"""Host name or address, and optional port. Nothing else that a URL may have: it could be a secret."""
+"""Pattern of a broker: host name or address, optional port, and nothing else that a URL may have, as that
+could be a secret.
+"""
 _LAST_PORT: Final = 65_535
 
 

@@ -13,12 +13,13 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Groups of requests stitched at once within one memory budget."""
+"""Number of groups of requests stitched at once within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on,
-measured (docs/internals/performance.md)."""
+"""Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
+(docs/internals/performance.md).
+"""
 DECODERS: Final = 2
-"""Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
+"""Chunks decoded at once, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
 """Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
 data."""
@@ -58,7 +59,7 @@ class ImportSettings(Config):
         )
 
     def most_workers(self, workers: int) -> int:
-        """Maximum workers, up to `workers`, that the memory budget allows."""
+        """Maximum number of workers, up to `workers`, that the memory budget allows."""
         return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
 
     def shared_among(self, workers: int) -> ImportSettings:
@@ -69,19 +70,17 @@ class ImportSettings(Config):
 
     @property
     def payload_bytes(self) -> int:
-        """Maximum payload of events that the memory budget allows, in STITCHED_AT_ONCE groups."""
+        """Maximum payload of events, bytes, that the budget allows for STITCHED_AT_ONCE groups together."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property
     def chunk_bytes(self) -> int:
-        """Text decoded at a time by each of DECODERS: 8 MB for the default budget, at a peak of some 50
-        MB."""
+        """Bytes of text that each of DECODERS decodes at a time: 8 MB by default, at a peak of some 50 MB."""
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
     @property
     def page_bytes(self) -> int:
-        """Largest page of a Parquet file that is unpacked: Arrow holds both the page and its decoded
-        values."""
+        """Maximum bytes of a Parquet page that is unpacked: Arrow holds the page and its decoded values."""
         return self.memory_bytes // 4
 
 
@@ -106,7 +105,7 @@ class Progress(Protocol):
     """Observer of an import's progress."""
 
     def begin(self, total_bytes: int) -> None:
-        """Called when reading starts."""
+        """Called when reading starts; total_bytes: size of all input files."""
         ...
 
     def decoded(self, file_bytes: int, events: int) -> None:
@@ -114,5 +113,5 @@ class Progress(Protocol):
         ...
 
     def stitched(self, flows: int) -> None:
-        """Called after a group of events became flows."""
+        """Called after a group of requests was stitched; flows: number of its flows."""
         ...
