@@ -33,13 +33,16 @@ Direction = Literal["worse"]
 Severity = Literal["warning", "critical"]
 LaneName = Literal["fast", "daily", "weekly", "deployment"]
 IncidentState = Literal["open", "worse", "spread", "resolved", "accepted"]
-"""Ongoing: open, worse (grew by half), spread (reached further places). Ended: resolved; accepted as the new
-normal, by a person or after seven steady days."""
+"""States of an incident. Ongoing: open, worse (grew by half), spread (reached further places). Ended:
+resolved;
+accepted (as the new normal, by a person or after seven steady days).
+"""
 GOING_ON: Final[frozenset[IncidentState]] = frozenset({"open", "worse", "spread"})
 
 EventKind = Literal["opened", "changed", "resolved"]
-"""opened: also reopened. changed: became worse, spread, or its version became known. resolved: also
-accepted.
+"""Kinds of incident events. opened: also reopened. changed: became worse, spread, or its version became
+known.
+resolved: also accepted.
 """
 
 
@@ -54,8 +57,9 @@ class Incident(Config):
     """One cause of a change, as long as it lasts. Times are ns since the epoch, UTC."""
 
     id: str
-    """16 hex digits (`incident_id`) and the tick of its begin, `-1700000000` in seconds since the epoch; the
-    first part is the same whenever the same happens at the same place.
+    """16 hex digits (`incident_id`), a dash, and the start of the tick in which it began, seconds since the
+    epoch:
+    `…-1700000000`. The hex digits are equal whenever the same change happens at the same place.
     """
     kind: ChangeKind
     """Kind of change: `slower`, `tail`, `errors`, `more-calls`, `new-path`, …"""
@@ -78,28 +82,28 @@ class Incident(Config):
     """critical: a tenth of the requests fail more, or the mean grew by half; warning: any other."""
     began_from_ns: int
     began_to_ns: int
-    """Interval of its begin: the ticks before and after the proposed change point."""
+    """Latest time at which it may have begun, ns since the epoch (earliest: `began_from_ns`)."""
     opened_ns: int
-    """End of the tick of its detection."""
+    """End of the tick in which it was detected."""
     changed_ns: int
     """End of the tick of its last event."""
     resolved_ns: int | None = None
-    """End of its effect; None while it is open."""
+    """End of its effect on requests; None while it is open."""
     headline: str
     """Title of the finding: operation and component, kind and size of the change."""
     before: float
     after: float
     unit: Unit
     interval: Interval
-    """95 % confidence interval of after - before."""
+    """95 % confidence interval of `after` - `before`, in `unit`."""
     contribution_us: float
     """Added mean response time, µs a request."""
     share_of_change: float | None = None
-    """Share of all that got slower that it explains, 0 to 1."""
+    """Share, in [0, 1], that it explains of everything that got slower; None: the mean did not change."""
     finding: Finding | None = None
-    """Finding of the last comparison, without data that only its report draws."""
+    """Finding of the last comparison, without the data for drawings, which its report has."""
     also: tuple[str, ...] = ()
-    """Headlines of findings that joined it."""
+    """Headlines of further findings that were merged into this incident."""
     examples: IncidentExamples = IncidentExamples()
     report: str = ""
     """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was stored."""
@@ -108,7 +112,7 @@ class Incident(Config):
     recent: int = Field(default=1, ge=0)
     """Number of incidents, itself included, opened in the 28 days before its last event."""
     series: tuple[str, ...] = ()
-    """Series of the fast lane that alarmed for it."""
+    """Names of the fast lane's series whose alarms led to it."""
     note: str = ""
     """A person's note (`flowdiff incidents accept`), or the deployment it belongs to."""
 
@@ -130,20 +134,22 @@ class IncidentEvent(Config):
     at_ns: int
     """End of the tick of the decision: event time, so equal in every run."""
     incident: Incident
-    """State of the incident at that time."""
+    """The incident as it was after this event."""
 
 
 Notify = Callable[[Sequence[IncidentEvent]], None]
-"""Receiver of events, see the module docstring."""
+"""Callable that the watcher calls with the events of each commit: see the module docstring."""
 
 
 def incident_id(lake_id: str, family: str, direction: Direction, place: str) -> str:
-    """Identity of an incident: kind of effect (time, errors, path), place and lake."""
+    """Return 16 hex digits that identify an incident by lake, family of change (time, errors, path),
+    direction, place.
+    """
     return _hash(16, lake_id, family, direction, place)
 
 
 def event_id(kind: EventKind, incident: Incident, at_ns: int) -> str:
-    """Identity of an event of an incident at a tick."""
+    """Return 32 hex digits that identify an event by incident, its state, kind and tick."""
     return _hash(32, incident.id, kind, incident.state, str(at_ns))
 
 
