@@ -9,10 +9,10 @@ from schemas.report.findings import Interval, Unit
 from schemas.report.variance import C2Curve
 
 POINTS = "points"
-"""Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
+"""Unit of a difference of two shares, both in percent: from 1 % to 3 % is 2 points, not 200 %."""
 
 UNKNOWN = 1e15
-"""Interval ends of at least this size mean unknown: thirty years, in µs."""
+"""Absolute value, in µs thirty years, from which the end of an interval means that it is unknown."""
 
 
 NO_INTERVAL = "interval not known"
@@ -49,12 +49,14 @@ def shift(unit: Unit, difference: float) -> str:
 
 
 def is_known(change: Interval) -> bool:
-    """True if an interval is known: one block of time is not enough for an interval."""
+    """True if an interval has known ends; with a single block of time it has none."""
     return max(abs(change.low), abs(change.high)) < UNKNOWN
 
 
 def span(unit: Unit, change: Interval) -> str:
-    """Format an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is unknown."""
+    """Format an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; NO_INTERVAL if it is
+    unknown.
+    """
     if not is_known(change):
         return NO_INTERVAL
     if unit == "us":
@@ -66,7 +68,7 @@ def span(unit: Unit, change: Interval) -> str:
 
 
 def share_span(share: Interval) -> str:
-    """Format an interval of a share: `55 to 70 %`; `83 %` if both ends read the same."""
+    """Format an interval of a share: `55 to 70 %`, or `83 %` if both ends read the same."""
     low, high = wording.percent(share.low), wording.percent(share.high)
     return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
 
@@ -99,7 +101,7 @@ def c2_sentence(found: C2Curve) -> str:
 
 
 def _size(unit: Unit, amount: float) -> tuple[str, str]:
-    """(amount, unit suffix) as texts."""
+    """Return (amount, suffix) as texts: `("3.9", " points")` for a share, `("0.5", " calls")` for calls."""
     if unit == "share":
         return wording.percent(amount).removesuffix(f"{NBSP}%"), f"{NBSP}{POINTS}"
     return wording.significant(amount), f"{NBSP}calls" if unit == "calls" else ""
