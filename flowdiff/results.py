@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stitch.drivers.import_settings import ImportSummary
 
 WIDTH: Final = 100
-"""Default width of the text, columns."""
+"""Default width of a result's text, columns."""
 FRAME: Final = "width:100%;height:640px;border:1px solid #ccc"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Analysis:
-    """Result of a method."""
+    """Result of a method: its report, and conversions to text, HTML, JSON and tables."""
 
     _outcome: Outcome
     _lake: str = field(default="")
@@ -148,7 +148,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Flow:
-    """One request."""
+    """One request with its spans, nodes and parameters."""
 
     _stored: StoredFlow
     spans: Table

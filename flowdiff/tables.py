@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN: Final = 20
-"""Most rows shown in a notebook or a prompt."""
+"""Maximum number of rows shown in a notebook or at a prompt."""
 WIDTH: Final = 400
-"""Width of a line at a prompt, cells."""
+"""Maximum width of a line at a prompt, characters."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +87,7 @@ class Table:
         return f"<table><tr>{head}</tr>{body}</table><p>{len(self):,} rows</p>"
 
     def _head(self) -> tuple[list[str], list[list[str]]]:
-        """Column names and the first rows, as display-safe texts."""
+        """Column names and first rows as texts for display, control characters made visible."""
         from analyze.sql.values import python_values
         from schemas.visible import visible
 

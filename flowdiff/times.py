@@ -8,7 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from schemas.errors import PeriodError
 
 Moment = date | datetime
-"""Date or datetime (UTC without a zone), or a subclass such as a timestamp of pandas or polars."""
+"""A date or datetime (UTC without a zone), or an object of a subclass such as a timestamp of pandas or
+polars.
+"""
 Period = str | date | tuple[Moment, Moment | timedelta]
 """Text as on the command line, a day, or a range (start, end) or (start, duration)."""
 Periods = Period | Sequence[Period]
@@ -16,7 +18,7 @@ Periods = Period | Sequence[Period]
 
 
 def period_texts(periods: Periods) -> list[str]:
-    """Texts of periods. Raises PeriodError for an invalid one."""
+    """Convert periods to texts in the notation of the command line. Raises PeriodError for an invalid one."""
     is_range = isinstance(periods, tuple) and len(periods) == 2 and isinstance(periods[0], date)
     if isinstance(periods, list | tuple) and not is_range:
         return [_text(period) for period in periods]
