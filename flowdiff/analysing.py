@@ -27,8 +27,7 @@ _BESIDE_REQUESTS = 160 << 20
 """Memory in bytes for code that is loaded later, and for statistics while they are summed and tested.
 
 With 1,600 categories the statistics took 128 MB where they are stored in the lake, and as much where windows
-are
-read in slices, however small.
+are read in slices, however small.
 """
 
 

@@ -98,8 +98,7 @@ def digest(token: str) -> bytes:
 
 def read_tokens(path: Path) -> dict[bytes, User]:
     """SHA-256 of a token -> user, from a token file. Raises ConfigError for an invalid line, or a file that
-    others may
-    read.
+    others may read.
     """
     try:
         mode = path.stat().st_mode
@@ -126,8 +125,7 @@ def read_tokens(path: Path) -> dict[bytes, User]:
 
 def checked_proxies(header: str, proxies: tuple[str, ...]) -> tuple[str, ...]:
     """Return `proxies` if all are addresses or networks. Raises ConfigError if not, and for a header without
-    proxies
-    or proxies without a header.
+    proxies or proxies without a header.
     """
     for proxy in proxies:
         try:

@@ -31,10 +31,8 @@ class Fresh(Generic[T]):
         most_share: float = 0.1,
     ) -> None:
         """fresh_seconds: age at which the result is read again. stale_seconds: further age at which readers
-        wait for the
-        new result, and the longest wait, after which they get the last result. most_share: maximum share of
-        the time
-        spent on reading.
+        wait for the new result, and the longest wait, after which they get the last result. most_share:
+        maximum share of the time spent on reading.
         """
         self._read = read
         self._fresh = fresh_seconds
@@ -43,13 +41,13 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None:
-        none yet.
+        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None: none
+        yet.
         """
 
     def __call__(self) -> T:
-        """Last result. Waits for the first reading, and for the one after `forget`. Raises what the
-        function raises.
+        """Last result. Waits for the first reading, and for the one after `forget`. Raises what the function
+        raises.
         """
         kept = self._kept
         if kept is None:

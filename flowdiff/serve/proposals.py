@@ -97,8 +97,7 @@ def largest_step(rows: pa.Table) -> int | None:
     two windows.
 
     Differences are of each root's log mean, weighted by the root's share of all time, so that a changed mix
-    of
-    roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
+    of roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
     """
     starts, window = np.unique(rows["start_ns"].to_numpy(), return_inverse=True)
     n = len(starts)

@@ -41,8 +41,7 @@ class Queries:
         """Lend a process with a session on a period of the lake; it is ended afterwards.
 
         token: state of the lake (`Known.token`); seconds: time limit of a query, None: `query_seconds`.
-        Raises
-        BusyError if none is free in time; else as `SessionProcess`.
+        Raises BusyError if none is free in time; else as `SessionProcess`.
         """
         if not self._room.acquire(timeout=self._settings.query_wait_seconds):
             raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")

@@ -52,8 +52,7 @@ class Stored:
     """
     question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """Address parameters of the question that the report answers, to ask it again if the result was evicted.
-    Empty:
-    unknown.
+    Empty: unknown.
     """
 
     @property
@@ -94,8 +93,7 @@ def kept_report(site: Site, report_id: str) -> Stored:
 
 def result(site: Site, key: str, question: Question | None = None) -> Stored | None:
     """Report of a finished job; None if there is none, or it was evicted. question: the question it answers,
-    if that
-    is known.
+    if that is known.
     """
     text = site.jobs.results.read(key)
     asked = {} if question is None else question.address

@@ -35,8 +35,8 @@ class RootStrip:
 
 
 def root_strips(rows: pa.Table, start_ns: int, end_ns: int, n_cells: int) -> list[RootStrip]:
-    """Heat strips of all root types, most total time first. A root's usual value is the median of its
-    cells' means.
+    """Heat strips of all root types, most total time first. A root's usual value is the median of its cells'
+    means.
     """
     if not rows.num_rows:
         return []

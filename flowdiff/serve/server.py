@@ -58,9 +58,7 @@ def run(app: Guard, bound: socket.socket, settings: ServeSettings, started: Call
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn server that reports its start, and stops gracefully on a signal (uvicorn re-raises the
-    signal).
-    """
+    """Uvicorn server that reports its start, and stops gracefully on a signal (uvicorn re-raises the signal)."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -82,8 +80,7 @@ class _Server(uvicorn.Server):
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
     """Protocol class that closes a connection if the head of a request does not arrive in time, or if the
-    reader takes
-    nothing of an answer for too long.
+    reader takes nothing of an answer for too long.
     """
 
     class DeadlineProtocol(H11Protocol):

@@ -26,8 +26,7 @@ LEAST_WINDOWS: Final = 12
 
 def default_span(known: Known) -> str:
     """Name of the default time span: the shortest that shows all of a young lake; for an older lake a day, or
-    longer if
-    a day has too few windows.
+    longer if a day has too few windows.
     """
     first_ns, end_ns = known.bounds_ns
     starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]

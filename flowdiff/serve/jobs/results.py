@@ -29,8 +29,7 @@ class Results:
 
     def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
         """most, most_bytes: maximum number and total size of results; draft_seconds: age from which a draft
-        counts as
-        abandoned.
+        counts as abandoned.
         """
         self._folder = folder
         self._most = most

@@ -135,8 +135,7 @@ class Shown:
     @property
     def end_us(self) -> float:
         """End of the time axis on which to draw the request, µs: that of the last bar, but 1 to 1.5 times the
-        response
-        time.
+        response time.
         """
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
@@ -186,8 +185,8 @@ def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow 
 
 
 def differing(this: Sequence[Activity], other: Sequence[Activity]) -> list[Place]:
-    """Places with a different waiting time, largest difference first; instances of a component count as
-    one place.
+    """Places with a different waiting time, largest difference first; instances of a component count as one
+    place.
     """
     here, there = _waited(this), _waited(other)
     places = [Place(*key, here.get(key), there.get(key)) for key in {**here, **there}]

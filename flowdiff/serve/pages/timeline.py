@@ -82,8 +82,8 @@ def timeline(site: Site, asked: Asked) -> Answer:
 
 
 def _not_read(address: str, above: Markup) -> Answer:
-    """Page for a link from another site that would read spans: it reads nothing, and links to the page
-    that does.
+    """Page for a link from another site that would read spans: it reads nothing, and links to the page that
+    does.
     """
     words = ("This link came from another site. ", Styled("Read the spans of this time", href=address), ".")
     return Answer("Timeline", (Text(words),), above=above)
