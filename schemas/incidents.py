@@ -34,15 +34,13 @@ Severity = Literal["warning", "critical"]
 LaneName = Literal["fast", "daily", "weekly", "deployment"]
 IncidentState = Literal["open", "worse", "spread", "resolved", "accepted"]
 """States of an incident. Ongoing: open, worse (grew by half), spread (reached further places). Ended:
-resolved;
-accepted (as the new normal, by a person or after seven steady days).
+resolved; accepted (as the new normal, by a person or after seven steady days).
 """
 GOING_ON: Final[frozenset[IncidentState]] = frozenset({"open", "worse", "spread"})
 
 EventKind = Literal["opened", "changed", "resolved"]
 """Kinds of incident events. opened: also reopened. changed: became worse, spread, or its version became
-known.
-resolved: also accepted.
+known. resolved: also accepted.
 """
 
 
@@ -58,8 +56,7 @@ class Incident(Config):
 
     id: str
     """16 hex digits (`incident_id`), a dash, and the start of the tick in which it began, seconds since the
-    epoch:
-    `…-1700000000`. The hex digits are equal whenever the same change happens at the same place.
+    epoch: `…-1700000000`. The hex digits are equal whenever the same change happens at the same place.
     """
     kind: ChangeKind
     """Kind of change: `slower`, `tail`, `errors`, `more-calls`, `new-path`, …"""

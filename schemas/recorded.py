@@ -27,8 +27,7 @@ class Recorded(NamedTuple):
     """Recording was on from this time (ns since the epoch) to the period's start; None: unknown."""
     after_ns: int | None
     """Recording was on from the period's end to this time (ns since the epoch), shown by windows with flows
-    or by
-    live lanes; None: unknown.
+    or by live lanes; None: unknown.
     """
 
 
@@ -38,8 +37,7 @@ def recordings(
     """Recordings that overlap the period `[start_ns, end_ns)`, ascending.
 
     starts_ns: starts of all windows of the lake with flows, ascending, each `length_ns` long. sealed_to_ns:
-    time up
-    to which the live lanes have sealed; None without live lanes. O(windows).
+    time up to which the live lanes have sealed; None without live lanes. O(windows).
     """
     live = sealed_to_ns is not None and sealed_to_ns >= end_ns
     found = [*_parts(starts_ns, length_ns)]
@@ -64,8 +62,7 @@ def recordings(
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
     """Yield one array per recording: the starts of its windows. A gap that is short relative to the recording
-    before
-    it does not end that recording.
+    before it does not end that recording.
     """
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():

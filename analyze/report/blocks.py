@@ -41,8 +41,7 @@ from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
 """Style of words. `span`: small, on a line below a number. `pre`: preformatted, line by line. `swatch`: a
-patch
-in the colour of the sample before, or (kind `after`) after.
+patch in the colour of the sample before, or (kind `after`) after.
 """
 
 REQUEST_CHARACTERS: Final = 64
@@ -100,8 +99,8 @@ class Drawing:
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """Description of a drawing that may be wider than the page and then scrolls on its own; empty: it
-    always fits.
+    """Description of a drawing that may be wider than the page and then scrolls on its own; empty: it always
+    fits.
     """
 
 

@@ -133,10 +133,8 @@ def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     """Decide whether a result that counts reaches the floor.
 
     floor: its share is of the first sample's summed response time. All results are weighed, also those the
-    report
-    does not list: they may be larger than listed ones of the other direction, or the only ones of a kind.
-    Results
-    that are not measured in time have no floor.
+    report does not list: they may be larger than listed ones of the other direction, or the only ones of a
+    kind. Results that are not measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 

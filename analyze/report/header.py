@@ -62,8 +62,8 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Sentences on names that were merged because they are too many to compare one by one, coarsest
-    merging first.
+    """Sentences on names that were merged because they are too many to compare one by one, coarsest merging
+    first.
     """
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:

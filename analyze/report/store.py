@@ -38,8 +38,7 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
     address.
 
     The id is a hash of the content: files with equal content are left alone, others replaced. Raises
-    LakeError
-    if the lake cannot be written.
+    LakeError if the lake cannot be written.
     """
     store, folder = place.store, f"{REPORTS}/{outcome.report.id}"
     at = str(place.root / folder) if place.copies is None else f"{place.name}/{folder}"

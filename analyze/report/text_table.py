@@ -64,8 +64,7 @@ def fitted_widths(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None
 ) -> tuple[list[int], int] | None:
     """(width of each column, width of the gaps), in terminal cells, for lines of at most `limit` cells; None
-    if the
-    columns do not fit.
+    if the columns do not fit.
     """
     natural = [max(map(width_of, {column.name, *of})) for column, of in zip(columns, texts, strict=True)]
     if limit is None:
@@ -80,8 +79,7 @@ def fitted_widths(
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
     """Column widths whose sum is at most `room`: the natural ones, cut at a common cap (but not below
-    `least`), so
-    that the widest columns are shortened first.
+    `least`), so that the widest columns are shortened first.
     """
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:

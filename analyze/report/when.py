@@ -22,8 +22,7 @@ def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
     """Find start and end of a finding from single requests; None if unknown.
 
     start_ns: [requests]; hit: [requests] True for requests with the symptom; usual: share of requests with
-    the
-    symptom outside of the finding.
+    the symptom outside of the finding.
     """
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
@@ -35,8 +34,7 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
     """Find start and end of a finding from counts by slot of time; None if unknown.
 
     start_ns, end_ns: [slots] ascending; hits: [slots] requests with the symptom; requests: [slots] all
-    requests,
-    None for one per slot; usual: share of requests with the symptom outside of the finding.
+    requests, None for one per slot; usual: share of requests with the symptom outside of the finding.
     """
     found = segment_of(hits, usual, requests)
     if found is None:

@@ -25,6 +25,5 @@ class AskedComparison:
 
 Comparing = Callable[[AskedComparison], "Mapping[str, pa.Table]"]
 """Function that makes a comparison, and returns table name -> table (at least `findings` and `account`).
-Raises
-FlowdiffError.
+Raises FlowdiffError.
 """

@@ -90,8 +90,7 @@ def relation(name: str) -> SqlRelation:
 
 def report_tables() -> Mapping[str, pa.Schema]:
     """Table name -> schema, for the tables of a report. A function, to defer the import: it takes longer than
-    opening
-    a session.
+    opening a session.
     """
     from schemas.report.report_tables import REPORT_TABLES
 
@@ -260,8 +259,7 @@ _TABLES: Final = (
 
 def sql_type(type_: pa.DataType) -> str:
     """DuckDB's name of an Arrow type. Looked up in a table: asking DuckDB takes longer than the rest of
-    opening a
-    session.
+    opening a session.
     """
     if pa.types.is_dictionary(type_):
         return sql_type(type_.value_type)
@@ -291,8 +289,8 @@ def named_type(field: pa.Field) -> str:
 
 
 def _table_lines(name: str, schema: pa.Schema) -> list[str]:
-    """Markdown lines on a table's columns; for columns that the view of the same name has, a reference to
-    the view.
+    """Markdown lines on a table's columns; for columns that the view of the same name has, a reference to the
+    view.
     """
     types = {field.name: sql_type(field.type) for field in schema}
     columns = relation(name).columns if name in VIEWS else ()

@@ -45,8 +45,8 @@ class Comparisons:
         self._lock = Lock()
 
     def add_to(self, connection: duckdb.DuckDBPyConnection, noted: Callable[[Any], Any]) -> None:
-        """Register both table functions. noted: wraps a function so that its FlowdiffErrors reach the
-        caller unchanged.
+        """Register both table functions. noted: wraps a function so that its FlowdiffErrors reach the caller
+        unchanged.
         """
         for name, table in COMPARING.items():
             schema = report_tables()[table]
@@ -61,8 +61,8 @@ class Comparisons:
             connection.execute(statement(name))
 
     def _function(self, table: str, schema: pa.Schema) -> Callable[..., pa.Array]:
-        """Make the DuckDB function that returns one table; its parameters are spelled out, as DuckDB
-        inspects them.
+        """Make the DuckDB function that returns one table; its parameters are spelled out, as DuckDB inspects
+        them.
         """
 
         def rows(

@@ -88,8 +88,7 @@ _CATALOG: Final = re.compile(
     r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
 )
 """Words with which a statement may list relations, or build a relation's name from strings: then all views
-are
-created.
+are created.
 """
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
@@ -132,8 +131,8 @@ class Session:
         self._made: set[str] = set()
         """Names of the views created so far, `_<table>` included."""
         self._bound: dict[str, list[Path]] = {}
-        """Table that DuckDB reads -> paths of its files when it was bound; the connection may open no
-        other files.
+        """Table that DuckDB reads -> paths of its files when it was bound; the connection may open no other
+        files.
         """
         self._raised: FlowdiffError | None = None
         """Error that one of our own functions raised while a statement ran; None: none."""
@@ -194,8 +193,7 @@ class Session:
         """Yield the batches of a result. DuckDB's own errors arrive as OSError through Arrow's C interface.
 
         DuckDB opens files lazily. If upkeep has moved one aside meanwhile, `again` restarts the query,
-        provided that
-        no batch was yielded yet.
+        provided that no batch was yielded yet.
         """
         is_given = False
         while True:
@@ -250,8 +248,7 @@ class Session:
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap one of our functions for DuckDB, which turns errors into text: a FlowdiffError is saved, to be
-        raised
-        unchanged.
+        raised unchanged.
         """
 
         @wraps(function)
@@ -295,8 +292,7 @@ class Session:
 
     def _make_views_of(self, text: str) -> None:
         """Create the views that a text names, and all they depend on, as creating all views takes long. Views
-        left over
-        from an interruption are created again.
+        left over from an interruption are created again.
         """
         words = {*_WORD.findall(text.lower())}
         if words & COMPARING.keys() and self._comparisons is not None and not self._compares:

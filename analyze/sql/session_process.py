@@ -41,8 +41,7 @@ DEFAULT_SECONDS: Final = 300.0
 """Default limit of a query's computing time, s. A join without its condition would run for days."""
 BESIDE: Final = 256 * 1024**2
 """Memory in bytes that the process may take beyond DuckDB's own limit: texts made by functions, batches of
-the
-answer, thread stacks.
+the answer, thread stacks.
 """
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
 """Longest time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit means none."""
@@ -165,8 +164,8 @@ class SessionProcess:
             self._pipe.close()
 
     def _started(self) -> Sequence[str]:
-        """Start a process and open its session; return its notes (see `notes`). Raises what opening a
-        session raises.
+        """Start a process and open its session; return its notes (see `notes`). Raises what opening a session
+        raises.
         """
         self._pipe, theirs = Pipe()
         with theirs:

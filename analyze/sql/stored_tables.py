@@ -65,8 +65,7 @@ class StoredTable:
     name: str
     schema: Callable[[], pa.Schema]
     """Function that returns the schema; called late, as the models of reports take longer to make than a
-    session to
-    open.
+    session to open.
     """
     source: str
     """SQL of the relation from which the table's view reads once its files are bound."""

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 ValueKind = Literal["number", "exact", "text"]
 """Layout of a type's values in a narrow terminal: `number` aligned right; `exact` (times, booleans) never
-cut;
-`text` may be cut.
+cut; `text` may be cut.
 """
 
 
@@ -24,8 +23,7 @@ def value_kind(type_: pa.DataType) -> ValueKind:
 
 def python_values(column: pa.Array) -> list[Any]:
     """Values of a column as Python objects, or as text if Python cannot represent them (`infinity`, intervals
-    of
-    months, days and nanoseconds).
+    of months, days and nanoseconds).
     """
     if _has_intervals(column.type):
         return list(texts(column).to_pylist())

@@ -65,8 +65,7 @@ def usable(names: list[Name]) -> B1:
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
     """[series, places] values from sums: mean of logs, share, or log of calls per call of the caller; NaN
-    with fewer
-    than `least` / 2 events.
+    with fewer than `least` / 2 events.
     """
     den, num, _ = sums
     enough = den >= least / 2
@@ -157,7 +156,8 @@ class Pooled:
     sd: F8
     level: Level
     spread: F8
-    """Standard deviation of the innovations (prediction errors), in predicted standard deviations: about 1.
+    """Standard deviation of the innovations (prediction errors), in predicted standard deviations: about
+    1.
     """
     allow: F8
     n: I8
@@ -391,8 +391,7 @@ def _moves(x: F8) -> B1:
 
 def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
     """[series] first coarse bin that counts as slow: half an octave above quantile `level` of normal calls;
-    NaN if
-    unknown.
+    NaN if unknown.
     """
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):

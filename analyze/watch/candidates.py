@@ -78,8 +78,7 @@ class Candidates:
         """Process one tick, and return the number of comparisons made.
 
         column: of the tick in the ring buffer; said: tick -> evidence; again: the evidence belongs to an
-        earlier tick,
-        but was complete only with this window.
+        earlier tick, but was complete only with this window.
         """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         at = int(ring.at[column])
@@ -125,8 +124,7 @@ class Candidates:
         """Compare the time since a candidate's onset; return the number of comparisons, 1.
 
         hit: series that alarm, strongest first. A confirmed change becomes an incident; an undecided one is
-        compared
-        again later.
+        compared again later.
         """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         names = [ring.names[row] for row in hit.tolist()]

@@ -128,8 +128,7 @@ def decision_of(outcome: Outcome) -> Decision:
 
 def chance_of(finding: Finding) -> float:
     """Probability of a finding's strongest evidence under chance and normal drift: per evidence the larger of
-    q
-    and the p-value against the history's noise, of these the smallest.
+    q and the p-value against the history's noise, of these the smallest.
     """
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 

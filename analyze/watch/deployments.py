@@ -26,7 +26,8 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import head
 
 MOST_VERSIONS: Final = 10_000
-"""Maximum number of distinct values in a window that a version parameter may have; with more, it is ignored.
+"""Maximum number of distinct values in a window that a version parameter may have; with more, it is
+ignored.
 """
 
 
@@ -93,8 +94,7 @@ def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> V
     rollout.
 
     gone_windows: number of windows with the component but without the version after which it is gone; a
-    version
-    unseen for four weeks is gone, too. A component's first version starts no rollout.
+    version unseen for four weeks is gone, too. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
@@ -143,8 +143,7 @@ def looked_at(
     """Take one look: compare the version with the others in the same windows, else with the time before.
 
     A deployment marked by a person has no component: the windows after it are compared with those before.
-    Only
-    findings at the level of this look remain in the decision.
+    Only findings at the level of this look remain in the decision.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)

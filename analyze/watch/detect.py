@@ -105,8 +105,7 @@ class Detector:
 
     def add_ticks(self, window: WindowTicks) -> I8:
         """Add a window's ticks to the ring buffer, without its hours; return the columns of its ticks there.
-        Ticks at
-        the edges of a recording are skipped.
+        Ticks at the edges of a recording are skipped.
         """
         old, parts = len(self.ring.at), len(self.ring.slow)
         gone = self.ring.add_ticks(replace(window, requests=self._without_edges(window)))

@@ -119,8 +119,7 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
     """Upper bound of the evidence of one value that is pooled from k ticks: k / `cap_ticks` of the threshold,
-    at
-    most all of it.
+    at most all of it.
     """
     return min(k / settings.cap_ticks, 1.0) * threshold
 
@@ -185,8 +184,7 @@ def evidence_of(
     requests.
 
     The last tick with requests may lie before `first`. past: end of the ticks, exclusive; groups: baselines,
-    one
-    for each pool length.
+    one for each pool length.
     """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
@@ -239,8 +237,7 @@ def _weighed(
     settings: WatchSettings,
 ) -> tuple[F8, F8]:
     """Return (evidence, size of a change that lasts to the value), both [directions, series, ticks], of the
-    values
-    at `place`.
+    values at `place`.
     """
     white, unit, allow = innovations(left, pool, error, group.level, group.allow)
     spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
@@ -294,8 +291,7 @@ class RunningEvidence:
     """[series] tick from which the candidate may be compared again."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     """[directions, series] lower bounds of the sums: a change that a comparison found, but not at the
-    required
-    level, remains a candidate after the filter has absorbed the new level.
+    required level, remains a candidate after the filter has absorbed the new level.
     """
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] deviation at the last tick, in normal standard deviations; NaN without a value."""

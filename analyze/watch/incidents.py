@@ -32,7 +32,8 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 RECENT_NS: Final = 28 * NS_PER_DAY
-"""Time span, ns, in which incidents count as recent, and in which the daily comparison heeds accepted ones.
+"""Time span, ns, in which incidents count as recent, and in which the daily comparison heeds accepted
+ones.
 """
 _EVIDENCE_KEPT: Final = 5
 
@@ -151,9 +152,8 @@ class Book:
         incident.
 
         Returns None if nothing got worse. hit: series that alarmed, strongest first. with_it: series that
-        rose since
-        the onset. began_ns: interval of the start, if not around the onset; asked: onset of the series that
-        triggered the comparison, from which the id is derived.
+        rose since the onset. began_ns: interval of the start, if not around the onset; asked: onset of the
+        series that triggered the comparison, from which the id is derived.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:

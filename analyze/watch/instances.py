@@ -50,7 +50,8 @@ class InstanceSums(NamedTuple):
     failing: F8
     """Number of failing visits minus the number expected from the siblings."""
     folded: int
-    """Number of instances that are not watched but serve as siblings, because their component has too many.
+    """Number of instances that are not watched but serve as siblings, because their component has too
+    many.
     """
 
 
@@ -124,8 +125,7 @@ class _Visits(NamedTuple):
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
     """[units] index of the call by which each unit's component was entered: the unit itself if another
-    component
-    called it.
+    component called it.
     """
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):

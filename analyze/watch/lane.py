@@ -26,8 +26,7 @@ from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_row
 
 RUNS_A_FILE: Final = 96
 """Number of decided windows whose rows are written as one file, as small files are costly; until then the
-rows
-wait in commits.
+rows wait in commits.
 """
 
 

@@ -43,8 +43,7 @@ class Ordinary:
 
     def worth(self, at: int) -> float:
         """Smallest size that is compared at tick `at`: 0 while fewer changes than budgeted are known, at most
-        that of a
-        large step.
+        that of a large step.
         """
         since = max(at - self._period, self._began)
         budgeted = max(ceil(self._candidates * (at - since) / self._period), 1)
@@ -61,10 +60,8 @@ class Ordinary:
 
     def forget(self, now: int, open_since: int) -> None:
         """Remove changes that no longer affect a decision at tick `now`: too old, or followed by as many
-        later changes
-        of at least their size as are budgeted. Changes with onset from `open_since` on do not count as later
-        ones:
-        confirming the open change may still remove them.
+        later changes of at least their size as are budgeted. Changes with onset from `open_since` on do not
+        count as later ones: confirming the open change may still remove them.
         """
         kept, sizes = dict[int, float](), list[float]()
         for onset, size in sorted(self._sizes.items(), reverse=True):

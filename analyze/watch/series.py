@@ -471,8 +471,7 @@ class Ring:
     """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""
     instances: list[Rows] = field(default_factory=list)
     """Rows of instances, one array a window; `series` is an index into `instance_names`. Stored as long as
-    ticks,
-    also after an instance is gone.
+    ticks, also after an instance is gone.
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
@@ -484,8 +483,7 @@ class Ring:
 
     def add_ticks(self, window: WindowTicks) -> list[int]:
         """Add a window's ticks with requests, without its hours; return the series numbers of instances that
-        are gone,
-        which new instances may reuse.
+        are gone, which new instances may reuse.
         """
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         gone = self._let_go(window, first) if first >= self.there_at else []
@@ -628,8 +626,7 @@ class Ring:
 
     def keep(self, needed: B1, first_hour: int) -> None:
         """Drop ticks where the mask `needed` is False, and hours before `first_hour`; each only once a
-        quarter can be
-        dropped.
+        quarter can be dropped.
         """
         later = self.hour >= first_hour
         if needed.sum() * 4 <= len(needed) * 3:
@@ -654,8 +651,7 @@ class Ring:
 @dataclass(slots=True)
 class Sums:
     """Sums den, num, sq as float32[3, series, columns], with spare room; shares and means of logs need no
-    more
-    digits.
+    more digits.
     """
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))

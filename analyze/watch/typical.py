@@ -80,8 +80,7 @@ def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
     """Learn the baseline that a component's instances share, from ticks `at` (ascending); with too many
-    instances,
-    from those present most.
+    instances, from those present most.
 
     anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """
@@ -114,8 +113,7 @@ def typical_instances(
 
 def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
     """Mean number of visits per tick and instance, between an instance's first and last tick, ticks without
-    visits
-    included.
+    visits included.
     """
     ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
     ticks = sum(int(last) - int(first) + 1 for first, last in ends)

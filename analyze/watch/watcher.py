@@ -54,7 +54,8 @@ class State(Config):
     ordinary: tuple[tuple[int, float], ...] = ()
     """(Onset tick, size) of changes that were refuted or too small to compare; sizes in large steps."""
     instances: tuple[tuple[Name, Seen], ...] | None = None
-    """(Instance, presence) of the instances that are not gone; None before instances were first looked for.
+    """(Instance, presence) of the instances that are not gone; None before instances were first looked
+    for.
     """
     peaks: tuple[tuple[int, float], ...] = ()
     """(Day since the epoch, requests in its busiest tick), as a baseline samples only a part of the ticks."""

@@ -98,8 +98,7 @@ class LakeWatch:
 
     def silent_since(self, now_ns: int) -> int | None:
         """End of the last decided window, ns since the epoch, if it is more than `silent_windows` windows ago
-        (no
-        input, or sealing stalled); else None.
+        (no input, or sealing stalled); else None.
         """
         if self.state is None or not self._length:
             return None
@@ -408,8 +407,7 @@ def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCo
     """Commit a person's command on top of the last commit, by whichever process.
 
     commit: makes the commit from the last one. If a running watch commits first, try again; the watch
-    continues
-    from this commit. Raises NotFoundError, TakenError, LakeError, OSError.
+    continues from this commit. Raises NotFoundError, TakenError, LakeError, OSError.
     """
     place = open_place(lake)
     for attempt in count(1):

@@ -108,7 +108,9 @@ class OtlpInput:
         return not self._receives and not self._spool.streams()
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
-        """Start the receiver; return the addresses at which it listens, by transport. Raises FlowdiffError."""
+        """Start the receiver; return the addresses at which it listens, by transport. Raises
+        FlowdiffError.
+        """
         if not self._receives:
             return {}
         with needed():

@@ -79,7 +79,9 @@ class _Part:
             threading.Thread(target=_forwarded, args=[stream, forward], daemon=True).start()
 
     def _said(self, line: str) -> None:
-        """Print a line of the part's output; if it has the address of `serve`, queue that in `told` instead."""
+        """Print a line of the part's output; if it has the address of `serve`, queue that in `told`
+        instead.
+        """
         if self.name == "serve" and (found := _ADDRESS.search(line)):
             self.told.put({"event": "started", "address": found[0]})
         elif line:

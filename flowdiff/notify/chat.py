@@ -80,7 +80,9 @@ class ChatTemplate:
         return cls(f"notify.{chat}.template", text, settings)
 
     def body(self, event: IncidentEvent) -> bytes:
-        """JSON message about an event. Raises TemplateError, and ValueError if the template renders no JSON."""
+        """JSON message about an event. Raises TemplateError, and ValueError if the template renders no
+        JSON.
+        """
         return self._made(event, self._settings)
 
     def _made(self, event: IncidentEvent, settings: NotifySettings) -> bytes:

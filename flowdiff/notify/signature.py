@@ -14,7 +14,9 @@ _ENCODED: Final = b"whsec_"
 
 
 def signing_key(secret: bytes) -> bytes:
-    """Decode a secret to the key of the HMAC. Raises ValueError, whose text contains no part of the secret."""
+    """Decode a secret to the key of the HMAC. Raises ValueError, whose text contains no part of the
+    secret.
+    """
     key = secret
     if secret.startswith(_ENCODED):
         try:

@@ -37,7 +37,9 @@ class Webhook(EventOutlet[WebhookReceiver]):
 
 
 def cloud_event(event: IncidentEvent, lake: str, settings: NotifySettings) -> bytes:
-    """CloudEvents JSON for an event of an incident; its `id` is the event's id, also when it is sent again."""
+    """CloudEvents JSON for an event of an incident; its `id` is the event's id, also when it is sent
+    again.
+    """
     incident = event.incident
     known = facts(incident, settings)
     document = {

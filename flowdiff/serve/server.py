@@ -58,7 +58,9 @@ def run(app: Guard, bound: socket.socket, settings: ServeSettings, started: Call
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn server that reports its start, and stops gracefully on a signal (uvicorn re-raises the signal)."""
+    """Uvicorn server that reports its start, and stops gracefully on a signal (uvicorn re-raises the
+    signal).
+    """
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)

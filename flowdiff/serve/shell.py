@@ -46,7 +46,9 @@ def own_style() -> str:
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """Name without hash -> static file: the style sheet, and the script for choosing periods with a pointer."""
+    """Name without hash -> static file: the style sheet, and the script for choosing periods with a
+    pointer.
+    """
     texts = {
         "style.css": ("text/css; charset=utf-8", source(STYLE) + own_style()),
         "brush.js": ("text/javascript; charset=utf-8", source(_SCRIPT)),

@@ -110,7 +110,9 @@ def _named(name: str, value: Any, origin: str) -> Given:
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Yield (key, variable, value) for every variable that is named after a key; empty variables are ignored."""
+    """Yield (key, variable, value) for every variable that is named after a key; empty variables are
+    ignored.
+    """
     by_variable = {key.variable: name for name, key in KEYS.items()}
     sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
     for variable, value in environ.items():

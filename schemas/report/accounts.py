@@ -171,7 +171,8 @@ class ReasonKind(StrEnum):
     REST = "rest"
     """Largest parts of the change of the mean without a finding."""
     INSIGNIFICANT = "insignificant"
-    """Change whose interval excludes 0, but which is below a floor, or within chance or ordinary variation.
+    """Change whose interval excludes 0, but which is below a floor, or within chance or ordinary
+    variation.
     """
     HIDDEN = "hidden"
     """Change that is significant against the reference alone, but within ordinary variation."""
@@ -245,8 +246,7 @@ class VerdictSection(Section):
 
 class AccountedRow(NamedTuple):
     """Row of the table `account`: a call site of a root type, or (without a site) the root type's
-    contribution
-    through the workload mix.
+    contribution through the workload mix.
     """
 
     measure: Annotated[str, column("text", "mean (µs a request), tail or errors (shares of requests)")]

@@ -22,8 +22,7 @@ class TypicalRequest(Frozen):
     requests: int
     leads: tuple[str, ...]
     """Names of the ranges (`mode 2`, `the slowest`) that the category represents, as the most frequent
-    category of
-    their most frequent root type.
+    category of their most frequent root type.
     """
     share_of_time: float
     """Category's share of the sample's summed response time, 0 to 1."""

@@ -26,8 +26,7 @@ class OverlayNode(Frozen):
     """Intensity of the colour, 1 to 4, by `added_us`; 0: no significant difference."""
     added_us: float
     """Contribution to the mean response time, B minus A, µs, through the number of visits or the time per
-    visit; 0
-    if the difference is not significant.
+    visit; 0 if the difference is not significant.
     """
     passing_a: float
     passing_b: float
@@ -97,16 +96,14 @@ class ClusterRow(Frozen):
     has: str
     lacks: str
     """Call-tree node that requests of the cluster lack and others of its root type visit (`has`: a node that
-    only
-    the cluster's requests visit). Empty if there is none.
+    only the cluster's requests visit). Empty if there is none.
     """
     requests: tuple[int, ...]
     shares: tuple[float, ...]
     """[samples] share of all requests that are in the cluster."""
     of_root: tuple[float | None, ...]
     """[samples] share of the requests of type `root` that are in the cluster, the tested value; None without
-    such
-    requests.
+    such requests.
     """
     mean_us: tuple[float | None, ...]
     z: float | None

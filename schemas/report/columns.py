@@ -50,11 +50,10 @@ ColumnUnit = Literal[
 ]
 """Unit of a column's values, which decides how they are shown.
 
-`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words
-aligned right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its
-sign; `share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation;
-`part`: a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of values reads `before →
-after`.
+`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words aligned
+right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its sign;
+`share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation; `part`:
+a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of values reads `before → after`.
 """
 
 LEFT: Final = ("text", "name", "key", "keys", "bar", "flag")
@@ -86,7 +85,8 @@ class Column:
     """Heading on pages and terminals; empty: stored only, or a bar."""
     unit: ColumnUnit = "text"
     value: Callable[[Any], Any] | None = None
-    """Function from a row to its value, or to the two values of a pair; None: the value is the field `key`.
+    """Function from a row to its value, or to the two values of a pair; None: the value is the field
+    `key`.
     """
     far: int = 0
     """Order of removal from a narrow table: columns with the highest value go first, those with 0 stay."""
@@ -148,8 +148,7 @@ def stored(
 
 column = partial(stored, "")
 """Annotation of a field: a column with the field's name, null where the field may be None. value: function
-from
-a row to the value; without it, the value is the field's.
+from a row to the value; without it, the value is the field's.
 """
 
 

@@ -91,6 +91,5 @@ class Explanation(Frozen):
     """Why the explanation is not reliable; empty if it is."""
     best: Rule | None = None
     """Node below the root, described by `sentence`, that best separates affected from other requests; None
-    without
-    a reliable tree, and in reports older than this field.
+    without a reliable tree, and in reports older than this field.
     """

@@ -211,7 +211,8 @@ class FurtherView(Frozen):
     command: str
     """The same arguments as a command line for a shell."""
     page: str | None = None
-    """Address of the suggested analysis' page relative to this report's; None if it is not saved beside it.
+    """Address of the suggested analysis' page relative to this report's; None if it is not saved beside
+    it.
     """
 
 
@@ -244,8 +245,7 @@ class Finding(Frozen):
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
     """Contribution to the change of the mean response time; findings and the account's other rows add up to
-    that
-    change.
+    that change.
     """
     is_better: bool = False
     """True if it is known to be an improvement: the same work in less time, or fewer failures."""
@@ -299,8 +299,7 @@ class FindingsSection(Section):
     shares of it. None: the change is significant, zero, or unknown."""
     only: Literal["", "worse"] = ""
     """Filter for display: `worse` hides improvements. Excluded from the report's id; the section has all
-    findings
-    regardless.
+    findings regardless.
     """
 
     def content(self) -> Self:

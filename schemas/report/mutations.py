@@ -47,8 +47,7 @@ class SumsSection(Section):
     """Sum of the contributions of structural mutations, µs over all requests."""
     structural_exact_us: float
     """Sum over all categories of mean1·(n1 - n0), µs, with mean0 where a category has no requests in the
-    problem
-    (0: reference, 1: problem).
+    problem (0: reference, 1: problem).
     """
     structural_error: float | None
     """Sum over all categories of n0·(mean1 - mean0), µs (0: reference, 1: problem)."""
@@ -162,7 +161,8 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """First keys, ascending, of the lake's categories that were merged here; their number is `stored_total`.
+    """First keys, ascending, of the lake's categories that were merged here; their number is
+    `stored_total`.
     """
     stored_total: int
 

@@ -104,8 +104,7 @@ class NetworkComponent(Frozen):
     edges: tuple[NetworkEdge, ...]
     chain: tuple[int, ...]
     """Indices in `variables` from the performance metric to the variable where the divergence starts; empty
-    if no
-    variable stands out.
+    if no variable stands out.
     """
     after: str
     """Name of the last event before the chain's start that diverges less; empty if unknown."""

@@ -55,8 +55,7 @@ class FlowPicture(Frozen):
     """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""
     steps: tuple[FlowStep, ...]
     """Steps in drawing order, each after its `above`; among siblings, the step on the path to the first
-    finding
-    is last.
+    finding is last.
     """
     responses: Histogram
     """Response times of all root types in which the first finding occurs."""

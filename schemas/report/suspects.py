@@ -38,8 +38,7 @@ class Suspect(Frozen):
         ),
     ]
     """Number of problem requests at the call site that would make the change significant, if the reference
-    grew by
-    as much and the estimate held; None: no number would.
+    grew by as much and the estimate held; None: no number would.
     """
     is_hidden: Annotated[
         bool, column("flag", "it is significant against the reference alone, and ordinary times hide it")

@@ -7,8 +7,7 @@ from schemas.report.parts import Frozen
 
 class Course(Frozen):
     """One sample over time, in ticks (intervals of equal length); lists have one value per tick, None without
-    a
-    request.
+    a request.
     """
 
     start_ns: int

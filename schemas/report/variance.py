@@ -85,7 +85,8 @@ class VariableSite(Frozen):
         float | None,
         column("part", "part of what is left without marked sources", label="Of what is left"),
     ]
-    """Share of the variance within paths that remains without marked sources; None unless a marker applies.
+    """Share of the variance within paths that remains without marked sources; None unless a marker
+    applies.
     """
     marker: OfMarker
 
@@ -146,8 +147,7 @@ class VarianceSection(Section):
     residual_sd_us: float | None
     residual_within: float | None
     """Share, in the variance that remains without marked sources, of the variance within paths
-    (`residual_sd_us`:
-    standard deviation that remains).
+    (`residual_sd_us`: standard deviation that remains).
     """
     marked_share: float | None
     """Share of the variance removed by excluding marked sources, 1 - (remaining variance) / (variance)."""
@@ -279,8 +279,7 @@ class SiteChange(Frozen):
     within1: float
     change: float
     """Change of the site's contribution within and between paths, as a share of the variance before; sites
-    are
-    ordered by it, and over all sites it sums to the change of the variance.
+    are ordered by it, and over all sites it sums to the change of the variance.
     """
     ratio: float
     """Variance of the waiting times for the site, after / before: the tested quantity."""
@@ -320,8 +319,7 @@ class VarianceChangeSection(Section):
     interval: Interval | None
     between: float | None = None
     """Share of the change that is between paths and root types; above 1 if the variance within paths changed
-    in
-    the other direction. None if the variance did not change significantly (see `interval`).
+    in the other direction. None if the variance did not change significantly (see `interval`).
     """
     sites: tuple[SiteChange, ...]
     """Sites that changed significantly and beyond the floor, more variable ones first."""

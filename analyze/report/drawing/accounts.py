@@ -19,8 +19,7 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
     """Account of one category in both samples: each step's time on the critical path, µs a request.
 
     A step's time is the sum over the edges into it; the differences of all steps add up to the change of the
-    mean.
-    changed: [edges] True where a test rejected; limit: approximate maximum number of rows.
+    mean. changed: [edges] True where a test rejected; limit: approximate maximum number of rows.
     """
     steps = range(category.graph.n_nodes)
     return _account(

@@ -44,8 +44,8 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
-    """[edges] weighted mean latency, µs: mean time of the later node minus that of the earlier; None
-    without requests.
+    """[edges] weighted mean latency, µs: mean time of the later node minus that of the earlier; None without
+    requests.
     """
     mine = category.rows(period)
     weight = category.weight[mine]
@@ -105,8 +105,7 @@ class Steps:
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
     """(index of a box, index of a box) -> edge (src, dst) that the arrow stands for; None for several edges,
-    into or
-    out of folded branches.
+    into or out of folded branches.
     """
 
 

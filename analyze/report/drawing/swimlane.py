@@ -160,8 +160,7 @@ def _record_bars(
     responses: Sequence[int],
 ) -> list[Activity]:
     """Bars of a flow of records: one per run of consecutive records on one component and host, without a
-    split or
-    join inside.
+    split or join inside.
     """
     offsets = flow["offset_ns"]
     failures = _failures(flow)

@@ -24,8 +24,7 @@ _DEEPEST: Final = 12
 
 def draw_swimlanes(title: str, bars: Sequence[Activity], axis_us: float) -> Markup:
     """Draw bars one below the other, with names at the left. axis_us: end of the axis, which begins at 0;
-    bars are
-    clipped to it.
+    bars are clipped to it.
     """
     whole = axis_us or 1.0
     floor = _TOP + _ROW * len(bars)

@@ -87,8 +87,7 @@ def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: flo
 
 def steps_path(heights: Iterable[float | None], count: int, floor: float, room: float) -> str:
     """SVG path of the area under a step curve. heights: values from 0 to 1, None is a gap; count: number of
-    steps, all
-    of equal width; floor, room: lower end and height of the area, px.
+    steps, all of equal width; floor, room: lower end and height of the area, px.
     """
     width = WIDE / max(count, 1)
     parts = []

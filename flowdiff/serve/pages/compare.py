@@ -117,7 +117,9 @@ def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
 
 
 def address(site: Site, question: Question, analysis: str = "") -> str:
-    """Address of a question. analysis: name in METHODS, if only a part of the method's report is to be shown."""
+    """Address of a question. analysis: name in METHODS, if only a part of the method's report is to be
+    shown.
+    """
     part = {"method": analysis} if analysis == _PATHS else {}
     return site.links.to("compare", **(question.address | part))
 
