@@ -77,7 +77,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
 
 
 class _Bar:
-    """Progress bar of an import; silent without a terminal."""
+    """Progress bar of an import; shows nothing without a terminal."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar

@@ -336,7 +336,9 @@ def _attached(name: str, given: object) -> Any:
 
 
 def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
-    """Settings of a model, with defaults for missing ones. Raises ConfigError, naming the invalid one."""
+    """Make settings from name -> value, with defaults for the rest. Raises ConfigError, which names an
+    invalid one.
+    """
     from pydantic import ValidationError
 
     try:

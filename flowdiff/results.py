@@ -66,7 +66,7 @@ class Analysis:
 
     @property
     def tables(self) -> Mapping[str, Table]:
-        """Name -> complete table."""
+        """Table name -> table of the report, complete even where the report's lists are cut."""
         return {name: Table(table) for name, table in self._outcome.tables.items()}
 
     def html(self, *, trace_url: str | None = None) -> str:
@@ -182,7 +182,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Imported:
-    """Result of an import."""
+    """Result of an import: its summary, and counts."""
 
     summary: ImportSummary
 

@@ -14,7 +14,7 @@ polars.
 Period = str | date | tuple[Moment, Moment | timedelta]
 """Text as on the command line, a day, or a range (start, end) or (start, duration)."""
 Periods = Period | Sequence[Period]
-"""One period, or several that form one sample."""
+"""One period, or several periods that together form one sample."""
 
 
 def period_texts(periods: Periods) -> list[str]:
@@ -47,6 +47,6 @@ def _aware(moment: Moment) -> datetime:
 
 
 def instant_text(moment: Moment) -> str:
-    """ISO 8601 of a moment, UTC."""
+    """Moment as ISO 8601 text in UTC."""
     # pandas keeps nanoseconds, both in `isoformat` and in arithmetic.
     return _aware(moment).astimezone(UTC).isoformat().replace("+00:00", "Z")

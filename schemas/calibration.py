@@ -31,13 +31,13 @@ class CalibrationRecord(Config):
 
     version: Literal[1] = 1
     created_at: str
-    """ISO 8601, UTC."""
+    """Time at which the record was made, ISO 8601, UTC."""
     created_by: str
     method: str
     settings: dict[str, Any]
-    """Settings of the method; those left at `auto` as given."""
+    """Settings of the method, name -> value; `auto` stands where a setting was left at `auto`."""
     refine: dict[str, Any]
-    """Settings of the refinement."""
+    """Settings of the refinement, name -> value."""
     chosen: CalibrationSettings
     start_ns: int
     end_ns: int

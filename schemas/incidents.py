@@ -45,7 +45,7 @@ known. resolved: also accepted.
 
 
 class IncidentExamples(Config):
-    """Example requests, ids as recorded (`flowdiff flow ID`)."""
+    """Example requests of an incident from both periods; ids as recorded (`flowdiff flow ID`)."""
 
     reference: tuple[str, ...] = ()
     problem: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Incident(Config):
     opened_ns: int
     """End of the tick in which it was detected."""
     changed_ns: int
-    """End of the tick of its last event."""
+    """End of the tick of the incident's last event."""
     resolved_ns: int | None = None
     """End of its effect on requests; None while it is open."""
     headline: str
@@ -103,7 +103,7 @@ class Incident(Config):
     """Headlines of further findings that were merged into this incident."""
     examples: IncidentExamples = IncidentExamples()
     report: str = ""
-    """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was stored."""
+    """Id of the incident's report, `reports/<id>/report.html` in the lake; empty: none is stored."""
     looks: int = Field(default=1, ge=0)
     """Number of comparisons that found it."""
     recent: int = Field(default=1, ge=0)
@@ -151,7 +151,7 @@ def event_id(kind: EventKind, incident: Incident, at_ns: int) -> str:
 
 
 def event_of(kind: EventKind, incident: Incident, at_ns: int) -> IncidentEvent:
-    """Event with the current state of an incident."""
+    """Make the event for the current state of an incident."""
     return IncidentEvent(
         id=event_id(kind, incident, at_ns), incident_id=incident.id, kind=kind, at_ns=at_ns, incident=incident
     )

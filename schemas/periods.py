@@ -32,7 +32,7 @@ from schemas.errors import ConfigError, PeriodError
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND, Window, parse_duration_ns
 
 MAX_TEXT = 4096
-"""Longest period or filter text read, characters; longer is refused."""
+"""Maximum length of a period or filter text, characters; a longer one is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
 """Filter keys that are no parameters: every request has them. In double quotes the same words name
@@ -72,7 +72,7 @@ class Operator(StrEnum):
 
 
 class WrittenNumber(float):
-    """A number with its original text: `1.0` may be a version."""
+    """A number with its original text, which counts where the value is text: `1.0` may be a version."""
 
     __slots__ = ("text",)
     text: str

@@ -18,7 +18,7 @@ from schemas.periods import Period, earlier, parse_filter, parse_period
 from schemas.windows import NS_PER_DAY
 
 MOST_RANGES: Final = 4_096
-"""Maximum ranges of one sample: two weeks of five-minute windows, each named individually."""
+"""Maximum number of ranges in one sample: two weeks of five-minute windows, each named individually."""
 SHOWN_RANGES: Final = 3
 """Maximum number of ranges listed in a text; of more, only the first and the last are listed."""
 

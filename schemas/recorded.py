@@ -18,7 +18,9 @@ _LONGEST_GAP: Final = 2
 
 
 class Recorded(NamedTuple):
-    """A recording, half open, ns since the epoch."""
+    """A recording `[start_ns, end_ns)`, and how far recording was on before and after a period; ns since the
+    epoch.
+    """
 
     start_ns: int
     end_ns: int

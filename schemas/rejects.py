@@ -34,7 +34,7 @@ class Reason(StrEnum):
     """Time years away from all other events of an import, from a wrong clock (`stitch.drivers.refusals`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
-    """Event with the id of another one and other content (found by the kernel)."""
+    """Event that has the id of another event but other content (found by the kernel)."""
     RETIRED = "retired"
     """Event of a request that began in a window retired before its import."""
 

@@ -79,7 +79,7 @@ class Window:
 
     @property
     def name(self) -> str:
-        """Folder name, made from the start only: `20261120T0905Z`."""
+        """Name of the window's folder, made from the start only: `20261120T0905Z`."""
         return datetime.fromtimestamp(self.start_ns // NS_PER_SECOND, UTC).strftime("%Y%m%dT%H%MZ")
 
     @classmethod

@@ -67,12 +67,12 @@ class GateCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """Criteria that fail a gate."""
+    """Criteria by which a result fails the gate."""
 
     kinds: frozenset[str] | None = None
     """Kinds of results that count; None: all kinds; empty: none."""
     worse: bool = False
-    """True if improvements do not count."""
+    """True if improvements do not fail the gate."""
 
     def counts(self, found: Weighed) -> bool:
         """True if a result counts, whatever its size."""
@@ -118,7 +118,7 @@ def parse_floor(text: str) -> Floor:
 
 
 class Gate(NamedTuple):
-    """Decision of a gate."""
+    """Decision of a gate: the exit code, and a sentence for people."""
 
     code: GateCode
     line: str
@@ -193,12 +193,14 @@ def weigh(
     silent: bool = False,
     hidden: Iterable[tuple[ChangeKind, float]] = (),
 ) -> list[Weighed]:
-    """Weigh all findings, listed or not, and the changes that the verdict leaves unexplained.
+    """Make the results that a gate weighs: all findings, listed or not, and the changes without an
+    explanation.
 
     A finding counts as its leading kind, and also as errors if it includes any. Times are scaled to the
     number of requests in the reference (weighted), so that a share of the reference's sum equals a share of
     its mean, however long the problem period is. silent: a stretch of the period has no data, so no kind can
-    be excluded. hidden: (kind, change of the mean in µs) of what is significant against the reference alone.
+    be excluded. hidden: (kind, change of the mean in µs) of each change that is significant against the
+    reference alone.
     """
     weighed = []
     for finding in findings:

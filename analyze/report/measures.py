@@ -19,7 +19,9 @@ NO_INTERVAL = "interval not known"
 
 
 def value(unit: Unit, number: float) -> str:
-    """Format a value: `264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
+    """Format a value in its unit (µs, share from 0 to 1, calls, ratio): `264 ms`, `4.1 %`, `1.5 calls`,
+    `×2.2`.
+    """
     if unit == "us":
         return wording.duration(number)
     if unit == "share":
@@ -30,7 +32,9 @@ def value(unit: Unit, number: float) -> str:
 
 
 def moved(unit: Unit, before: float, after: float) -> str:
-    """Format a move: `12.1 ms → 264 ms`, with enough digits to distinguish durations and shares."""
+    """Format a change from one value to another: `12.1 ms → 264 ms`, with enough digits to distinguish the
+    two.
+    """
     if unit == "us":
         return wording.moved_duration(before, after)
     if unit == "share":

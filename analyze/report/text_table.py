@@ -50,7 +50,7 @@ class Heading:
 
 
 def each(word: Callable[[Value], str], values: Sequence[Value]) -> list[str]:
-    """Apply `word` to the values of a column, once per distinct value."""
+    """[rows] texts of a column's values; `word` is applied once per distinct value."""
     made = {value: word(value) for value in set(values)}
     return [made[value] for value in values]
 

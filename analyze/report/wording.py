@@ -79,7 +79,7 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """True if a change is large enough to show; `duration` formats smaller ones as 0."""
+    """True if a change of `us` µs is large enough to show; `duration` formats smaller ones as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
@@ -152,7 +152,7 @@ def p_value(p: float | None) -> str:
 
 
 def short(key: str) -> str:
-    """Category key, abbreviated like a commit id."""
+    """First characters of a category key, like an abbreviated commit id."""
     return key[:10]
 
 

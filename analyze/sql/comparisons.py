@@ -37,7 +37,9 @@ _NAMED_WHERE: Final = re.compile(
 
 
 class Comparisons:
-    """The DuckDB functions behind `compare` and `breakdown`; equal comparisons are made once."""
+    """DuckDB functions behind `compare` and `breakdown`; a comparison that is requested twice is made
+    once.
+    """
 
     def __init__(self, comparing: Comparing) -> None:
         self._comparing = comparing

@@ -447,7 +447,7 @@ class _Files:
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
-        """DuckDB's function `_versions`, see RequestVersions."""
+        """Versions of requests by node, for DuckDB's function `_versions` (see RequestVersions)."""
         if self._versions is None:
             self._versions = RequestVersions(self.found, self["params"])
         return self._versions(request)

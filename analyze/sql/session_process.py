@@ -200,7 +200,9 @@ class SessionProcess:
                 self.close()
 
     def _answer(self) -> Any:
-        """Next answer of the child. Waiting here uses up the time limit; time between calls does not."""
+        """Receive the child's next answer. The wait counts for the query's time limit; time between calls
+        does not.
+        """
         started = monotonic()
         try:
             while isinstance(answer := self._received(started), AskedComparison):
@@ -221,7 +223,9 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """Next message of the child. Raises QueryError if it exceeded its computing time."""
+        """Receive the child's next message. Raises QueryError if the child has exceeded its computing
+        time.
+        """
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
             raise QueryError(

@@ -163,11 +163,11 @@ class Pooled:
     n: I8
     """Number of past values of each series."""
     past: F8
-    """[series, past values] standardized innovations, ascending, NaN last."""
+    """[series, past values] standardized innovations (prediction errors), ascending, NaN last."""
     signature: F8
     """[series, values] innovations that follow a lasting unit step of the level."""
     both: B1
-    """[series] True where decreases alarm, too."""
+    """[series] True for series that alarm on a decrease, too; the others alarm on an increase only."""
     since: I8
     """[series] tick in which an instance without a baseline of its own appeared (its first values are
     skipped); 0 for all other series.

@@ -222,5 +222,5 @@ class Candidates:
         evidence.tried[over] = evidence.again[over] = 0
 
     def _reported(self) -> I8:
-        """Rows of the series of open incidents."""
+        """Numbers, in the ring buffer, of the series that open incidents name."""
         return self._detector.rows(name for one in self._book.open for name in one.series)

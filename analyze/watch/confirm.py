@@ -13,7 +13,7 @@ from schemas.arrays import I8
 from schemas.windows import NS_PER_DAY
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Function (start, end) in ns -> sealed windows of the lake in that range."""
+"""Function (start, end), ns since the epoch -> sealed windows of the lake in that range."""
 
 
 class Confirmation:

@@ -85,7 +85,9 @@ class Comparer:
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """See Decide. A side without requests gives outcome "cannot-tell"."""
+        """Compare `problem` with `reference`, as `Decide`. A period without requests gives outcome
+        `cannot-tell`.
+        """
         lakes = Lakes(self.lake)
         try:
             samples = [
@@ -149,5 +151,5 @@ def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Merge adjacent ranges."""
+    """Merge adjacent and overlapping ranges; the result is ascending."""
     return [(p.start_ns, p.end_ns) for p in _periods(ranges, None)]

@@ -91,8 +91,9 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
     """[series, pools] size of a level change that lasts up to each value, in standard deviations of its
     estimate (Willsky and Jones, 1976).
 
-    white: innovations in units of their usual spread, winsorised at `limit`; signature: [series, values]. The
-    largest of the estimates from the last two values up to all of the signature's; none spans a gap.
+    white: [series, pools] innovations in units of their usual spread, winsorised at `limit`; pool: [pools]
+    numbers; signature: [series, values]. Estimates use the last two, three, … values, as many as `signature`
+    has, and do not span a gap; the largest one counts.
     """
     bounded = np.clip(np.nan_to_num(white), -limit, limit)
     found, left = np.full(white.shape, -np.inf), signature[:, :, None]
@@ -385,7 +386,7 @@ class RunningEvidence:
             self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[Kept]:
-        """Saved sums of all series whose sum is above 0."""
+        """Sums of all series with a sum above 0, to be saved in a commit. names: of the series, by number."""
         rows = np.array(sorted(np.flatnonzero((self.sums > 0).any(axis=0)), key=names.__getitem__), np.int64)
         columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [
@@ -394,7 +395,7 @@ class RunningEvidence:
         ]
 
     def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
-        """Load saved sums; series that no longer exist are skipped."""
+        """Load saved sums; series that no longer exist are skipped. codes: name of a series -> its number."""
         self.grow(max(codes.values(), default=-1) + 1)
         for one in kept:
             if one.name in codes:

@@ -63,7 +63,7 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """Read the last commit; None before the first.
+    """Read the last commit; None if there is none yet.
 
     Raises LakeError if it is damaged or missing, OSError.
     """

@@ -90,7 +90,7 @@ CALLER_MARK: Final = " < "
 
 
 class Name(NamedTuple):
-    """Identity of a series."""
+    """Identity of a series: what it measures, and where."""
 
     kind: str
     component: str
@@ -114,9 +114,9 @@ class Name(NamedTuple):
 
 
 _FREE: Final = Name(OPERATION, "", "", "")
-"""Placeholder name of a freed series number."""
+"""Placeholder for the name of a series whose number is free."""
 Rows = npt.NDArray[np.void]
-"""[rows] records of dtype ROW."""
+"""Array of records with dtype ROW."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
@@ -138,7 +138,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """The series of one window."""
+    """Series of one window: their names, and their sums by tick."""
 
     start_ns: int
     tick_ns: int
@@ -247,7 +247,7 @@ def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, Instanc
 
 
 class _Rows:
-    """Collector of the rows of a window's series."""
+    """Collects the rows of a window's series, and numbers their names."""
 
     def __init__(self) -> None:
         self.names = Numbering[Name]()

@@ -48,7 +48,7 @@ class State(Config):
     fitted_span: int = 1
     """Number of ticks that the current baseline spans."""
     fitted_tracked: tuple[Tracked, ...] = ()
-    """Incidents excluded from the current baseline."""
+    """Incidents whose ticks the current baseline leaves out."""
     anew: tuple[tuple[Name, int], ...] = ()
     """(Series, first tick of its normal behaviour) after accepted changes; earlier values are ignored."""
     ordinary: tuple[tuple[int, float], ...] = ()
@@ -110,7 +110,7 @@ class Watcher:
         self.detector.forget(window)
 
     def decide(self, window: WindowTicks) -> Decided:
-        """Decide the next window, and advance the state."""
+        """Decide the next window; update `state`."""
         began, detector, candidates = time.perf_counter(), self.detector, self._candidates
         if not self._restored:
             self._restore()
@@ -170,7 +170,7 @@ class Watcher:
         return ended.incident
 
     def _restore(self) -> None:
-        """Restore the baseline and the sums from the state."""
+        """Restore the baseline and the sums of evidence from `state`."""
         self._restored = True
         detector, fitted = self.detector, self.detector.fitted
         if fitted is not None and len(detector.ring.at):

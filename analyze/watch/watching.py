@@ -91,7 +91,9 @@ class LakeWatch:
 
     @property
     def state(self) -> State | None:
-        """State of the lake's watch; None before its first commit."""
+        """State of the lake's watch: the watcher's, else that of the last commit; None before the first
+        commit.
+        """
         if self._watcher is not None:
             return self._watcher.state
         return None if self._last is None else self._last.state

@@ -97,7 +97,7 @@ class ComparedPeriods:
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter, for filters of single samples."""
+        """Sample name -> filter that applies to this sample only."""
         asked = (("reference", self.reference_where), ("problem", self.problem_where))
         return {name: text for name, text in asked if text is not None}
 

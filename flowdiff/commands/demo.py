@@ -71,7 +71,7 @@ def command(
 
 
 def _empty(folder: Path) -> None:
-    """Remove the files of an earlier demo. Raises InputError if the folder has other files."""
+    """Remove the files of an earlier demo from a folder. Raises InputError if the folder has other files."""
     from shutil import rmtree
 
     folder.mkdir(parents=True, exist_ok=True)

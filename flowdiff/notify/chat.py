@@ -45,8 +45,10 @@ class ChatTemplate:
     """Jinja template for a chat's messages."""
 
     def __init__(self, name: str, text: str, settings: NotifySettings) -> None:
-        """name: for error messages. Raises ConfigError if the template does not render JSON from an
-        example."""
+        """Compile a template and test it. name: name of the template in error messages.
+
+        Raises ConfigError if the template does not render JSON for an example event.
+        """
         self._settings = settings
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
         # Jinja's `tojson` writes < and > as escapes, and our own letters are wanted as they are.
@@ -100,7 +102,7 @@ class ChatTemplate:
 
 
 def _example() -> IncidentEvent:
-    """Event with a text in every field, to test a template with."""
+    """Make an event with text in every field, to test a template."""
     incident = Incident(
         id="example",
         kind=ChangeKind.SLOWER,

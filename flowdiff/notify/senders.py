@@ -69,7 +69,7 @@ class Sender(ABC):
 
     @abstractmethod
     def _is_idle(self) -> bool:
-        """True if nothing waits to be sent."""
+        """True if nothing waits to be sent; called under the lock."""
 
     @abstractmethod
     def _turn(self) -> float:
@@ -96,8 +96,7 @@ class Sender(ABC):
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an error that the receiver did not cause; returns the seconds until the next
-        turn."""
+        """Count and report an error in flowdiff itself; return the seconds until the next turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1

@@ -49,7 +49,7 @@ NOBODY: Final = User("", Role.NONE)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rules that identify the user of a request."""
+    """Rules by which the server identifies the user of a request."""
 
     tokens: Mapping[bytes, User] = field(default_factory=dict)
     """SHA-256 of a token -> its user."""

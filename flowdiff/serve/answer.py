@@ -42,7 +42,7 @@ class Asked:
     """True if a page of another site sent the browser here: such a request computes nothing."""
 
     def one(self, name: str, default: str = "") -> str:
-        """Last value of a parameter, stripped."""
+        """Last value of a parameter, without blanks around it; `default` if it is not given."""
         values = self.query.get(name, ())
         return values[-1].strip() if values else default
 

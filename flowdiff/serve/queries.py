@@ -18,7 +18,7 @@ from schemas.errors import FlowdiffError
 
 
 class Queries:
-    """Query processes, limited in number. Must be closed."""
+    """Lends processes that query one lake, limited in number. Must be closed."""
 
     def __init__(
         self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing

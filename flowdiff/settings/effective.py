@@ -45,7 +45,7 @@ class Effective:
     """Key -> flag, variable or file that set its value; keys at their default are missing."""
 
     def value(self, key: Key) -> Any:
-        """Value of a key in the model."""
+        """Value of a setting in `config`."""
         value: Any = self.config
         for part in key.field:
             value = getattr(value, part)

@@ -74,19 +74,19 @@ class Key:
 
     @property
     def name(self) -> str:
-        """Name in files and messages, `live.commit_interval`."""
+        """Name of the key in files and messages: `live.commit_interval`."""
         return ".".join(self.path)
 
     @property
     def variable(self) -> str:
-        """Name of the environment variable, FLOWDIFF_LIVE_COMMIT_INTERVAL."""
+        """Name of the environment variable: FLOWDIFF_LIVE_COMMIT_INTERVAL."""
         if self.path[-1] == "hash_key":  # as `flowdiff import` has it
             return f"{PREFIX}HASH_KEY"
         return PREFIX + "_".join(self.path).upper()
 
     @property
     def flag(self) -> str | None:
-        """Flag, --commit-interval; None for a secret."""
+        """Flag of the key: `--commit-interval`; None for a secret."""
         if self.kind is KeyKind.SECRET:
             return None
         path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path

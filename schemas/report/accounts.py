@@ -50,8 +50,9 @@ class Account(Frozen):
     after: float
     low: float | None
     high: float | None
-    """End of the 95 % interval of after - before (start: `low`), noise between blocks included; None: too few
-    requests for a test."""
+    """Upper end of the 95 % interval of after - before (lower end: `low`), noise between blocks included;
+    None: too few requests for a test.
+    """
     changed: bool
     """True if the interval excludes 0 and the change passes the floor."""
     mix: float
@@ -62,7 +63,7 @@ class Account(Frozen):
     gross_down: float
     """Sum of the negative contributions (`gross_up`: of the positive ones)."""
     rows: tuple[AccountRow, ...]
-    """Rows, largest |total| first."""
+    """Call sites, largest |total| first."""
     rows_total: int
     mixes: tuple[MixRow, ...]
 
@@ -144,7 +145,7 @@ class HiddenChange(Frozen):
     requests0: int
     requests1: int
     p: float
-    """Two-sided p-value against the reference alone, from the variation inside both periods."""
+    """Two-sided p-value of the change against the reference alone, from the variation inside both periods."""
     p_usual: float
     """Two-sided probability of such a value in the problem, given the ordinary variation."""
     assumed: bool
@@ -152,24 +153,24 @@ class HiddenChange(Frozen):
     windows: tuple[LikeWindow, ...]
     """Windows more like the problem than like the reference, in order of time."""
     windows_of: int
-    """Number of windows in which the change could be seen."""
+    """Number of windows in which the change could have been seen."""
 
 
 class ReasonKind(StrEnum):
-    """Ground of a verdict."""
+    """Kind of ground for a verdict."""
 
     CHANGED = "changed"
     """A measure of the whole period changed significantly."""
     MIX = "mix"
     """The mix of root types changed."""
     EXPLAINED = "explained"
-    """Share of the change of the mean that the findings explain."""
+    """The findings explain a share of the change of the mean."""
     NO_FINDING = "no-finding"
     """No finding explains the change."""
     LIKELY_PLACE = "likely-place"
-    """Component with most of the change of the mean, if no finding explains it."""
+    """Component with most of the change of the mean, named if no finding explains the change."""
     REST = "rest"
-    """Largest parts of the change of the mean without a finding."""
+    """Largest parts of the change of the mean that belong to no finding."""
     INSIGNIFICANT = "insignificant"
     """Change whose interval excludes 0, but which is below a floor, or within chance or ordinary
     variation.
@@ -184,7 +185,7 @@ class ReasonKind(StrEnum):
     NO_REQUESTS = "no-requests"
     """A period has no request usable for tests."""
     NOTHING = "nothing"
-    """A change that matters is excluded."""
+    """No change that matters is possible: the tests would have detected it."""
     THERE_BEFORE = "there-before"
     """Reference and problem agree, but both differ from the history."""
     ASK_AGAIN = "ask-again"
@@ -204,7 +205,7 @@ class ReasonKind(StrEnum):
 
 
 class Reason(Frozen):
-    """Ground of a verdict: kind and values for programs, a sentence for people."""
+    """Ground of a verdict: kind and values for programs, `text` for people."""
 
     kind: ReasonKind
     text: str
@@ -274,13 +275,13 @@ class AccountedRow(NamedTuple):
 
     @staticmethod
     def of_site(measure: str, row: AccountRow) -> AccountedRow:
-        """Row of a call site."""
+        """Row of the table for a call site of a root type."""
         parts = (row.calls, row.structure, row.slower, 0.0, row.total)
         return AccountedRow(measure, "site", row.root, row.site, *parts, row.finding)
 
     @staticmethod
     def of_mix(measure: str, row: MixRow) -> AccountedRow:
-        """Row of a root type's part of the mix."""
+        """Row of the table for a root type's contribution through the workload mix."""
         return AccountedRow(measure, "mix", row.root, None, 0.0, 0.0, 0.0, row.part, row.part, None)
 
 

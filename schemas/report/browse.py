@@ -103,11 +103,11 @@ class KindInRange(Frozen):
     """Index into `BrowseRangesSection.roots` (root types) or `.categories`."""
     n: int
     share_in: float
-    """Weighted share among the requests in the range."""
+    """Weighted share of this kind among the requests in the range, 0 to 1."""
     share_out: float
-    """Weighted share among the requests outside the range; 0 if there are none."""
+    """Weighted share of this kind among the requests outside the range, 0 to 1; 0 if there are none."""
     lift: float | None
-    """share_in / share_out; None if it occurs only in the range."""
+    """`share_in` / `share_out`; None if the kind occurs only in the range."""
     failed: float
     """Share of failed requests among those of this kind in the range."""
 
@@ -134,7 +134,7 @@ class SiteInRange(Frozen):
 
 
 class ResponseRange(Frozen):
-    """A range of response times: a mode, or the slow end."""
+    """A range of response times, with its content: a mode of the density, or the slow end."""
 
     kind: Literal["mode", "tail"]
     peak_us: float | None
@@ -145,7 +145,7 @@ class ResponseRange(Frozen):
     """Index of the bin after the range's last bin (`first`: of its first bin)."""
     low_us: float
     high_us: float
-    """End of the range, exclusive, µs (`low_us`: its start, inclusive)."""
+    """Upper end of the range, exclusive, µs (lower end, inclusive: `low_us`)."""
     where: str
     """Filter expression for the range, for `--where`."""
     n: int
@@ -158,7 +158,7 @@ class ResponseRange(Frozen):
     categories: tuple[KindInRange, ...]
     """Categories in the range, most requests first."""
     sites: tuple[SiteInRange, ...]
-    """Call sites, largest difference of the mean first."""
+    """Call sites in the range, largest difference of the mean to the other requests first."""
 
 
 class BrowseRangesSection(Section):
@@ -209,7 +209,7 @@ class BrowseVarianceSection(Section):
 
 
 class TimelineRequest(Frozen):
-    """A request as a rectangle."""
+    """A request of a timeline, drawn as a rectangle."""
 
     start_us: float
     """Start of the request, µs since the start of the strip."""
@@ -240,8 +240,9 @@ class EntryTraffic(Frozen):
     busy: float
     """Share of the time with at least one request in flight."""
     gap_us: tuple[float, float, float] | None
-    """Median, 99th percentile and longest time without a request in flight; None if there was no such
-    time."""
+    """Median, 99th percentile and maximum of the idle times, µs; None if a request was in flight at all
+    times.
+    """
 
 
 class EntryBefore(EntryTraffic):
@@ -249,10 +250,11 @@ class EntryBefore(EntryTraffic):
 
     sample: str
     gaps_p: float | None
-    """p of a KS test with permuted blocks on the idle time before each request's start (0 where requests
-    overlap); None: too few requests."""
+    """p-value of a KS test, with permuted blocks, on the idle time before each request's start (0 where
+    requests overlap); None: too few requests.
+    """
     times_p: float | None
-    """p of a KS test with permuted blocks on response times; None: too few requests."""
+    """p-value of a KS test, with permuted blocks, on the response times; None: too few requests."""
 
 
 class EntryTimeline(EntryTraffic):
@@ -288,8 +290,9 @@ class BrowseTimelineSection(Section):
     section: Literal["browse-timeline"] = "browse-timeline"
     sample: str
     sampled: bool
-    """True if requests were sampled: idle times and requests in flight are then those of the recorded
-    requests."""
+    """True if requests were sampled: idle times and requests in flight then concern the recorded requests
+    only.
+    """
     entries: tuple[EntryTimeline, ...]
     entries_total: int
 
@@ -353,4 +356,4 @@ class BrowsePlacesSection(Section):
     errors: tuple[ErrorRow, ...]
     errors_total: int
     failed_inside: float
-    """Share of the requests with a failed call."""
+    """Share of the requests in which at least one call failed."""

@@ -17,9 +17,9 @@ class OverlayNode(Frozen):
     """A node of an overlay of two calling-context trees, present in one or both."""
 
     above: int
-    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root."""
+    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root of the tree."""
     where: str
-    """Place of the node, `[host/]component`."""
+    """Component of the node, `[host/]component`."""
     what: str
     kind: NodeKindName
     shade: int
@@ -47,11 +47,14 @@ class OverlayNode(Frozen):
 
 
 class TreeOverlayRow(Frozen):
-    """Overlay of two trees."""
+    """Overlay of two calling-context trees, A and B."""
 
     kind: OverlayKind
-    """Meaning of A and B: the two samples of a cluster; its suspected origin and the cluster; the nearest
-    cluster and the cluster; or the cluster alone (A is B)."""
+    """Meaning of sides A and B.
+
+    `samples`: first and second sample of the cluster; `origin`: its suspected origin, and the cluster;
+    `nearest`: the nearest cluster, and the cluster; `alone`: A is B.
+    """
     cluster: int
     other: int
     """Number of the cluster that is side A."""
@@ -78,7 +81,7 @@ class ClusterCategory(Frozen):
     """A category (level of detail L1) that occurs in a cluster."""
 
     key: str
-    """Key of the largest stored category merged into it."""
+    """Category key, of the largest stored category that was merged into it."""
     requests: tuple[int, ...]
     """[samples] number of the cluster's requests in the category."""
 
@@ -100,7 +103,7 @@ class ClusterRow(Frozen):
     """
     requests: tuple[int, ...]
     shares: tuple[float, ...]
-    """[samples] share of all requests that are in the cluster."""
+    """[samples] share of the sample's requests that are in the cluster."""
     of_root: tuple[float | None, ...]
     """[samples] share of the requests of type `root` that are in the cluster, the tested value; None without
     such requests.
@@ -109,8 +112,9 @@ class ClusterRow(Frozen):
     z: float | None
     p: float | None
     q: float | None
-    """q-value of the difference of `of_root` between two samples (`z`, `p`: statistic and p-value); None for
-    other numbers of samples."""
+    """q-value of the difference of `of_root` between two samples (`z`: statistic, `p`: p-value); None for
+    other numbers of samples.
+    """
     changed: bool
     nearest: int | None
     """Number of the nearest other cluster of the same root type."""

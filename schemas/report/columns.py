@@ -204,7 +204,9 @@ def _named(found: Mapping[str, Column], name: str) -> Column:
 
 @cache
 def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
-    """Names and types of the annotated fields; cached, as they are read for every row."""
+    """(Field name, annotated type) of each annotated field of a row class; cached, as it is read for every
+    row.
+    """
     hints = get_type_hints(row, include_extras=True)
     return [(name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
 

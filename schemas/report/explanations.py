@@ -40,8 +40,9 @@ class AttributeRow(Frozen):
     """Of a text parameter, the three values whose shares differ most; empty for numbers."""
     median_affected: float | None
     median_others: float | None
-    """Median among the other requests (`median_affected`: among the affected) of a numeric attribute; None
-    for text."""
+    """Median of a numeric attribute among the other requests (`median_affected`: among the affected ones);
+    None for a text attribute.
+    """
 
 
 class Rule(Frozen):
@@ -72,9 +73,9 @@ class Explanation(Frozen):
 
     contrast: Contrast
     reliable: bool
-    """True if cross-validated AUC and stability pass."""
+    """True if the cross-validated AUC and the stability of the tree are high enough."""
     sentence: str
-    """`count <= 4096 tells them apart`, or `no reliable explanation`."""
+    """The explanation as a sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
     auc: float | None
     root_stability: float | None
     """Share of bootstrap trees that split on the same attribute at their root."""

@@ -96,7 +96,7 @@ Change = Annotated[
 
 
 class Evidence(Frozen):
-    """One significant change at one site, as tested."""
+    """One significant change at one call site, with its test."""
 
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
@@ -163,7 +163,7 @@ class Factor(Frozen):
 
 
 class Example(Frozen):
-    """A request to look at."""
+    """An example request of a finding."""
 
     sample: str
     request_id: str
@@ -184,7 +184,7 @@ class Member(Frozen):
 
 
 class Instant(Frozen):
-    """Point in time estimated from requests, with its 95 % interval; ns since the epoch."""
+    """Point in time estimated from requests: best estimate and 95 % interval, ns since the epoch."""
 
     at_ns: int
     low_ns: int
@@ -207,9 +207,9 @@ class FurtherView(Frozen):
     about: str
     """Topic of the suggested analysis, in a few words."""
     arguments: tuple[str, ...]
-    """Arguments of `flowdiff`, one by one."""
+    """Arguments of the command `flowdiff`, one per element."""
     command: str
-    """The same arguments as a command line for a shell."""
+    """Command line for a shell, with the same `arguments`."""
     page: str | None = None
     """Address of the suggested analysis' page relative to this report's; None if it is not saved beside
     it.
@@ -251,7 +251,7 @@ class Finding(Frozen):
     """True if it is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
-    """Problem requests that pass the changed site (`affected0`: reference requests)."""
+    """Number of problem requests that reach the changed site (`affected0`: of reference requests)."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
     """Weighted share of `affected1` among all problem requests (`share0`: of `affected0`, in the

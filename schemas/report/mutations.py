@@ -171,7 +171,7 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance to the mutation's token sequence."""
+    """Levenshtein distance between its token sequence and the mutation's."""
     distance: float
     """Distance to the mutation by which precursors are ranked: edits, or (by the settings) edits / longer
     length.
@@ -181,7 +181,7 @@ class PrecursorRow(ListedCategory):
 
 
 class Mutation(ListedCategory):
-    """One ranked mutation."""
+    """One mutation: a category that changed, with its rank and its evidence."""
 
     rank: Annotated[
         int,
@@ -191,7 +191,7 @@ class Mutation(ListedCategory):
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
-    """KS test of the response times."""
+    """KS test of the category's response times."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
     """Contribution by the formula chosen in the settings; mutations are ranked by it."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
@@ -261,7 +261,9 @@ class MutationsSection(Section):
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Categories that lost enough requests to be precursors, with or without a mutation that names them."""
+    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
+    them.
+    """
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 

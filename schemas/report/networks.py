@@ -39,9 +39,11 @@ class NetworkVariable(Frozen):
     """Welch's t between the classes for the variable's feature; None: not tested."""
     p: float | None
     significant: bool
-    """True if significant after Bonferroni over all features of the run."""
+    """True if the difference between the classes is significant after Bonferroni over all features of the
+    run.
+    """
     q_significant: bool
-    """True if significant after Benjamini-Hochberg."""
+    """True if the difference between the classes is significant after Benjamini-Hochberg."""
     divergence: float
     """|t| as a fraction of the largest |t| in the log, 0 to 1; 0 if not significant."""
     before: float | None
@@ -69,7 +71,7 @@ class NetworkEdge(Frozen):
     weight_other: float
     """Weight of the edge in the network of class 0; 0 if it is not in that network."""
     directed: bool
-    """True if one variable precedes the other in all instances."""
+    """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
     """True if the edge is in the maximum spanning tree, whose weights make the score."""
 

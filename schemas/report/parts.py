@@ -71,7 +71,7 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """KS statistic; None if not tested because of too few values."""
+    """KS statistic, 0 to 1; None if there are too few values for a test."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
@@ -169,7 +169,7 @@ class Section(Frozen):
     """Base of all sections; a section fixes `section` to a Literal with itself as the default."""
 
     section: str
-    """Tag of the section's type."""
+    """Tag of the section's type: `findings`, `account`, …."""
     method: str = ""
     """Name of the method that made the section; filled in by the run."""
 
@@ -193,7 +193,7 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Self time of the step on the critical path."""
+    """Self time of the step on the critical path, µs."""
 
 
 class ScheduleLane(Frozen):
@@ -201,9 +201,9 @@ class ScheduleLane(Frozen):
 
     component: str
     hosts: tuple[str, ...]
-    """Hosts that did the work; only for a single request."""
+    """Hosts that did the work of a single request; empty for the mean of many."""
     work_us: float
-    """Time covered by the lane's bars, overlaps counted once."""
+    """Time covered by the lane's bars, overlaps counted once, µs."""
     waited_us: float
     """Time of the lane on the critical path, µs; sum over lanes plus `message_us` is the response time."""
     steps: tuple[ScheduleStep, ...]

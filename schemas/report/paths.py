@@ -18,11 +18,11 @@ class PathAccountRow(Frozen):
     before_us: float
     after_us: float
     mix_us: float
-    """Part from the mix of root types."""
+    """Contribution of a changed mix of root types."""
     structure_us: float
-    """Part from requests that took another path."""
+    """Contribution of requests that took another path."""
     timing_us: float
-    """Part from changed times of the same paths, where significant."""
+    """Contribution of changed times on the same paths, as far as they are significant."""
     rest_us: float
     """Part that no test attributes: noise, and changes too small to detect."""
 
@@ -34,14 +34,14 @@ class PathEnd(Frozen):
     requests0: int
     requests1: int
     share0: float
-    """Weighted share of its root type's requests in the reference."""
+    """Weighted share of the root type's requests that took the path in the reference, 0 to 1."""
     share1: float
     mean0_us: float | None
     mean1_us: float | None
     p: float
     """p-value of the change of the share, against the history."""
     q: float | None
-    """q-value of the change of the share; None if not tested individually."""
+    """q-value of the change of the share; None if the path was not tested individually."""
 
 
 class PathMoveRow(Frozen):
@@ -56,7 +56,7 @@ class PathMoveRow(Frozen):
     """Share of all requests that moved, 0 to 1."""
     contribution_us: float
     confidence: float | None
-    """Share of resamples in which at least half of this move occurs; None: not resampled."""
+    """Share of resamples in which at least half of the move occurs, 0 to 1; None: not resampled."""
 
 
 class DifferenceRow(Frozen):
@@ -86,18 +86,18 @@ class PathGroupRow(Frozen):
     """Share of all requests that the moves of the group cover, 0 to 1."""
     contribution_us: float
     anchor: NodeName | None
-    """Last common step before the first difference."""
+    """Last step that both paths share before their first difference; None if there is none."""
     inserted: tuple[NodeName, ...]
     removed: tuple[NodeName, ...]
     replaced: tuple[tuple[NodeName, NodeName], ...]
     moves: tuple[PathMoveRow, ...]
     moves_total: int
     difference: tuple[DifferenceRow, ...]
-    """Differences between the first move's paths, with the steps around them."""
+    """Steps in which the paths of the first move differ, with the steps around them."""
 
 
 class PathTimeRow(Frozen):
-    """A path whose response times changed by test."""
+    """A path whose response times changed significantly."""
 
     category: str
     root: str
@@ -142,7 +142,7 @@ class RarePathsRow(Frozen):
     expected: float
     seen: float
     new_kinds: int
-    """Number of distinct paths that occur in the problem only."""
+    """Number of distinct rare paths that occur in the problem only."""
     p: float
     q: float
 

@@ -10,7 +10,7 @@ from schemas.report.parts import Frozen, Histogram
 
 
 class FlowStep(Frozen):
-    """Call site (of activity records: the step to a trace point) in the graph."""
+    """Box in the graph: a call site, or for activity records the step to a trace point."""
 
     component: str
     operation: str
@@ -31,7 +31,7 @@ class FlowStep(Frozen):
     where: str = ""
     """Instance or segment to which the change is limited; empty: it is not limited to one."""
     unit: Unit | None = None
-    """Unit of `before` and `after`."""
+    """Unit of `before` and `after`; None without a change."""
     before: float | None = None
     """Value before the change, in `unit`, as in the finding's evidence; None without a change."""
     after: float | None = None

@@ -55,7 +55,7 @@ class SampleSummary(Frozen):
 
 
 class PeriodChange(Frozen):
-    """Change of the mean response time, and of the load, from the first sample to the second."""
+    """Change of the mean response time and of the load, from the first sample to the second."""
 
     mean0_us: float | None
     mean1_us: float | None
@@ -126,7 +126,7 @@ class Report(Frozen):
     """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url`, `strip` and
     `picture`."""
     source: str
-    """Name of the lake(s), for people."""
+    """Name of the lake or lakes, for display."""
     trace_url: str = ""
     """Address of a request's trace, `{trace_id}` in place of its id."""
     preparation: Preparation | None
@@ -174,7 +174,7 @@ _NOT_IN_ID: Final = {"id", "source", "trace_url", "strip", "picture"}
 
 
 def content_id(report: Report) -> str:
-    """Id of a report, computed from its content."""
+    """Compute the id of a report from its content (see `Report.id`)."""
     plain = report.model_copy(update={"sections": tuple(section.content() for section in report.sections)})
     content = plain.model_dump_json(exclude=_NOT_IN_ID)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

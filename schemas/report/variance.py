@@ -64,7 +64,7 @@ class VariableSite(Frozen):
     """Label, as used by markers: `a/x -> b/y` for an edge, or the name of a call."""
     caller: Annotated[str | None, column("name", "who calls")]
     requests: Annotated[int, column("count", "recorded requests", label="Requests", far=2)]
-    """Requests that waited for the site."""
+    """Number of requests that waited for the site."""
     mean_us: Annotated[float, column("us", "weighted mean, µs")]
     sd_us: Annotated[float, column("us", "weighted standard deviation, µs")]
     """Standard deviation of the waiting times for the site, µs."""
@@ -117,7 +117,7 @@ class C2Curve(Frozen):
     sample: str
     categories: int
     below_one: float | None
-    """Share of large categories with C² < 1; None without a large category."""
+    """Share of large categories that have C² < 1; None without a large category."""
     requests_below_one: float | None
     """Share of the requests in large categories whose category has C² < 1; None without a large category."""
     largest: float | None
@@ -203,7 +203,7 @@ class EdgePair(Frozen):
     other: int
     """`VariableEdge.number` of the second one (`one`: of the first)."""
     rho: float
-    """Spearman's rank correlation of the two times."""
+    """Spearman's rank correlation of the times of the two edges."""
     q: float
     covariance_us2: float
 
@@ -271,7 +271,7 @@ class VarianceDetailsSection(Section):
 
 
 class SiteChange(Frozen):
-    """A site before and after; parts are shares of the variance before."""
+    """Variance of a site before and after; contributions are shares of the variance before."""
 
     label: str
     caller: str | None
@@ -293,7 +293,7 @@ class SiteChange(Frozen):
 
 
 class CategoryChange(Frozen):
-    """C² of a category before and after."""
+    """C² of a category before and after, and the test of their ratio."""
 
     category: str
     root: str

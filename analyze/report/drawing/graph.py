@@ -100,7 +100,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Boxes of a drawing, in topological order, and arrows between box indices."""
+    """Boxes of a drawing, in topological order, and the arrows between them."""
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]

@@ -143,8 +143,8 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
     """Start position of a span -> self time on this request's critical path, ns.
 
-    Stored siblings have no order, and one request is not enough to learn it, so this is the usual walk over
-    one trace, as in the view `spans`. Sums to the response time if every span lies inside its parent.
+    Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
+    request is not enough to learn it. Sums to the response time if every span lies inside its parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))

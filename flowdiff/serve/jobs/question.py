@@ -40,7 +40,7 @@ class Question(Config):
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter, for filters of single samples."""
+        """Sample name -> filter that applies to this sample only."""
         given = {"reference": self.reference_where, "problem": self.problem_where}
         return {name: text for name, text in given.items() if text}
 

@@ -57,7 +57,7 @@ class Job:
 
 
 class Jobs:
-    """Jobs of a lake. Must be closed, which ends them."""
+    """Queue and processes of the jobs on one lake. Must be closed, which ends all jobs."""
 
     def __init__(self, lake: str, settings: ServeSettings, results: Results) -> None:
         self._lake = lake

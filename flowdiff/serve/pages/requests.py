@@ -129,7 +129,7 @@ class Shown:
 
     @property
     def response_us(self) -> float:
-        """Response time, µs."""
+        """Response time of the request, µs."""
         return float(self.flow["response_ns"]) / 1e3
 
     @property
