@@ -63,7 +63,7 @@ class Incident(Config):
     direction: Direction
     """Always worse; improvements are in `change_points`."""
     lane: LaneName
-    """Lane of the watch that found it."""
+    """Lane of the watch that found the incident: fast, daily, weekly, deployment."""
     component: str
     """Component to look at first: the callee where a call is named, else the one that does the work."""
     operation: str
@@ -79,13 +79,13 @@ class Incident(Config):
     """critical: a tenth of the requests fail more, or the mean grew by half; warning: any other."""
     began_from_ns: int
     began_to_ns: int
-    """Latest time at which it may have begun, ns since the epoch (earliest: `began_from_ns`)."""
+    """Latest time at which the incident may have begun, ns since the epoch (earliest: `began_from_ns`)."""
     opened_ns: int
-    """End of the tick in which it was detected."""
+    """End of the tick in which the incident was detected, ns since the epoch."""
     changed_ns: int
-    """End of the tick of the incident's last event."""
+    """End of the tick of the incident's last event, ns since the epoch."""
     resolved_ns: int | None = None
-    """End of its effect on requests; None while it is open."""
+    """End of the incident's effect on requests, ns since the epoch; None while the incident is open."""
     headline: str
     """Title of the finding: operation and component, kind and size of the change."""
     before: float
@@ -96,22 +96,24 @@ class Incident(Config):
     contribution_us: float
     """Added mean response time, µs a request."""
     share_of_change: float | None = None
-    """Share, in [0, 1], that it explains of everything that got slower; None: the mean did not change."""
+    """Share, in [0, 1], of everything that got slower that the incident explains; None: the mean did not
+    change.
+    """
     finding: Finding | None = None
-    """Finding of the last comparison, without the data for drawings, which its report has."""
+    """Finding of the last comparison, without the data for drawings, which are only in the report."""
     also: tuple[str, ...] = ()
     """Headlines of further findings that were merged into this incident."""
     examples: IncidentExamples = IncidentExamples()
     report: str = ""
     """Id of the incident's report, `reports/<id>/report.html` in the lake; empty: none is stored."""
     looks: int = Field(default=1, ge=0)
-    """Number of comparisons that found it."""
+    """Number of comparisons that found the incident."""
     recent: int = Field(default=1, ge=0)
-    """Number of incidents, itself included, opened in the 28 days before its last event."""
+    """Number of incidents, this one included, opened in the 28 days before its last event."""
     series: tuple[str, ...] = ()
-    """Names of the fast lane's series whose alarms led to it."""
+    """Names of the fast lane's series whose alarms led to the incident."""
     note: str = ""
-    """A person's note (`flowdiff incidents accept`), or the deployment it belongs to."""
+    """A person's note (`flowdiff incidents accept`), or the deployment that the incident belongs to."""
 
     @property
     def goes_on(self) -> bool:
@@ -131,7 +133,7 @@ class IncidentEvent(Config):
     at_ns: int
     """End of the tick of the decision: event time, so equal in every run."""
     incident: Incident
-    """The incident as it was after this event."""
+    """State of the incident after this event."""
 
 
 Notify = Callable[[Sequence[IncidentEvent]], None]

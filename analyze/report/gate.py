@@ -122,7 +122,7 @@ class Gate(NamedTuple):
 
     code: GateCode
     line: str
-    """Sentence with the decision and the number of results that led to it."""
+    """Sentence with the decision, and the number of findings that led to it."""
 
 
 def _fail(n: int) -> str:

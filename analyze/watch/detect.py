@@ -31,11 +31,11 @@ class Fitted:
     """Ticks and incidents by which the current baseline was learned; equal ones give the same baseline."""
 
     past: int
-    """End, exclusive, of the ticks that it was learned from."""
+    """End, exclusive, of the ticks that the baseline was learned from."""
     span: int
-    """Number of ticks that it spans."""
+    """Number of ticks that the baseline spans."""
     tracked: tuple[Tracked, ...]
-    """Incidents whose ticks it leaves out."""
+    """Incidents whose ticks the baseline leaves out."""
 
 
 class Detector:

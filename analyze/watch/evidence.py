@@ -167,7 +167,7 @@ class TickEvidence:
 
     rows: I8
     start: int
-    """First tick that is pooled in these values."""
+    """First tick of the pool of ticks that each value covers."""
     gain: F8
     """[directions, series] log e-values: evidence for a change, up or down."""
     size: F8

@@ -43,19 +43,21 @@ class Tracked(Config):
 
     incident: Incident
     series: tuple[Name, ...]
-    """Series that alarmed for it; they trigger no further comparison while it is open."""
+    """Series whose alarms led to the incident; they trigger no further comparison while it is open."""
     onset: int
     took: int = 1
-    """Number of ticks from its onset to its detection; to be resolved, it must be calm equally long."""
+    """Number of ticks from the incident's onset to its detection; to be resolved, it must be calm equally
+    long.
+    """
     calm: int = 0
     """Number of consecutive calm values up to now."""
     calm_from: int | None = None
     """First tick of the current run of calm values; None if the last value was not calm."""
     resolved: int | None = None
     loud: tuple[tuple[int, int], ...] = ()
-    """(First tick, end) of its earlier episodes, end exclusive: excluded from normal times."""
+    """(First tick, end) of the incident's earlier episodes, end exclusive: excluded from normal times."""
     places: tuple[str, ...] = ()
-    """Places that its findings named; the first one identifies the incident."""
+    """Places that the incident's findings named; the first one identifies the incident."""
 
     @property
     def goes_on(self) -> bool:

@@ -44,8 +44,8 @@ class InstanceSums(NamedTuple):
     slower: F8
     """Sum over the visits of log duration minus the siblings' mean."""
     sq: F8
-    """Sum of squares of these differences; sq / den - (slower / den)² is the variance of the instance's
-    visits.
+    """Sum of squared log durations relative to the siblings: sq / den - (slower / den)² is the variance of
+    one visit.
     """
     failing: F8
     """Number of failing visits minus the number expected from the siblings."""

@@ -432,11 +432,13 @@ class Seen(NamedTuple):
     """Time for which an instance of a component has been present, and for which it has been missing since."""
 
     since: int
-    """First tick of the window in which it appeared."""
+    """First tick of the window in which the instance appeared."""
     windows: int = 0
-    """Number of windows with its component since its last visit."""
+    """Number of windows with the instance's component since the instance's last visit."""
     visits: float = 0.0
-    """Number of visits that it would have had in these `windows` with an equal share of its component's."""
+    """Number of visits expected in these `windows` if the instance had an equal share of its component's
+    visits.
+    """
 
 
 @dataclass(slots=True)
@@ -460,12 +462,12 @@ class Ring:
     slow: list[Rows] = field(default_factory=list)
     """Rows with `bin` >= 0 (distributions of own times), one array a window; `tick` counts from the epoch."""
     gone_windows: int = 3
-    """Minimum number of windows with its component but without an instance after which the instance may be
+    """Minimum number of windows in which an instance is missing, but not its component, before it counts as
     gone.
     """
     gone_visits: float = 32.0
-    """Number of visits that a missing instance would have had with an equal share: from this number on it is
-    gone.
+    """Number of visits that a missing instance would have had with an equal share: from this number on it
+    counts as gone.
     """
     gone_ticks: int = 1024
     """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""

@@ -31,7 +31,7 @@ class Counts:
     refused: int = 0
     """Number of events that will not be sent: refused by the receiver, or too large."""
     restarts: int = 0
-    """Number of times that the thread went on after an error in flowdiff itself."""
+    """Number of times that the thread went on after an unexpected error (a bug, a template that fails)."""
     is_sending: bool = False
     """True while the thread is working."""
 
@@ -96,7 +96,7 @@ class Sender(ABC):
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an error in flowdiff itself; return the seconds until the next turn."""
+        """Count and report an unexpected error; return the seconds until the next turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1

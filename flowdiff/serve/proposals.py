@@ -31,7 +31,7 @@ class Proposal:
     reference: str
     problem: str
     history: str = ""
-    """Period before the reference, as history; empty if it has too few windows."""
+    """Period before the reference, to compare with as history; empty if there are too few windows."""
 
     @property
     def parameters(self) -> dict[str, str]:

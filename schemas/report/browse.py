@@ -60,8 +60,8 @@ class BinnedRoot(Frozen):
     c2: float | None
     """Squared coefficient of variation of the root type's response times; None for at most 10 requests."""
     bins: tuple[int, ...]
-    """Indices, ascending, of the bins in which it has requests; `n`, `weight`, `failed` are parallel to this
-    list.
+    """Indices, ascending, of the bins in which the root type has requests; `n`, `weight`, `failed` are
+    parallel lists.
     """
     n: tuple[int, ...]
     weight: tuple[float, ...]
@@ -279,8 +279,8 @@ class EntryTimeline(EntryTraffic):
     median)."""
     strips: tuple[TimelineStrip, ...]
     before: EntryBefore | None
-    """The same entry component in the first of two samples; None for one sample, or if it does not occur
-    there.
+    """Load of the same entry component in the first of two samples; None for one sample, or if the component
+    does not occur there.
     """
 
 
@@ -308,7 +308,7 @@ class ErrorRow(Frozen):
         float, column("share", "share of those whose root answered `ok`", label="answered ok", far=1)
     ]
     hosts: tuple[str, ...]
-    """Hosts where it occurred, most requests first, at most three."""
+    """Hosts where the error occurred, most requests first, at most three."""
     first_ns: Annotated[int, column("count", "start of the first of them")]
     last_ns: Annotated[int, column("count", "start of the last of them")]
     by_time: tuple[int, ...]

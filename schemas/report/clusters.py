@@ -52,8 +52,8 @@ class TreeOverlayRow(Frozen):
     kind: OverlayKind
     """Meaning of sides A and B.
 
-    `samples`: first and second sample of the cluster; `origin`: its suspected origin, and the cluster;
-    `nearest`: the nearest cluster, and the cluster; `alone`: A is B.
+    `samples`: first and second sample of the cluster; `origin`: the cluster's suspected origin, and the
+    cluster; `nearest`: the nearest cluster, and the cluster; `alone`: A is B.
     """
     cluster: int
     other: int

@@ -147,7 +147,9 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
-    """Relation (key of RELATIONS) through which it follows from its cause; empty for the leading evidence."""
+    """Relation (key of RELATIONS) through which the evidence follows from its cause; empty for the leading
+    evidence.
+    """
 
 
 class Factor(Frozen):
@@ -230,7 +232,9 @@ class Finding(Frozen):
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Component to suspect instead of the site's, e.g. if calls are cut short after it; else empty."""
+    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; else
+    empty.
+    """
     unit: OfUnit
     before: Before
     after: After
@@ -248,7 +252,7 @@ class Finding(Frozen):
     that change.
     """
     is_better: bool = False
-    """True if it is known to be an improvement: the same work in less time, or fewer failures."""
+    """True if the finding is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
     """Number of problem requests that reach the changed site (`affected0`: of reference requests)."""

@@ -32,7 +32,9 @@ class KindRow(Frozen):
             label="At most else",
         ),
     ]
-    """Upper 95 % bound of its share in the period where it does not occur: 3 / requests (rule of three)."""
+    """Upper 95 % bound of the share of requests in the period where it does not occur: 3 / requests (rule of
+    three).
+    """
 
 
 class KindsSection(Section):

@@ -147,8 +147,8 @@ class EdgeRow(Frozen):
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
     ]
-    """Contribution to the change of the category's mean response time; contributions of all edges add up to
-    it.
+    """Contribution of the edge to the change of the category's mean response time, µs; the sum over all edges
+    is that change.
     """
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
     """Part of `attribution_us` from a changed latency of the edge, µs."""
@@ -161,9 +161,7 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """First keys, ascending, of the lake's categories that were merged here; their number is
-    `stored_total`.
-    """
+    """Keys, ascending, of the lake's categories that were merged into this one; cut to the first ones."""
     stored_total: int
 
 
@@ -171,13 +169,13 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance between its token sequence and the mutation's."""
+    """Levenshtein distance between the token sequences of the candidate and of the mutation."""
     distance: float
     """Distance to the mutation by which precursors are ranked: edits, or (by the settings) edits / longer
     length.
     """
     share: float
-    """Weight of this candidate in the mutation's baseline mean; the weights of its candidates sum to 1."""
+    """Weight of this candidate in the mutation's baseline mean; the weights of all candidates sum to 1."""
 
 
 class Mutation(ListedCategory):

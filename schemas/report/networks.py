@@ -65,15 +65,15 @@ class NetworkEdge(Frozen):
     """Index in `variables` of one end; of the earlier variable if the edge is directed."""
     dst: int
     weight: float
-    """Share of all instances, 0 to 1, at the largest node where one variable splits the other's regression
-    tree.
+    """Share of all instances, 0 to 1, at the largest node at which one variable splits the regression tree of
+    the other.
     """
     weight_other: float
     """Weight of the edge in the network of class 0; 0 if it is not in that network."""
     directed: bool
     """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
-    """True if the edge is in the maximum spanning tree, whose weights make the score."""
+    """True if the edge is in the maximum spanning tree, from which the score is computed."""
 
 
 class NetworkComponent(Frozen):

@@ -36,7 +36,7 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event, or a stretch of time, marked below a heat strip."""
+    """An event, or a stretch of time, drawn on a strip beside the heat strips."""
 
     kind: str
     """CSS class: `incident`, `deployment`."""

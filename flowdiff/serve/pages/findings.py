@@ -54,7 +54,7 @@ class _Side:
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Id of the other period's request that is drawn beside each of these; empty: none."""
+    """Id of the other period's request to draw beside each request of this side; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
