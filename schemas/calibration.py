@@ -31,17 +31,17 @@ class CalibrationRecord(Config):
 
     version: Literal[1] = 1
     created_at: str
-    """Time of the calibration, ISO 8601 in UTC."""
+    """Time at which the record was made, ISO 8601, UTC."""
     created_by: str
     method: str
     settings: dict[str, Any]
-    """Settings of the method, as given where they were left at `auto`."""
+    """Settings of the method, name -> value; `auto` stands where a setting was left at `auto`."""
     refine: dict[str, Any]
-    """Settings of the refinement."""
+    """Settings of the refinement, name -> value."""
     chosen: CalibrationSettings
     start_ns: int
     end_ns: int
-    """End of the range that pairs were chosen from, ns since the epoch."""
+    """End of the range that pairs were chosen from, exclusive, ns since the epoch (start: `start_ns`)."""
     windows: int
     """Number of steady windows that pairs were chosen from."""
     unsteady: int
@@ -50,16 +50,16 @@ class CalibrationRecord(Config):
     """Number of pairs compared: as many as requested, or all that exist."""
     pairs_with_findings: int
     findings: dict[str, int]
-    """Number of false findings over all pairs, by kind."""
+    """Kind of finding -> number of false findings, summed over all pairs."""
     verdicts: dict[str, int]
-    """Number of pairs by outcome of the verdict."""
+    """Outcome of the verdict -> number of pairs."""
     requests0: int
     requests1: int
-    """Median number of requests of a reference and of a problem period."""
+    """Median number of requests of a problem period (`requests0`: of a reference)."""
 
     @property
     def a_pair(self) -> float:
-        """Mean number of false findings per pair."""
+        """Mean number of false findings per pair of periods."""
         return sum(self.findings.values()) / self.pairs
 
     @property

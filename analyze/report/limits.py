@@ -8,7 +8,9 @@ from schemas.config import Config
 
 
 class ReportLimits(Config):
-    """Bounds of the report model; the tables in the lake are complete. What is cut says `shown of total`."""
+    """Maximum sizes of lists in a report; the tables in the lake are complete. A cut list says `shown of
+    total`.
+    """
 
     findings: int = Field(default=20, ge=1)
     """Maximum number of findings shown; the table has all."""

@@ -21,11 +21,15 @@ from analyze.watch.slow_lane import certain
 from analyze.watch.versions import Rollout, Running, Versions
 
 MOST_VERSIONS: Final = 10_000
-"""Most values of the version parameter in a window; with more it is not taken as a version."""
+"""Maximum number of distinct values in a window that a version parameter may have; with more, it is
+ignored.
+"""
 
 
 def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
-    """(component, value of the parameter) pairs that occur in a window."""
+    """(component, version) pairs that occur in a window: values of parameter `key` at nodes of a
+    component.
+    """
     params = read_params(here, keys=[key]).filter(pc.field("text") != "")
     if not params.num_rows:
         return frozenset()
@@ -46,10 +50,11 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """State after a window: a version that is new in a component, or back again, starts a rollout.
+    """Return the state after a window: a version that is new in its component, or back again, starts a
+    rollout.
 
-    gone_windows: windows of its component without a version after which it is gone; it is also gone once
-    unseen for four weeks. A component's first version starts no rollout.
+    gone_windows: number of windows with the component but without the version after which it is gone; a
+    version unseen for four weeks is gone, too. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
@@ -95,9 +100,10 @@ def is_due(rollout: Rollout) -> bool:
 def looked_at(
     rollout: Rollout, key: str, during: Sequence[Range], before: Sequence[Range], decide: Decide
 ) -> Decision:
-    """Decision of one look: the version against the others in the same windows, else against the time before.
+    """Take one look: compare the version with the others in the same windows, else with the time before.
 
     A deployment marked by a person has no component: the windows after it are compared with those before.
+    Only findings at the level of this look remain in the decision.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)

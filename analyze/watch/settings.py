@@ -176,12 +176,12 @@ class WatchSettings(Config):
 
     @property
     def ns_a_false_alarm(self) -> float:
-        """Time for which one false incident is budgeted."""
+        """Time for which one false incident is budgeted, ns."""
         return rate_ns(self.false_alarms)
 
 
 def rate_ns(text: str) -> float:
-    """Nanoseconds per event of a rate such as `2 a week`. Raises ValueError."""
+    """Time per event, ns, of a rate such as `2 a week`. Raises ValueError."""
     match = _RATE.match(text.strip())
     if match is not None and float(match[1]) * _LONGEST < _NS[match[2]]:
         raise ValueError("write one in a hundred years at least")

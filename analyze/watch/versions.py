@@ -12,31 +12,31 @@ from stitch.lake.watch_files import head
 
 
 class Rollout(Config):
-    """A deployment under observation."""
+    """A deployment under observation: a version of a component, compared repeatedly with the others."""
 
     component: str
-    """Component deployed; empty if a person marked the deployment."""
+    """Component that was deployed; empty if a person marked the deployment."""
     version: str
     start_ns: int
-    """Start of the first window with the version."""
+    """Start of the first window with the version, ns since the epoch."""
     windows: int = 0
-    """Number of windows with the version."""
+    """Number of windows with the version so far."""
     looks: int = 0
 
 
 class Running(Config):
-    """A version that a component runs."""
+    """A version that a component runs at present."""
 
     component: str
     version: str
     missed: int = 0
-    """Windows since the version was last seen that have the component."""
+    """Number of windows with the component since the version was last seen."""
     seen_ns: int = 0
-    """Start of the last window with the version."""
+    """Start of the last window with the version, ns since the epoch."""
 
 
 class Versions(Config):
-    """Running versions, and deployments under observation."""
+    """Versions that components run now, and deployments under observation."""
 
     running: tuple[Running, ...] = ()
     rollouts: tuple[Rollout, ...] = ()

@@ -27,7 +27,7 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Field -> flag, for flags of ProduceSettings that differ from their keys."""
+"""Field of ProduceSettings -> flag, for flags that are not derived from the key."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
@@ -47,7 +47,7 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """Show a line with the progress of writing on a terminal; nothing elsewhere."""
+    """Show the progress of writing on a terminal while the block runs; yields the callback to report it."""
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress

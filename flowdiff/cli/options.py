@@ -58,12 +58,12 @@ PERIODS: Final = "Periods"
 OUTPUT: Final = "Output"
 GATE: Final = "Gate"
 ADVANCED: Final = "Advanced"
-"""Heading of a comparison's rarely used options in its help."""
+"""Heading in help for the rarely used options of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedPeriods:
-    """Two periods and their filters, as given to a command."""
+    """Options for two periods and their filters."""
 
     reference: Annotated[
         list[str] | None,
@@ -102,7 +102,7 @@ class ComparedPeriods:
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter, for filters of single samples."""
+        """Sample name -> filter that applies to this sample only."""
         asked = (("reference", self.reference_where), ("problem", self.problem_where))
         return {name: text for name, text in asked if text is not None}
 
@@ -131,7 +131,7 @@ def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
-    """Print a line on standard error for each lake with an interrupted import or unsealed windows."""
+    """Print a line on standard error for each lake with an interrupted import or with unsealed windows."""
     from analyze.scope import notes
 
     say_notes(notes([*periods]))
@@ -144,7 +144,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
-    """Name -> value of a repeated option NAME=VALUE; filled: reject empty values.
+    """Name -> value of a repeated option NAME=VALUE. filled: refuse empty values.
 
     Raises ConfigError, also for a repeated name.
     """
@@ -160,8 +160,9 @@ def named_values(option: str, given: Iterable[str] | None, *, filled: bool = Fal
 
 
 def set_values(model: type[S], given: Iterable[str] | None) -> S:
-    """Settings of a model with the values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
-    ConfigError."""
+    """Make settings from the values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
+    ConfigError.
+    """
     from flowdiff.settings.given import Given, validated
     from flowdiff.settings.keys import keys_of, nearest
 
@@ -176,7 +177,7 @@ def set_values(model: type[S], given: Iterable[str] | None) -> S:
 
 
 def provisional_folder() -> Path:
-    """New folder for data of unsealed windows, removed when the process ends."""
+    """New folder for files of unsealed windows, removed when the process ends."""
     from stitch.scratch import Scratch
 
     scratch = Scratch()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """Engine that does the work of a command."""
+    """Kind of engine that does the work of a command."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -25,7 +25,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Engine, and access to a cluster."""
+    """Options for the engine of a command, and for access to a Spark cluster."""
 
     engine: Annotated[
         EngineName,
@@ -52,7 +52,9 @@ class SparkOptions:
     ] = None
 
     def cluster(self, workers: int | None) -> SparkCluster | None:
-        """Cluster with `workers` concurrent tasks; None: work on this machine. Raises ConfigError."""
+        """Spark cluster with `workers` concurrent tasks; None if this machine does the work. Raises
+        ConfigError.
+        """
         if self.engine is EngineName.LOCAL:
             if self.master is not None or self.conf:
                 raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")

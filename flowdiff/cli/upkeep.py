@@ -27,15 +27,16 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would 
 
 
 def no_lake(lake: str) -> LakeError:
-    """Error for a missing lake."""
+    """Make the error for a lake that does not exist."""
     return LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
 
 
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; a lake in a folder is locked against imports until the end.
+    """Open a lake for upkeep while the block runs; a lake in a folder is locked against imports meanwhile.
 
-    what: name of the work in messages. Raises LakeError; ConfigError for an invalid grace period.
+    what: name of the work in messages; grace: grace period. Raises LakeError; ConfigError for an invalid
+    `grace`.
     """
     grace_ns = duration_of(grace)
     from stitch.lake.disk import exclusive_lock

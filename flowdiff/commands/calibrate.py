@@ -93,7 +93,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Function that compares as `flowdiff compare` does, without writing a report."""
+    """Make a function that compares as `flowdiff compare` does, without writing a report."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

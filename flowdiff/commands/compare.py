@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 DEFAULT_METHODS: Final = ("robust",)
 WORKER_BYTES: Final = 1400 << 20
-"""Memory of a worker process that reads and tests, libraries included: 1.4 GB at 10⁵ call sites, 0.4 GB at
-10⁴."""
+"""Memory of a worker process that reads and tests, libraries included, bytes: 1.4 GB at 10⁵ call sites, 0.4
+GB at 10⁴.
+"""
 
 
 @takes_settings

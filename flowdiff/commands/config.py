@@ -50,8 +50,9 @@ def command(
 
 
 def effective_toml(found: Effective, *, expert: bool = False) -> str:
-    """TOML of every key with its value and origin; expert keys only if set, unless `expert`. Secrets are
-    named, never shown."""
+    """TOML of every key with its value and origin; expert keys only if they are set, unless `expert`. Secrets
+    are named without their value.
+    """
     shown = {name: key for name, key in KEYS.items() if expert or not key.is_expert or name in found.origins}
     return _document(shown, lambda key: _effective_line(key, found))
 

@@ -20,7 +20,7 @@ from flowdiff.cli.table_output import print_json_value
 from flowdiff.cli.terminal import Terminal
 
 UNSEEN_WIDTH = 120
-"""Columns assumed where the width is unknown."""
+"""Width that is assumed for output of unknown width, columns."""
 
 
 def command(
@@ -48,7 +48,7 @@ def command(
 
 
 def _console() -> Console:
-    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` wide if there is neither (a job, a file)."""
+    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` wide without either (a job, a file)."""
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
-"""Environment variable with the key of hashed parameters."""
+"""Name of the environment variable with the HMAC key for hashed parameters."""
 
 
 @takes_settings
@@ -181,8 +181,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """(number of processes to use the given number of cores (None: all), threads of this process if it works
-    alone)."""
+    """Return (number of processes to use `workers` cores, None for all; number of threads if this process
+    works alone).
+    """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -193,7 +194,9 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """JobWorker for this process; None if it is not part of a job. Raises ConfigError."""
+    """Worker of a job that several machines share; None if this import is no part of a job. Raises
+    ConfigError.
+    """
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
@@ -236,8 +239,9 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules for parameters, with a key if values are hashed. Raises ConfigError for a short key,
-    InputError."""
+    """Rules for parameters, with the HMAC key if values are hashed. Raises ConfigError for a short key,
+    InputError.
+    """
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -248,7 +252,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Key from the file, else from the environment; neither appears in a list of processes."""
+    """HMAC key from the file, else from the environment; neither shows in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(

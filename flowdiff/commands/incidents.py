@@ -69,7 +69,7 @@ def command(
 
 
 def _lines(incident: Incident) -> list[str]:
-    """Two lines about an incident, identity and headline; both usually fit 80 columns."""
+    """Two lines about an incident, its id and its headline, which usually fit 80 columns."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)
@@ -78,7 +78,7 @@ def _lines(incident: Incident) -> list[str]:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """Description of an incident, one line per fact."""
+    """Description of an incident, with one fact per line."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

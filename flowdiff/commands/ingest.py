@@ -34,7 +34,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""Keys with an option. Others are set in a configuration or the environment."""
+"""Keys of settings that have an option; the others are set in a configuration or in the environment."""
 
 
 @takes_settings

@@ -122,7 +122,7 @@ def command(
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `[::1]:PORT`. Raises ConfigError."""
+    """Split `HOST:PORT` or `[::1]:PORT` into host and port. Raises ConfigError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:

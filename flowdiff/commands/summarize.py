@@ -82,7 +82,7 @@ def command(
 
 
 def _refuse(what: str, lake: str, tally: ProfileTally) -> None:
-    """Raise LakeError if statistics could not be written."""
+    """Raise LakeError if some statistics could not be written."""
     if tally.refusals:
         raise LakeError(
             f"{what} could not be written to '{lake}': {'; '.join(tally.refusals)}.",

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
 _EVERY_S = 2.0
-"""Seconds between two scrapes."""
+"""Interval between two scrapes, s."""
 _AROUND_ROWS = 14
-"""Lines of the screen besides the rows of its two tables."""
+"""Number of lines on the screen besides the rows of its two tables."""
 
 
 def command(
@@ -46,7 +46,7 @@ def command(
 
 
 def _follow(console: Console, page: str, now: Scrape) -> None:
-    """Refresh until Ctrl-C. A failed scrape is shown, and retried."""
+    """Scrape and redraw until Ctrl-C; a scrape that fails is shown, and retried."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

@@ -45,7 +45,7 @@ NOTHING, OPEN, CANNOT_TELL = 0, 1, 3
 SILENT: Final = "silent"
 LEASE: Final = "watch/lease"
 POLL_S: Final = 5.0
-"""Seconds between two checks of the lake."""
+"""Interval between two checks of the lake, s."""
 
 
 @takes_settings
@@ -158,7 +158,7 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
-    """Watch until a signal; a second one ends the process at once, and nothing is lost."""
+    """Watch until a signal; a second one ends the process at once, without loss."""
     stop, asked = threading.Event(), list[int]()
 
     def caught(number: int, _frame: FrameType | None) -> None:
@@ -196,7 +196,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Exclusive right to watch a lake: by a lock for a folder, by a lease for a remote store."""
+    """Exclusive right to watch a lake: a file lock for a lake in a folder, a lease for a lake in a bucket."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
@@ -237,7 +237,7 @@ class _Turn:
             yield
 
     def check(self) -> None:
-        """Raise TakenError if another process took over."""
+        """Raise TakenError if another process has taken the right over."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
 
@@ -246,7 +246,7 @@ class _Turn:
 
 
 class _Shown:
-    """Served state of a watch; written by the loop, read by the server's thread."""
+    """State of a watch that metrics and health report; written by the loop, read by the server's thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -256,7 +256,7 @@ class _Shown:
         self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
-        """Record an iteration of the loop; trouble: why it cannot work, or None."""
+        """Record an iteration of the loop. trouble: reason why the watch cannot work; None: it works."""
         state = watch.state
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
@@ -264,18 +264,18 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay: the active process serves them."""
+        """Clear incidents and delay while another process is active and reports them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
-        """Record a decided window."""
+        """Record the decision of one window."""
         if decided.run is not None:
             self.service.add_window(watch.lake, decided.run.window_ns, decided.run.through_ns)
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that all sealed windows are decided; report when sealing stops or resumes."""
+        """Record that all sealed windows are decided; print a line when sealing stops or resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -290,7 +290,9 @@ class _Shown:
 
 @contextmanager
 def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
-    """Serve metrics and health, if an address is set. Raises ConfigError."""
+    """Serve metrics and health while the block runs, if an address is set; yields their state. Raises
+    ConfigError.
+    """
     from flowdiff.live.status_server import served
     from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, watch_registry
 
@@ -310,8 +312,9 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until stopped. After TakenError, LakeError or OSError the caller calls it
-    again."""
+    """Decide windows as they are sealed, until stopped. After TakenError, LakeError or OSError the caller
+    calls this function again.
+    """
     watch.resume()
     while not stop.is_set():
         try:
@@ -332,7 +335,9 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
 
 
 def _polled(watch: LakeWatch) -> Iterator[Decided]:
-    """Decide newly sealed windows; on the first call report the time from which the watch decides."""
+    """Decide the windows sealed since the last call; on the first call, print the time from which the watch
+    decides.
+    """
     from schemas.periods import format_instant
 
     is_new = watch.state is None

@@ -19,7 +19,7 @@ from flowdiff.cli.options import (
 from schemas.periods import parse_period
 
 LISTED: Final = 288
-"""Most windows listed without a period, the latest ones: a day of five-minute windows."""
+"""Maximum number of windows listed without a period, the latest ones: a day of five-minute windows."""
 
 
 def command(
@@ -76,7 +76,7 @@ def command(
 
 
 def _categories(counted: tuple[int, bool]) -> str:
-    """Text of a number of categories, marked if it is an estimate."""
+    """Number of categories as text, marked if it is an estimate."""
     from analyze.report.wording import about, count
 
     number, is_estimate = counted

@@ -24,7 +24,7 @@ def _checked(url: str) -> str:
 
 
 _Url = Annotated[str, AfterValidator(_checked)]
-"""Address, or empty."""
+"""Type of a receiver's address: https:// or http://, or empty."""
 
 
 class Receiver(Config):
@@ -54,7 +54,7 @@ class Receiver(Config):
 
     @property
     def is_on(self) -> bool:
-        """True if it has an address."""
+        """True if the receiver has an address, and is therefore notified."""
         return bool(self.url) or self.url_file is not None
 
 

@@ -107,5 +107,5 @@ class ServeSettings(Config):
 
     @property
     def job_memory_bytes(self) -> int:
-        """`job_memory` in bytes."""
+        """`job_memory` as a number of bytes."""
         return parse_size(self.job_memory) or 0
