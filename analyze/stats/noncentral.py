@@ -13,8 +13,11 @@ from schemas.arrays import F8
 
 
 def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float) -> float:
-    """P(X >= x1) when drawing x1 + y1 out of x0 + x1 marked items and y0 + y1 others, marked ones with odds
-    `odds`; x0 and y0 need not be integers. O(x0 + x1)."""
+    """P(X >= x1) of Fisher's noncentral hypergeometric law: x1 + y1 items are drawn out of x0 + x1 marked and
+    y0 + y1 other ones, marked ones with odds `odds`.
+
+    x0 and y0 need not be integers. O(x0 + x1).
+    """
     marked, others, drawn = x0 + x1, y0 + y1, x1 + y1
     k = x1 + np.arange(-np.floor(min(x1, y0)), np.floor(min(x0, y1)) + 1)
     logs = k * np.log(odds) - sum(gammaln(n + 1) for n in (k, marked - k, drawn - k, others - drawn + k))
@@ -23,5 +26,6 @@ def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float)
 
 
 def at_least_of(x: float, n: float, share: float) -> float:
-    """P(X >= x) of a binomial law with n draws; for non-integer n by the Beta integral."""
+    """P(X >= x) of a binomial law with n draws of probability `share`; for non-integer n by the Beta
+    integral."""
     return 1.0 if x <= 0 else float(betainc(x, n - x + 1, share))
