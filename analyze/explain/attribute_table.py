@@ -1,4 +1,4 @@
-"""Rank attributes by the distance between the two classes in each attribute alone (D.5)."""
+"""Rank attributes by the distance between affected and other requests in each attribute alone."""
 
 from __future__ import annotations
 

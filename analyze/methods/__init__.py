@@ -1,1 +1,1 @@
-"""Analyses behind one port; one folder a method."""
+"""Analysis methods behind one port (`port`), one folder per method."""

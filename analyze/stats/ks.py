@@ -1,4 +1,4 @@
-"""Kolmogorov-Smirnov (KS) tests of two samples: of many columns at once (B.2), or by blocks of time.
+"""Kolmogorov-Smirnov (KS) tests of two samples: of many columns at once, or by blocks of time.
 
 A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
 computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
@@ -7,7 +7,7 @@ used (NSDI §6). They are not the exact p of small samples: where the exact p is
 stays under 0.03 at n0 = n1 = 11, the smallest the papers test, and under 0.01 at 100 (measured in
 tests/unit/test_ks.py).
 
-The test by blocks keeps dependence inside its block (B.3, H.4).
+The test by blocks permutes whole blocks, so that dependence between neighbouring values is preserved.
 """
 
 from __future__ import annotations

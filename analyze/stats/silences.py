@@ -56,7 +56,7 @@ class Traffic:
     first_ns: I8
     last_ns: I8
     """first_ns, last_ns: int64[stretches], start of the first and of the last request of each stretch (a
-    request, or a slot of a stored profile), ns since the epoch; equal where requests are loaded one by
+    request, or a window of a stored profile), ns since the epoch; equal where requests are loaded one by
     one."""
     requests: float
     weight: float
