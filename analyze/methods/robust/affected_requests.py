@@ -34,9 +34,12 @@ _ROLE: Final = "affected"
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """[requests of all groups] True for requests that show a change: with its call pattern or a failing call
-    of its site, else those that touch the site. Of the problem if the change went up, of the reference if
-    down."""
+    """bool[requests of all groups]: True for requests that show one of the changes: of the problem if its
+    value rose, of the reference if it fell.
+
+    A request shows a change if it has the change's call pattern or a failing call of its site; for a change
+    of neither kind, if it touches the site.
+    """
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
         period = roles.problem if change.ups else roles.reference
@@ -82,7 +85,10 @@ def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class AtSite:
-    """The requests of one category that touch a site."""
+    """Requests of one category that touch the site of a change; arrays are [rows].
+
+    category: index in the population; sample: index of each request's sample.
+    """
 
     category: int
     rows: I8
@@ -178,8 +184,10 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
     """Count requests that show a change from a profile: (reference, problem); (0, 0) without a change.
 
-    For several changes (one on several hosts) the largest count is taken: the profile does not record the
-    overlap.
+    A request shows the change if it has the pattern, a failing call, or a mean self time beyond the geometric
+    middle of before and after (for a change of the tail: over its threshold). Times are known to a bin of 2.2
+    % only. For several changes (one on several hosts) the largest count is taken: the profile does not record
+    the overlap.
     """
     return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 

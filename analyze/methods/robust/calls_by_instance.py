@@ -124,7 +124,7 @@ class ByInstance:
 def _hosts_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
-    """Map a component to the hosts that its calls in the problem ran on, ascending."""
+    """Hosts that each component's calls in the problem ran on: component -> indices of hosts, ascending."""
     seen = np.zeros((int(of_site.max(initial=-1)) + 1, len(population.hosts) + 1), dtype=np.bool_)
     for group in groups:
         host = population.categories[group.category].host

@@ -64,8 +64,8 @@ def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int 
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:
-    """(operations called more, operations called less) by a change of a path; None without a counterpart, or
-    if the patterns differ in no operation.
+    """Find (operations called more often, operations called less often) by a change of a path; None without a
+    `counterpart`, or if the two patterns call all operations equally often.
 
     Operations of one component with equal results become one finding (`alike_at_component`).
     """
@@ -138,9 +138,10 @@ def _is_part(shorter: CallPattern, longer: CallPattern) -> bool:
 def last_callees(
     population: Population, groups: Sequence[RequestGroup], patterns: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Map a pattern to the component of the remote call that started last in most of its calls; "" for none.
+    """Find the component of the remote call that started last in most calls with each pattern: pattern ->
+    component, "" for none.
 
-    Only for `patterns`, which are few. O(groups · units).
+    patterns: the few ones to look up. O(groups · units).
     """
     wanted = set(patterns)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
