@@ -38,7 +38,7 @@ class SiteTimes:
 
     @property
     def time_share(self) -> F8:
-        """Share of a site in the time on critical paths, both periods weighted equally."""
+        """Share of each site in the time on critical paths, in [0, 1]; both periods have equal weight."""
         shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
         return shares
 

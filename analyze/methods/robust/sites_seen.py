@@ -57,7 +57,7 @@ def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
 ) -> Iterator[SitesSeen]:
-    """Observe each shard, in up to `workers` processes if there are enough shards."""
+    """Yield the observations of each shard, in up to `workers` processes if there are enough shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:

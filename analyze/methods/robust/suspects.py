@@ -21,7 +21,7 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A possible cause, not proven by a significant change."""
+    """Possible cause whose changes are not significant."""
 
     cause: Cause
     near: NearChange

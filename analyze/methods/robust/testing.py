@@ -199,7 +199,7 @@ def _seen_by(
 def _rounds(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> tuple[list[_Row], list[_Row]]:
-    """Test first looks together, then each second look by itself.
+    """Test first looks together, then each second look separately.
 
     Returns (rows reported wherever they are significant, rows reported only where no other change of
     structure is significant).
@@ -464,7 +464,8 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
-    """Drop changes at sites whose operation, or caller, already has a change of structure in `first`."""
+    """Drop changes of `second` at sites whose operation, or caller, already has a change of structure in
+    `first`, and changes of calls that follow from the caller's."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

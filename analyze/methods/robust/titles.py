@@ -217,10 +217,10 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
-    """Headline of a report: more failures if significant, else the mean, else the first finding, else the
-    measured values. changed: shares that changed significantly.
+    """Headline of a report: on failures if they rose significantly, otherwise on the mean, otherwise on the
+    first finding, otherwise on the measured values. changed: shares that changed significantly.
 
-    A mean that fell only because requests fail early yields to the finding.
+    If the mean fell only because requests fail early, the finding comes first.
     """
     shares = [
         wording.moved_sentence(

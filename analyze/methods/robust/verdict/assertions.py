@@ -25,8 +25,10 @@ class ContradictionWarning(UserWarning):
 def checked(
     section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
 ) -> VerdictSection:
-    """Return the section, with outcome "not-explained" if "unchanged" contradicts a significant row; warn of
-    every contradiction."""
+    """Check the section against the breakdown and the findings, and warn of every contradiction.
+
+    Returns the section, with outcome "not-explained" if "unchanged" contradicts a significant row.
+    """
     found = list(contradictions(section, accounts))
     warn((*found, *unsupported(findings)))
     significant = _significant(accounts)

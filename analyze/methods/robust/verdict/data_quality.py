@@ -84,7 +84,8 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
 def useless_rows(
     before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on periods unfit for comparison: many requests fail in both, or none took any time."""
+    """Yield rows on periods unfit for comparison: many requests fail in both, or no request of one took any
+    time."""
     sides = before.whole(), after.whole()
     weight = [float(side.weight.sum()) for side in sides]
     if not all(weight):
@@ -116,8 +117,11 @@ def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> 
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on sampling that differs between the periods, or is not recorded. mean0, mean1: mean
-    weights; known: share of each period with recorded sampling."""
+    """Yield rows on sampling that differs between the periods, or is not recorded.
+
+    mean0, mean1: mean weights of requests; known: share of each period's requests with recorded sampling, in
+    [0, 1].
+    """
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
@@ -150,8 +154,11 @@ def sampling_rows(
 def excluded_rows(
     excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on flows left out of the tests: many, or more in one period. A flow may have several
-    flags."""
+    """Yield rows on flows excluded from the tests: many, or more in one period than in the other.
+
+    excluded: quality flag -> number of flows per sample (a flow may have several flags); kept: numbers of
+    tested requests.
+    """
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
         total = kept[0] + left[0], kept[1] + left[1]
@@ -219,10 +226,10 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on a reference far outside of the history, and on whether the problem resembles it.
+    """Yield rows on a reference far outside of the history; they also say if the problem resembles it.
 
-    Far: outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise between
-    windows included, or by an exact test.
+    Far means outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise
+    between windows included, or by an exact test of the share of failures.
     """
     if history is None or not before.n_requests:
         return
