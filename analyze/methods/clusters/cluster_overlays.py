@@ -25,7 +25,7 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverlay:
-    """One overlay of two clusters' trees, or of a cluster's two samples."""
+    """Overlay of the trees of two clusters, or of a cluster's two samples."""
 
     kind: OverlayKind
     cluster: int

@@ -140,7 +140,10 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterShareTests:
-    """Tests of clusters' shares; arrays are [clusters]."""
+    """Tests of clusters' shares; arrays are [clusters].
+
+    changed: True for significant changes.
+    """
 
     before: F8
     after: F8

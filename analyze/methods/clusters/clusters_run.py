@@ -47,7 +47,10 @@ from schemas.report.clusters import CurvePoint
 
 @dataclass(frozen=True, slots=True)
 class ClustersRun:
-    """Results of clustering."""
+    """Results of clustering a population.
+
+    rows, space: features of the requests and their coordinates; agreement: with categories.
+    """
 
     rows: FeatureRows
     space: FeatureSpace

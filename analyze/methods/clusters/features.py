@@ -201,7 +201,10 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Rows as points of the reduced space."""
+    """Rows of features as points in the space in which they are clustered.
+
+    points: coordinates.
+    """
 
     points: Points
     columns: int

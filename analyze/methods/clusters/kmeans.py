@@ -42,7 +42,7 @@ class Partition:
 
     @property
     def n_clusters(self) -> int:
-        """Number of clusters, none empty."""
+        """Number of clusters; none is empty."""
         return len(self.centre)
 
     def distances(self, points: Points) -> F8:
@@ -185,7 +185,7 @@ _RESTARTS: Final = 2
 def number_of_clusters(
     points: Points, weight: F8, n_requests: int, settings: ClustersSettings
 ) -> tuple[int, tuple[CurvePoint, ...]]:
-    """(number of clusters with the best silhouette of sampled points, curve of silhouettes).
+    """Choose the number of clusters by the silhouette of sampled points: (number, curve of silhouettes).
 
     Robust style takes the smallest number within a standard error of the best, paper style the best. The
     curve is ascending by number, and empty if the number is given. (The sum of squares would always prefer
@@ -244,8 +244,8 @@ class Stability:
     """Adjusted Rand index between the partitions of two random halves, measured on all rows; one per refit,
     without refits in which by chance one half is empty."""
     jaccard: F8
-    """[clusters] mean over refits of the best Jaccard overlap with a cluster of the refit; NaN without a
-    refit."""
+    """Mean over refits of the best Jaccard overlap of each cluster with a cluster of the refit,
+    float64[clusters]; NaN without refits."""
 
 
 def stability(
@@ -288,7 +288,8 @@ def stability(
 
 @dataclass(frozen=True, slots=True)
 class PathAgreement:
-    """Agreement of clusters with categories of level L1, each of one root type and one folded sequence."""
+    """Agreement of clusters with categories of level L1, which have one root type and one sequence of
+    tokens."""
 
     category: I8
     """Index of the L1 category of each stored category, int64[stored categories]."""
