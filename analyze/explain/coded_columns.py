@@ -17,10 +17,11 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodedColumns:
-    """Columns of attributes as codes: bins for numbers, ascending, levels for words; the last code means
+    """Columns of attributes as integer codes: numbers are binned, words are numbered; the last code means
     missing.
 
-    low and high are empty for a column of words, levels for one of numbers.
+    low, high: bounds of the bins, empty for a column of words; levels: the words, empty for a column of
+    numbers.
     """
 
     columns: tuple[AttributeColumn, ...]

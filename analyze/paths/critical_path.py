@@ -134,8 +134,8 @@ class Attribution:
     """Mean latency E[k·x] / E[k] over requests with the edge on their critical path, µs, in the reference
     (_0) and the problem (_1).
 
-    If it is on none in one sample, that of the other sample, so that the whole contribution is a change of
-    criticality; 0 if on none in both.
+    In a sample without such requests, the mean of the other sample, so that the whole contribution is a
+    change of criticality; 0 if neither sample has any.
     """
     critical_mean_1_us: F8
     contribution_us: F8

@@ -11,8 +11,9 @@ of the mean is then exactly
        + Σ_r s̄_r Σ_{p→m} f_pm·(μ̄_m - μ̄_p)         structure: requests that took another path
        + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
 
-Bars are midpoints. A path that is both a mutation and slower has a term in each sum: the papers' virtual
-categories, without double counting. Moves of one signature are one group, the largest first.
+Bars are midpoints. A path that is both a mutation and slower has a term in each sum: as the virtual
+categories of Spectroscope's papers, without double counting. Moves of one signature are one group, the
+largest first.
 """
 
 from __future__ import annotations
@@ -493,7 +494,7 @@ def _usual(table: PathTable) -> I8:
 
 
 def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
-    """Indices of the two categories to align for a move; in place of OTHER comes the usual path of the root
+    """Indices of the two categories to align for a move; OTHER is replaced by the usual path of the root
     type."""
     if move.source == OTHER:
         return int(usual[0, table.root[move.target]]), move.target

@@ -260,7 +260,7 @@ class Histograms:
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
         """For each quantile its fractional bin number in each cell, float64[cells], interpolated linearly
-        within the bin; NaN for an empty cell. Parameters as of `_holding`."""
+        within the bin; NaN for an empty cell. Parameters as in `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]

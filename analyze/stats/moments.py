@@ -18,7 +18,7 @@ LARGE = 10
 """Maximum number of requests of a category that is not "large" (as in the papers); C² is shown for large
 categories only."""
 HIGH: Final = 1.0
-"""C² above which variance is high (VF §4.2)."""
+"""C² above which variance is high (VarianceFinder §4.2)."""
 _MOST_POINTS: Final = 256
 
 

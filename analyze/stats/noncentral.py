@@ -1,7 +1,8 @@
-"""Fisher's noncentral hypergeometric law: number of marked items drawn, if marked ones have other odds.
+"""Fisher's noncentral hypergeometric law: number of marked items drawn, if the odds of drawing a marked item
+differ from those of any other.
 
-For hits x0 and x1 of a group before and after, y0 and y1 of all others, the number x1 given all margins has
-this law, with the odds ratio of the exposures, if the group changed as the others did.
+A group has x0 hits before and x1 after; all others have y0 and y1. If the group changed as the others did, x1
+has this law for given margins, and its odds are the ratio of the exposures.
 """
 
 from __future__ import annotations

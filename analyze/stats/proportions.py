@@ -1,11 +1,11 @@
 """Compare two proportions, k0 / n0 and k1 / n1: exactly, or given the spread between a history's windows.
 
-Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test an
+Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test per
 element.
 
-Tails of the hypergeometric law are bit for bit those of `scipy.stats.hypergeom`. Importing `scipy.stats`
-takes a second of CPU, a twelfth of a whole comparison, and nothing else of it is used here. The functions it
-wraps have no public name yet: `tests/unit/test_stats_proportions.py` checks that the two agree.
+Tails of the hypergeometric law are bit for bit those of `scipy.stats.hypergeom`. `scipy.stats` is not
+imported, as that takes a second of CPU, a twelfth of a whole comparison. The functions that `hypergeom` wraps
+have no public name yet: `tests/unit/test_stats_proportions.py` checks that both agree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
 
 
 def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X >= k) of the hypergeometric law; parameters as of `at_most`."""
+    """P(X >= k) of the hypergeometric law; parameters as in `at_most`."""
     least = np.maximum(drawn - (total - marked), 0)
     p: F8 = _ufuncs._hypergeom_sf(np.maximum(k - 1, least), marked, drawn, total)
     return np.where(k <= least, 1.0, p)
@@ -78,7 +78,7 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
 
 
 def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X = k) of the hypergeometric law, with relative error 1e-9; parameters as of `at_most`.
+    """P(X = k) of the hypergeometric law, with relative error 1e-9; parameters as in `at_most`.
 
     That precision suffices: the complement of the smaller tail is 0.4 or more.
     """

@@ -1,4 +1,4 @@
-"""Test many features at once by Welch's t, weighted, with missing values (DIST §3.2).
+"""Test many features at once by Welch's t, weighted, with missing values (DISTALYZER §3.2).
 
 `scipy.stats.ttest_ind` has no weights; without weights and missing values the results here equal those of
 that function.

@@ -221,7 +221,7 @@ def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
 
 
 def _traffic(entry: Entry, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
-    """Fields of EntryTraffic. at_work, busy, watched: float64[intervals], ns, as of `_at_work` and
+    """Fields of EntryTraffic. at_work, busy, watched: float64[intervals], ns, as returned by `_at_work` and
     `_watched_within`; gaps: idle gaps, ns."""
     seconds = max(float(watched.sum()), 1.0)
     return {

@@ -74,7 +74,7 @@ class ClustersRun:
 
 
 def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:
-    """Cluster the requests of all samples together, then compare the samples' shares (HOT §1, §2.1).
+    """Cluster the requests of all samples together, then compare the samples' shares (HotAC 2007 §1, §2.1).
 
     Deterministic in its arguments. Raises ValueError if there are no requests.
     """

@@ -1,4 +1,4 @@
-"""Feature matrix of requests, and the space in which they are clustered (HOT §2.1, §2.2).
+"""Feature matrix of requests, and the space in which they are clustered (HotAC 2007 §2.1, §2.2).
 
 Rows are requests, equal ones merged; columns are features, in three sets. *Points*: 1 for every trace point
 (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of points
@@ -126,8 +126,8 @@ def _fixed(
     sets: Sequence[FeatureSet],
     columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
-    """Features that all requests of a category have in common: (column, value) of each. pairs, edges: as of
-    `_pairs`."""
+    """Features that all requests of a category have in common: (column, value) of each. pairs, edges: as
+    returned by `_pairs`."""
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
         # Both sides of a span are one point.

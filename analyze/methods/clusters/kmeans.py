@@ -1,4 +1,5 @@
-"""Cluster distinct weighted rows by K-means, choose the number of clusters, and validate them (HOT §2.1).
+"""Cluster distinct weighted rows by K-means, choose the number of clusters, and validate them (HotAC 2007
+§2.1).
 
 They are validated by silhouette, stability, and agreement with categories. Stable clusters recur if K-means
 starts from other centres, or on random halves of the requests. Clusters merge rare categories; they do not
@@ -52,7 +53,7 @@ class Partition:
         return np.asarray(euclidean_distances(points, self.centre))
 
     def apart(self) -> F8:
-        """Distance between each two centres, float64[clusters, clusters]: the similarity matrix (HOT
+        """Distance between each two centres, float64[clusters, clusters]: the similarity matrix (HotAC 2007
         §2.3)."""
         from sklearn.metrics.pairwise import euclidean_distances
 
@@ -125,7 +126,8 @@ def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
 def adjusted_rand(table: F8) -> float:
     """Adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average by chance.
 
-    table: of `contingency`. 1 if both have a single group, or only groups of one request, as in scikit-learn.
+    table: result of `contingency`. 1 if both have a single group, or only groups of one request, as in
+    scikit-learn.
     """
     rows, columns, whole = table.sum(axis=1), table.sum(axis=0), table.sum()
     together = _pairs(table).sum()
@@ -152,7 +154,8 @@ class Purity(NamedTuple):
 
 
 def purity(table: F8) -> Purity:
-    """Compute homogeneity and completeness of the second grouping by the first. table: of `contingency`."""
+    """Compute homogeneity and completeness of the second grouping by the first. table: result of
+    `contingency`."""
     first, second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
     both = _entropy(table.reshape(-1))
     mutual = first + second - both

@@ -134,8 +134,8 @@ def _forks(above: list[int], kept: set[int]) -> set[int]:
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """Number of hidden descendants of each shown node that have no shown node below them; for other nodes
-    without meaning."""
+    """Number of hidden descendants of each shown node that have no shown node below them; undefined for other
+    nodes."""
     above = found.above.tolist()
     leads = _leading(above, kept)
     count = [0] * len(above)

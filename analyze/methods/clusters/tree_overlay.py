@@ -1,4 +1,4 @@
-"""Overlay two calling-context trees: find where they diverge, and where one is slower (HOT §2.3).
+"""Overlay two calling-context trees: find where they diverge, and where one is slower (HotAC 2007 §2.3).
 
 The two sides, A and B, are sums over groups of requests, each group a block of time. Each node of either tree
 has the sides that contain it, visits, time, and the time that a difference adds to the mean response time,

@@ -1,5 +1,5 @@
-"""Find and score the component of variables connected with the response time, by log and feature type (DIST
-Algorithm 1).
+"""Find and score the component of variables connected with the response time, by log and feature type
+(DISTALYZER, Algorithm 1).
 
 The papers' P is the performance of an instance, here its response time.
 """

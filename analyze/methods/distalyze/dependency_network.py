@@ -1,4 +1,4 @@
-"""Learn dependency networks: on which variables each variable depends, and how strongly (DIST §3.3).
+"""Learn dependency networks: on which variables each variable depends, and how strongly (DISTALYZER §3.3).
 
 A regression tree of a target over the other variables splits at the variables on which it depends, stronger
 ones earlier. Greedy trees are nested in m, the minimum number of instances of a node that is split: a larger
@@ -33,7 +33,7 @@ sum."""
 _CUTS: Final = 8.0
 """Number of independent tests equivalent to the best cut of one predictor (maximally selected statistic)."""
 _TRIVIAL_RHO: Final = 0.995
-"""Absolute rank correlation with the response time above which a variable is equivalent to it (DIST
+"""Absolute rank correlation with the response time above which a variable is equivalent to it (DISTALYZER
 §5.3.1)."""
 _LEAST_BOTH: Final = 20
 """Minimum number of instances with both variables for `happens_before`."""

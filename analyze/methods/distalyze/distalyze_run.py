@@ -100,7 +100,8 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Merge components of events and of states alternately, each list sorted by score.
 
-    Scores (DIST Algorithm 1) are comparable within one log only: divergence is relative to the log's largest
+    Scores (DISTALYZER, Algorithm 1) are comparable within one log only: divergence is relative to the log's
+    largest
     |t|, and a shift counts again at each event after it. Durations come before times of events: an event's
     time is the sum of the durations before it, so if one of those diverges, the event's time follows it.
     Otherwise the log whose best component has the larger |t| comes first.

@@ -1,6 +1,6 @@
-"""Test features for divergence between the classes (DIST §3.2).
+"""Test features for divergence between the classes (DISTALYZER §3.2).
 
-If response times have a heavy tail, slow instances are weighted by cost (DIST §3.1, §5.2.1).
+If response times have a heavy tail, slow instances are weighted by cost (DISTALYZER §3.1, §5.2.1).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features of a variable: numbers that summarize its log in an instance (DIST §3.1, Table 1).
+"""Features of a variable: numbers that summarize its log in an instance (DISTALYZER §3.1, Table 1).
 
 The values of a feature type are a matrix [variables, instances], NaN where the variable does not occur.
 Matrices are made one at a time, because all together would not fit into memory.

@@ -222,7 +222,7 @@ def _edges(
 
 
 def _ks_row(tests: KsTests, index: int) -> KsResult:
-    """KS result of the category at `index`."""
+    """KS result of the test at `index`, for the report."""
     return KsResult(
         n0=int(tests.n0[index]),
         n1=int(tests.n1[index]),

@@ -360,8 +360,8 @@ def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Find the change to show at each site: that of the first finding with several, its leading change before
-    others."""
+    """Find the change to show at each call site: of the findings with a change there, the first; of its
+    changes there, the leading one."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}

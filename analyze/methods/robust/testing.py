@@ -51,9 +51,10 @@ class NearChange:
 
     change: Change
     z: float
-    """Change in standard errors that include the noise between windows of the baseline."""
+    """Number of standard errors from which the change would be significant if it were the only test."""
     z_needed: float
-    """Number of standard errors from which it would be significant if it were the only test."""
+    """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
+    no number suffices."""
     requests_needed: int | None
     """Number of requests of the problem at the call site with which it would reach `z_needed`; None: no
     number suffices."""

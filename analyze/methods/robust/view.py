@@ -273,7 +273,7 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level of values at each site, with results as of `level`.
+        """Estimate changes of a level of values at each site, with results as in `level`.
 
         medians: function (values, places, columns) -> (logarithms of the level, number of requests);
         least_tau: lower bound of the noise between windows.
@@ -391,7 +391,7 @@ class View:
     def visit_ratio(self) -> F8:
         """Ratio, after to before, of the denominator of pattern tests at each site.
 
-        It is `call_ratio`, but at points of records that of requests, as a request counts once there.
+        It is `call_ratio`; at points of records, where a request counts once, the ratio of requests.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))

@@ -1,4 +1,5 @@
-"""Find edges that mix two behaviours, such as cache hits and misses, and need more instrumentation (VF §4.3).
+"""Find edges that mix two behaviours, such as cache hits and misses, and need more instrumentation
+(VarianceFinder §4.3).
 
 The logarithms of an edge's times are fitted by one normal distribution and by a mixture of two. The mixture
 must be better by ΔBIC > 10 *and* have two peaks with a dip between them, as with thousands of requests a

@@ -1,4 +1,4 @@
-"""Attribute the variance of a group of requests to its parts, and correlate the parts (VF §4.3).
+"""Attribute the variance of a group of requests to its parts, and correlate the parts (VarianceFinder §4.3).
 
 A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T,
 the response time, so share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates: it

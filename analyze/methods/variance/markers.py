@@ -1,4 +1,4 @@
-"""Markers of variance, the user's judgement on its sources: read and apply them (VF §3, §4.3).
+"""Markers of variance, the user's judgement on its sources: read and apply them (VarianceFinder §3, §4.3).
 
 A TOML file of the user, stored with the code it concerns:
 

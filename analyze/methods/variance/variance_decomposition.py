@@ -15,8 +15,8 @@ exactly, and each site's covariance has three parts that add up to those above:
     Cov(y_s, T) = [between root types] + [between paths] + Σ_g p_g·Cov_g(y_s, T)
 
 The last, *within paths*, is the part that VarianceFinder looks for: requests with the same work took
-different times. The squared coefficient of variation C² = σ²/μ² ranks categories and sites (VF §4.2). Groups
-are categories; the rare categories of a root type are one group.
+different times. The squared coefficient of variation C² = σ²/μ² ranks categories and sites (VarianceFinder
+§4.2). Groups are categories; the rare categories of a root type are one group.
 """
 
 from __future__ import annotations

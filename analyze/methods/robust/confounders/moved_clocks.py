@@ -23,8 +23,8 @@ class MovedClocks(Confounder):
     case = "tests/unit/test_record_clocks.py: a clock that was set"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes whose times are mostly between such hosts, and that are no larger than the clock
-        move."""
+        """Explain changes whose times are mostly between hosts whose clocks moved, if they are no larger than
+        the clock move."""
         by_us = _by_codes(comparison.population)
         found = [
             change

@@ -2,9 +2,9 @@
 sites.
 
 A deploy that renames a label makes every path through it new. The place remains: the new name has the old
-one's neighbours, in as many of the requests. The problem is then tested under the old names, so that other
-changes there are still found. A name makes no work shorter: an operation of the same component that takes far
-less time, and fails no more often, is another operation, and its calls moved there.
+one's neighbours, in as many requests. The problem is then tested under the old names, so that other changes
+there are still found. A name makes no work shorter: an operation of the same component that takes far less
+time, and fails no more often, is another operation, and its calls moved there.
 """
 
 from __future__ import annotations

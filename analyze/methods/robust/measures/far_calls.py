@@ -3,8 +3,8 @@
 Ranks are weak evidence: the five largest values lie in one period by chance once in 32 times. Their distance
 is stronger evidence. Beyond the largest baseline time the tail is continued by Pareto's law of index 1,
 heavier than any whose mean exists: ten times as long is then ten times as rare. A rare separate mode (a
-checkpoint that holds a lock now and then) is not of that tail: so there must be several, not in one burst,
-unlikely by rank as well, and they must take much of the time.
+checkpoint that holds a lock now and then) does not belong to that tail: so several such calls are required,
+not in one burst, unlikely by rank as well, that take much of the time.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ _MEDIAN_OF_MEAN: Final = 1.57
 class _Row(NamedTuple):
     """Instance (or version, zone) at a site or component, compared with its siblings.
 
-    value: levels of log time, or numbers of failures: siblings pooled, own, then each sibling. past: own
-    share of failures before, NaN if unknown; added_ns: critical time of its calls; tau: assumed scatter
-    between instances.
+    value: levels of log time, or numbers of failures: of the pooled siblings, of the instance, then of each
+    sibling. past: share of the instance's requests that failed before, NaN if unknown; added_ns: critical
+    time of the instance's calls, ns; tau: assumed standard deviation between instances.
     """
 
     site: int
@@ -46,11 +46,11 @@ class _Row(NamedTuple):
     """Variances of `value`; for failures, numbers of requests."""
     requests: float
     requests_before: float
-    """Number of the instance's requests in the reference; if it has none there, of its siblings' in the
-    problem."""
+    """Number of requests that the instance is compared with: its own in the reference if these are enough;
+    otherwise, and for failures, the siblings' in the problem."""
     siblings: float
-    """Change of the siblings against the reference, as log ratio; for failures, their share in the
-    problem."""
+    """Change of the siblings against the reference, as log ratio; for failures, the siblings' share of
+    failing requests in the problem."""
     rank_p: float = 1.0
     past: float = np.nan
     added_ns: float = 0.0
