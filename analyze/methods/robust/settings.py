@@ -295,10 +295,10 @@ class SegmentSettings(Config):
 
 
 class RobustSettings(Config):
-    """Bounds and levels by which a change counts.
+    """Thresholds and significance levels by which a change counts.
 
-    Upper bounds are far beyond what is of use, and where exponentials and squares still are numbers: a τ of
-    10 is a factor of 22,000.
+    Upper bounds of the settings lie far beyond useful values, where exponentials and squares are still
+    finite: a τ of 10 is a factor of 22,000.
     """
 
     q: float = Field(default=0.003, gt=0, lt=1)
