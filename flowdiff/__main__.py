@@ -127,7 +127,7 @@ class _Commands(typer.core.TyperGroup):
 def _load(name: str) -> Any:
     app = typer.Typer(add_completion=False)
     command = import_module(module_of(name)).command
-    # A line a paragraph: Typer keeps line ends, and would break each line again.
+    # One line a paragraph: Typer keeps line ends and would wrap each line again.
     paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
     app.command(name, cls=LakeCommand, help="\n\n".join(paragraphs))(command)
     loaded = typer.main.get_command(app)

@@ -52,7 +52,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
             try:
                 return do(*arguments, **named)
             except (FileExistsError, FileNotFoundError):
-                raise  # answers of the protocol
+                raise  # regular answers of the commit protocol
             except OSError:
                 failed.inc()
                 raise
@@ -122,7 +122,7 @@ class RunMetrics(Watch):
             "1: the log cannot be read, or the receiver takes nothing.",
             registry=registry,
         )
-        for reason in Reason:  # a series that begins at its first increment hides it from `rate`
+        for reason in Reason:  # `rate` misses the first increment of a new series
             self._rejected.labels(reason.value)
         for change in LANE_CHANGES:
             self._changes.labels(change)
