@@ -50,14 +50,12 @@ COMMANDS: Final = {
     "sql": "Query a lake in SQL.",
     "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
     "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",
-    "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
+    "repair": "Build windows again that late events belong to, now, under readers and live ingestion.",
     "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",
     "compact": "Write sealed windows of many small files anew, as one file a table, with the same rows.",
     "build": "Build the windows of another lake from the events that live lanes of a lake log.",
     "publish": "Show a lake's tables to engines that read Iceberg, without copying a row.",
-    "end-lane": (
-        "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer."
-    ),
+    "end-lane": ("End a lane whose partitions are gone for good, and build what waited for it."),
     "calibrate": (
         "Compare ordinary periods of a lake with each other and count the findings, all of them false."
     ),

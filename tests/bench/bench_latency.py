@@ -25,7 +25,7 @@ from fixtures.kafka_broker import started
 
 from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.live.provisional import write_provisional
+from stitch.drivers.build.provisional import write_provisional
 from stitch.lake.chain import read_chain
 from stitch.lake.encoding import read_rows
 from stitch.lake.manifest import open_manifest

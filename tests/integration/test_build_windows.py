@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from oracles.bucket_server import BucketServer
-from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake
+from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake, of_a_new_process
 from oracles.memory_disk import MemoryDisk
 from oracles.span_events import T0, batch, span
 
@@ -58,7 +58,7 @@ class Lakes:
 
     def __init__(self, scratch: Path, settings: LiveSettings = KEEPS) -> None:
         self.source = made_lake(LocalStore(MemoryDisk()))
-        self.lane = LoggingLane(self.source, 1, settings)
+        self.lane = LoggingLane(self.source, 1, settings, keeps_for_builds=False)
         self.built = BuiltLake(self.source, scratch, AT_ONCE)
 
     def log(self, events: pa.Table, at_s: float) -> None:
@@ -152,7 +152,7 @@ def test_a_damaged_segment_takes_no_other_one_with_it(was_read: bool, tmp_path: 
 def test_a_log_that_was_read_but_went_before_it_was_built_is_missing_and_said(tmp_path: Path) -> None:
     """Another lane holds the watermark for longer than the log is kept."""
     lakes = Lakes(tmp_path)
-    slow = LoggingLane(lakes.source, 2, KEEPS)
+    slow = LoggingLane(lakes.source, 2, KEEPS, keeps_for_builds=False)
     slow.polls.append((trace("slow", 1), START + 2 * S))
     slow.take()
     slow.commit()
@@ -359,22 +359,39 @@ def run(arguments: list[str]) -> int:
     return int(ended.value.code or 0)
 
 
-def test_what_a_backlog_did_not_log_is_missing_and_said(tmp_path: Path) -> None:
-    lakes = Lakes(tmp_path)
-    both = pa.concat_tables([trace("one", 1), trace("two", 200)]).unify_dictionaries()
-    lakes.log(
-        both, 3600
-    )  # an hour behind, and five minutes are kept: what is published at once is not logged
-    assert read_tail(lakes.source, 1).records[-1].record.counters.events_unlogged == 1
-    lakes.built.finish()
-    assert lakes.ids() == ["two"]
-    assert (lakes.built.ledger()["missing"], lakes.built.ledger()["events"]) == (1, 1)
+def test_a_log_stays_until_its_windows_are_built(tmp_path: Path) -> None:
+    """However old it is: another lane holds the watermark, or nobody builds."""
+    source = made_lake(LocalStore(MemoryDisk()))
+    fast, slow = (LoggingLane(source, number, KEEPS) for number in (1, 2))
+    built = BuiltLake(source, tmp_path, AT_ONCE, source)
+
+    def log(lane: LoggingLane, at_s: float) -> None:
+        lane.polls.append((trace(f"{lane.number} {at_s}", at_s), START + int((at_s + 1) * S)))
+        lane.take()
+        lane.commit()
+
+    log(slow, 1)
+    for minute in range(30):
+        log(fast, 60 * minute + 2)
+        built.step()
+    kept_from = [read_tail(source, lane).standing.kept_from for lane in (1, 2)]
+    assert kept_from == [1, 1]
+    log(slow, 60 * 29 + 3)
+    assert built.step().built == 16
+    built.step()
+    for _ in range(2):
+        log(fast, 60 * 30 + 4)
+    assert (read_tail(source, 1).standing.kept_from or 0) > 20
+    built.finish()
+    assert len(built.table("flows")) == 33
+    assert built.ledger()["missing"] == built.ledger()["late"] == 0
+    assert check(built.store) == []
 
 
 def test_a_lake_with_more_than_what_is_built_is_refused(tmp_path: Path) -> None:
     lakes = Lakes(tmp_path)
     with pytest.raises(LakeError, match="has commits of lane 1"):
-        BuiltLake(lakes.source, tmp_path, AT_ONCE, lakes.source)
+        BuiltLake(lakes.source, tmp_path, AT_ONCE, of_a_new_process(lakes.source))
 
 
 def test_versions_count_in_the_order_of_commits_whatever_clocks_say(tmp_path: Path) -> None:
@@ -437,4 +454,28 @@ def test_a_lane_that_sweeps_while_a_window_is_built_ends_no_builder(
     assert kept_from > 3
     assert ledger["missing"] == kept_from - 1
     assert ledger["missing"] + ledger["events"] == 10
+    assert check(lakes.built.store) == []
+
+
+def test_a_request_that_moves_into_an_earlier_window_is_there_once_at_any_time(tmp_path: Path) -> None:
+    """Both windows are built in one commit, whatever else waits."""
+    lakes = Lakes(tmp_path, LIVE)
+    lakes.built.settings = BuildSettings(rebuild_share=10)
+    lakes.built.start()
+    for minute in range(6):
+        lakes.log(trace(f"r{minute}", 60 * minute + 1), 60 * minute + 2)
+        lakes.built.step()
+    lakes.log(batch(child("r3", 61)), 310)  # its clock is behind: the flow begins with its root
+    lakes.built.step()
+    assert lakes.ids() == [f"r{minute}" for minute in range(4)]
+    lakes.log(batch(span("c", at=(START - T0 + 61 * S, START - T0 + 62 * S), trace="r3")), 311)
+    for restarts in (False, True):
+        if restarts:
+            lakes.built.start()
+        lakes.built.step()
+        assert lakes.ids() == [f"r{minute}" for minute in range(4)]
+    flows = lakes.built.table("flows")
+    assert flows.filter(pa.compute.equal(flows["request_id"], "r3"))["start_ns"].to_pylist() == [
+        START + 61 * S
+    ]
     assert check(lakes.built.store) == []

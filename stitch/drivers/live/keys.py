@@ -20,6 +20,7 @@ from schemas.lake import SPANS
 from stitch.columnar.hashing import hash_rows, mix
 from stitch.columnar.runs import whole
 from stitch.drivers.partition import hash_texts
+from stitch.lake.event_log import LogRows
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 _OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
@@ -60,6 +61,12 @@ def loose_keys(records: pa.Table) -> U8:
     """
     requests = assign_requests(records)
     return _by_kind(hash_texts(requests.names), np.zeros(len(requests.names), np.bool_))[requests.code]
+
+
+def log_rows(events: pa.Table) -> LogRows:
+    """Rows of a segment (EVENT_SCHEMA, one chunk a column)."""
+    key, loose = request_keys(events) if events.num_rows else (np.zeros(0, np.uint64), None)
+    return LogRows(events, key, loose)
 
 
 def _by_kind(hashes: U8, is_span: B1) -> U8:
