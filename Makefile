@@ -130,6 +130,7 @@ else
 	$(BIN)/python tests/bench/bench_import.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_watch.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_segments.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench_memory.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 endif
 

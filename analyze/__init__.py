@@ -1,2 +1,2 @@
-"""Lake to reports: query it (`sql`), load and refine requests (`load`, `refine`), sum them (`profile`),
+"""From lake to reports: query (`sql`), load and refine requests (`load`, `refine`), sum them (`profile`),
 compare (`compare`, `methods`), explain, report, export, and watch."""

@@ -26,7 +26,7 @@ def blocks(n: int, width: int, cells: int = CACHE_CELLS) -> Iterator[slice]:
 
 
 def uneven_blocks(width: I8, cells: int) -> Iterator[slice]:
-    """Yield slices that make up rows of some cells each, `width` [rows], in order, of about `cells` cells."""
+    """Yield slices that cover rows of `width` [rows] cells, in order, each of about `cells` cells."""
     filled = np.cumsum(width) // cells
     for first, past in pairwise([0, *(np.flatnonzero(np.diff(filled)) + 1).tolist(), len(filled)]):
         if first < past:

@@ -1,11 +1,11 @@
-"""Calibration: compare ordinary times of a lake with ordinary times, and count findings.
+"""Calibration: compare pairs of normal periods of a lake, and count findings.
 
-Every finding of such a pair is false, or a change that counts as ordinary in this lake. The record gives the
+Every finding of such a pair is false, or a change that counts as normal in this lake. The record gives the
 number to expect; every report of the lake prints it.
 
-Ordinary times are windows without an obvious incident. Windows are left out only on gross signs: a mean
-response time or a share of failures far outside of all others. Leaving out more would measure how well quiet
-times are selected, not how often a finding is false.
+Normal windows are those without an obvious incident. Windows are excluded only on gross signs: a mean
+response time or a share of failures far outside of all others. Excluding more would measure how well quiet
+windows are selected, not how often a finding is false.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from stitch.lake.calibration_files import put_record, records
 from stitch.lake.store import Store
 
 FAR: Final = 5.0
-"""Distance from the median at which a window is unsteady, in robust standard deviations."""
+"""Distance from the median, in robust standard deviations, beyond which a window is unsteady."""
 LEAST_FACTOR: Final = 1.5
-"""Smallest factor of the mean response time that is gross."""
+"""Smallest factor by which the mean response time must differ to be gross."""
 LEAST_SHARE: Final = 0.05
 """Smallest difference of the share of failures that is gross."""
 
@@ -56,7 +56,7 @@ class WindowLevel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryPair:
-    """Windows of an ordinary time, to be compared with another one."""
+    """A pair of normal periods to compare, with a history."""
 
     reference: tuple[Window, ...]
     problem: tuple[Window, ...]
@@ -71,7 +71,7 @@ def level_of(window: Window, profile: Profile) -> WindowLevel:
 
 
 def steady(levels: Sequence[WindowLevel]) -> B1:
-    """[windows] True for windows like the others; False for windows without a request."""
+    """[windows] True if the window's levels are near those of all windows; False without requests."""
     if not levels:
         return np.zeros(0, dtype=np.bool_)
     there = np.array([level.requests > 0 for level in levels])
@@ -91,7 +91,7 @@ def _near(values: F8, there: B1, least: float) -> B1:
 
 
 def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[OrdinaryPair]:
-    """Choose pairs of steady stretches by the seed; as many as the settings ask for, or all there are.
+    """Choose pairs of steady stretches at random by the seed; all of them if fewer than the settings ask for.
 
     windows: the steady ones, in time order. No window between reference and problem is unsteady or missing.
     O(windows · gap).
@@ -131,19 +131,19 @@ def _pair(windows: Sequence[Window], first: int, second: int, settings: Calibrat
 Run = Callable[[NamedSamples, NamedSamples], Outcome]
 """The whole pipeline: (samples compared, history) -> outcome, as `flowdiff compare` runs it."""
 PairWatch = Callable[[str, int, int], None]
-"""Progress callback: (what is counted, number done, total)."""
+"""Progress callback: (name of what is counted, number done, total)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyWindows:
-    """Steady windows of a lake."""
+    """Steady windows of a lake, and the number of unsteady ones."""
 
     windows: tuple[Window, ...]
     unsteady: int
 
 
 def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> SteadyWindows:
-    """Windows that lie wholly in one of the periods and are steady; reads or makes their statistics."""
+    """Steady windows that lie entirely in one of the periods; reads or makes their statistics."""
     whole = {
         window: here
         for part in found
@@ -174,9 +174,9 @@ def calibrate(
     created_at: str,
     created_by: str,
 ) -> CalibrationRecord:
-    """Compare pairs of steady stretches of a lake's periods. Deterministic but for `created_*`.
+    """Compare pairs of steady stretches of a lake's periods. Deterministic except for `created_*`.
 
-    `run` compares with the method and settings of `chosen`. Raises PeriodError where there is no pair.
+    `run` compares with the method and settings of `chosen`. Raises PeriodError if there is no pair.
     """
     found = [lakes.sealed_part(period) for period in periods]
     ordinary = ordinary_times(found, refine, watch)
@@ -237,8 +237,7 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Findings of an outcome's first method, counted by kind; for a method without that section, its weighed
-    results."""
+    """Count findings of an outcome's first method by kind; without such a section, its weighed results."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:

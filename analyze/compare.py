@@ -1,7 +1,7 @@
 """Run one or several methods over samples and make one report.
 
-Parts that every report has are made here, once: the samples in numbers, the headline, the notes on the data.
-Everything else belongs to the methods; nothing here knows which methods there are.
+The parts common to all reports are made here: summaries of the samples, headline, notes on the data.
+Everything else belongs to the methods; this module knows none of them.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _analysed(
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:
-    """Section with the fields that only the run knows."""
+    """Section with the fields that depend on the run: method and calibration."""
     known: dict[str, str] = {"method": method}
     if isinstance(section, VerdictSection):
         known["calibration"] = calibration

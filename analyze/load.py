@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
 
     population: Population
     history: Population | None
-    """None if no history was requested."""
+    """Samples of the history; None if no history was requested."""
 
 
 def load_population(
@@ -71,12 +71,12 @@ def load_population(
     history: Sequence[tuple[str, LakePeriods]] = (),
     folded: Sequence[FoldedNames] = (),
 ) -> Loaded:
-    """Load and refine samples (name, period or periods), and samples of ordinary times beside them.
+    """Load and refine samples (name, period or periods), and samples of a history with them.
 
-    folded: name foldings made for another population, to be applied here, too. Samples may lie in different
-    lakes, and may overlap (see `refuse_overlap`); the periods of one sample share no instant. A sample of the
-    history without a request is left out. Raises PeriodError if a sample has no request, ConfigError for more
-    samples than there are codes, LakeError if files do not fit together.
+    folded: name foldings made for another population, to be applied here as well. Samples may lie in
+    different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share no instant. A
+    history sample without requests is left out. Raises PeriodError if a sample has no request, ConfigError
+    for more than MOST_SAMPLES, LakeError if files are inconsistent.
     """
     if (n_asked := len(samples) + len(history)) > MOST_SAMPLES:
         raise ConfigError(f"{n_asked} samples are too many; {MOST_SAMPLES} is the most.")
@@ -158,9 +158,9 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
 
 
 def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sample, ...]:
-    """Samples made up of named periods, whose texts name the lake where the periods lie in several.
+    """Samples for named periods; texts name the lake if there are several lakes.
 
-    A lake's text is the end of its path, or all of it where two end alike.
+    A lake's text is the last part of its path, or the whole path if two lakes share the last part.
     """
     lakes = list(dict.fromkeys(part.lake for _, parts in asked for part in parts))
     ends = [lake.rstrip("/").rpartition("/")[2] for lake in lakes]
@@ -176,7 +176,7 @@ def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sam
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
-    """Sample made up of some periods."""
+    """Sample that consists of several periods."""
     periods = [part.period for part in parts]
     where = periods[0].where
     ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
@@ -201,7 +201,7 @@ def _params_of(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Read parameters of a loaded sample, by its code: `ReadParams`."""
+    """Read parameters of a loaded sample; sample: its code. See `ReadParams`."""
     return read_params(samples[sample], keys=keys, requests=requests, as_codes=as_codes)
 
 
@@ -264,14 +264,23 @@ def read_stored(
     *,
     as_codes: Sequence[str] = (),
     where: pc.Expression | None = None,
+    started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Read a file of a lake, or some of its columns and rows.
+    """Read rows and columns of a file of a lake (default: all).
 
-    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError if the
-    file is missing, cut or damaged.
+    as_codes: Parquet column paths to read as dictionaries instead of text; started: as in `read_rows`. Raises
+    LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
-    return read_rows(path, columns, lake=found.lake, name=found.name_of(path), as_codes=as_codes, where=where)
+    return read_rows(
+        path,
+        columns,
+        lake=found.lake,
+        name=found.name_of(path),
+        as_codes=as_codes,
+        where=where,
+        started=started,
+    )
 
 
 def read_stored_structures(
@@ -281,7 +290,7 @@ def read_stored_structures(
     *,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA. Raises LakeError."""
+    """Read a file of structures: columns (default: all) of STRUCTURES_SCHEMA. Raises LakeError."""
     found.fetch([path])
     return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
 
@@ -302,8 +311,11 @@ def read_flow_files(
     """
     found.fetch(found.flows)
     rows = _matching_rows(found)
+    # Of a part of a window no other rows are held; a filter counts all of them.
+    part = rows is None and not found.has_whole_windows
+    started = (found.period.start_ns, found.period.end_ns) if part else None
     for path in found.flows:
-        table = read_stored(found, path, columns, as_codes=as_codes)
+        table = read_stored(found, path, columns, as_codes=as_codes, started=started)
         start = table["start_ns"].to_numpy()
         inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
         if rows is not None:

@@ -1,4 +1,4 @@
-"""Number keys in the order of first use, and words of a column in their own order."""
+"""Number keys in the order of first use, and words of a column in alphabetical order."""
 
 from __future__ import annotations
 

@@ -42,19 +42,18 @@ class Sample:
     """Group of requests analyzed together: a period of a lake, optionally narrowed by a filter."""
 
     name: str
-    """Name in the analysis: `reference`, `problem`, a block of history, a version, …"""
+    """Name of the sample: `reference`, `problem`, a block of history, a version, …"""
     text: str = ""
-    """The period as a person would write it (UTC)."""
+    """Text of the period as a person would write it (UTC)."""
     start_ns: int = 0
     end_ns: int = 0
-    """Half open, ns since the epoch."""
+    """start_ns, end_ns: half-open interval, ns since the epoch."""
     where: str = ""
     """Filter expression; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """Ranges that make up the sample, half open, ascending, disjoint; empty: all of `start_ns` to
-    `end_ns`."""
+    """Half-open ranges that make up the sample, ascending, disjoint; empty: `start_ns` to `end_ns`."""
     recorded: tuple[tuple[Recorded, ...], ...] = ()
-    """[ranges] recordings that each touches; empty: unknown."""
+    """[ranges] recordings that overlap the range; empty: unknown."""
 
     @property
     def length_ns(self) -> int:
@@ -104,8 +103,7 @@ class Nesting:
     """The spans behind the nodes of a graph; arrays are [nodes]."""
 
     owner: I4
-    """Position of the start of the span to which the node belongs; for a point inside a span its own
-    position."""
+    """Position of the start of the node's span; for a point inside a span its own position."""
     parent: I4
     """Position of the start of the owner's parent span; -1 for the root's."""
     kind: U1
@@ -128,13 +126,13 @@ class RecordedFailures:
     row: I4
     """Request of the category."""
     position: I4
-    """Canonical position in the refined graph, for a span of its start. Failures of removed nodes are not
-    here."""
+    """Canonical position in the refined graph; for a span that of its start. Failures of removed nodes are
+    dropped."""
     error: I4
     """Index into the population's `errors`."""
 
     def of_rows(self, rows: slice) -> RecordedFailures:
-        """Failures of a range of requests, renumbered from 0."""
+        """Failures of a range of requests, rows renumbered from 0."""
         start, stop, _ = rows.indices(np.iinfo(np.int32).max)
         first, past = np.searchsorted(self.row, (start, stop))
         return RecordedFailures(
@@ -182,10 +180,10 @@ class Graph:
     edges: I4
     """[edges, 2] (src, dst), sorted by (dst, src)."""
     responses: I4
-    """Positions at which the response may leave."""
+    """Positions of nodes that may send the response."""
     text: GraphText = field(compare=False)
     nesting: Nesting | None = None
-    """Span of each node; None for activity records. Not part of the key: if requests with different nestings
+    """Nesting of spans; None for activity records. Not part of the key: if requests with different nestings
     have the same graph, this is the nesting of the first stored structure."""
 
     @property
@@ -200,7 +198,7 @@ class Graph:
 
     @property
     def kind(self) -> str:
-        """Kind of its flows: SPANS or RECORDS of `schemas.lake`."""
+        """Kind of the flows: SPANS or RECORDS of `schemas.lake`."""
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
@@ -208,11 +206,11 @@ _BOTH_SIDES: Final = ("left", "right")
 
 
 class Source(NamedTuple):
-    """Stored structure of a request, and the part of it that is the request's."""
+    """Stored structure of a request, and which of its nodes belong to the request."""
 
     key: str
     positions: tuple[int, ...] | None = None
-    """Stored positions of the work of a message, ascending; None: all."""
+    """Stored positions of a message's work, ascending; None: all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +232,14 @@ class Category:
     status: I4
     """[requests] index into the population's statuses."""
     request_id: pa.StringArray
-    """[requests]"""
+    """[requests] id of the request."""
     stored: Sequence[str]
     """Keys of the stored structures that were merged into this category."""
     skewed_edges: B1
     """[edges] True if a skew correction or a clamp changed the edge in any request."""
     host: Codes | None = None
-    """[nodes, requests] index into the population's hosts, -1 unknown; permuted with `node_ns` where
-    interchangeable branches were sorted. Read only: one row repeated where all requests have the same hosts.
+    """[nodes, requests] index into the population's hosts, -1 unknown; permuted with `node_ns` if
+    interchangeable branches were sorted. Do not write: a broadcast view if all requests have the same hosts.
     None: not loaded (made by hand)."""
     failures: RecordedFailures = NO_FAILURES
     """Every failing node of every request."""
@@ -252,8 +250,8 @@ class Category:
     origin: I4 | None = None
     """[requests] index into `left_behind`; None: all 0."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """Distinct sets of removed children, each sorted, ascending: one for each stored structure or, where
-    interchangeable branches were sorted, several. Empty: nothing was removed."""
+    """Distinct sets of removed children, each sorted, ascending: one per stored structure, or several if
+    interchangeable branches were sorted. Empty: nothing was removed."""
 
     @property
     def n_requests(self) -> int:
@@ -280,7 +278,7 @@ _CODES: Final = pa.dictionary(pa.int32(), pa.string())
 PARAMS_AS_CODES: Final = pa.schema(
     [("request_id", _CODES), ("kind", _CODES), ("key", _CODES), ("num", pa.float64()), ("text", _CODES)]
 )
-"""Columns of parameters whose texts are dictionary codes."""
+"""Schema of parameters with dictionary-coded texts."""
 
 
 class ReadParams(Protocol):
@@ -295,12 +293,12 @@ class ReadParams(Protocol):
         requests: pa.Array | None = None,
         as_codes: bool = False,
     ) -> pa.Table:
-        """Rows of PARAMS_AS_TEXT of one sample's period, in the order of the files.
+        """Rows of PARAMS_AS_TEXT of one sample's period, in file order.
 
         keys: only these parameters. requests: only these request ids, text. None: all. as_codes: texts may be
-        dictionaries, a third of the time where all are read. The rows may include
-        requests that the sample's filter excludes, and requests of the same id and the other kind
-        (`Graph.kind` against the column `kind`). Raises LakeError if a file cannot be read.
+        dictionaries, which takes a third of the time if all are read. The rows may include requests that the
+        sample's filter excludes, and requests of the same id and the other kind (`Graph.kind` against the
+        column `kind`). Raises LakeError if a file cannot be read.
         """
         ...
 
@@ -319,7 +317,7 @@ def no_params(
 
 
 class ClockMove(NamedTuple):
-    """Two hosts whose clocks moved against each other."""
+    """Two hosts whose clock offset changed."""
 
     host: str
     other: str
@@ -346,7 +344,7 @@ class Population:
 
     categories: tuple[Category, ...]
     excluded: dict[str, tuple[int, ...]]
-    """Flows left out, by sample, for each quality flag."""
+    """Quality flag -> number of excluded flows by sample."""
     notes: tuple[str, ...]
     """Sentences for the data-quality section, for example skew between two hosts."""
     samples: tuple[Sample, ...] = PAIR
@@ -357,20 +355,20 @@ class Population:
     errors: tuple[str, ...] = ()
     """Words of `Failures.error`, ascending: error classes."""
     skew_notes: tuple[str, ...] = ()
-    """Notes on clocks, a part of `notes`."""
+    """Subset of `notes` about clocks."""
     asynchrony_notes: tuple[str, ...] = ()
-    """Notes on asynchronous calls, a part of `notes`."""
+    """Subset of `notes` about asynchronous calls."""
     clock_moves: tuple[ClockMove, ...] = ()
     """Clock moves of hosts that the compared samples use: times between these hosts are no evidence."""
     incomplete: tuple[tuple[int, int], ...] = ()
-    """(flows with signs of an undelivered event, flows) by sample; empty: unknown."""
+    """[samples] (flows with signs of an undelivered event, all flows); empty: unknown."""
     weight_known: tuple[float, ...] = ()
-    """Share of the flows, by sample, with a recorded sampling probability; empty: no flows, or not loaded."""
+    """[samples] share of flows with a recorded sampling probability; empty: no flows, or not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows, ns: a request is in window `start_ns // window_ns`."""
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
-    """Reader of parameters; reads nothing before it is called."""
+    """Reader of parameters; nothing is read before a call."""
     stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
     """Reader of the operations of stored structures: key of `Category.stored` -> `component/point` by stored
     position, the position by which parameters are stored. Keys that no sample has are left out, as are all
@@ -383,7 +381,7 @@ class Population:
     def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
         """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after category.
 
-        asked: without requests started by messages, for which nobody waits. O(requests).
+        asked: without requests started by messages, which no caller awaits. O(requests).
         """
         parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
         none = {"weight": np.zeros(0)}
@@ -407,7 +405,7 @@ class Population:
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
 
     def of_samples(self, first: int, past: int) -> Population:
-        """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
+        """Samples `first` to `past` (exclusive) as a separate population; same graphs and keys."""
 
         def params(
             sample: int,
@@ -455,13 +453,13 @@ def _rows_of(category: Category, first: int, past: int) -> Category:
 
 
 def _cut(host: Codes, rows: slice) -> Codes:
-    """Columns of a host matrix; a broadcast row stays a broadcast."""
+    """Columns of a host matrix; a broadcast view remains one."""
     part = host[:, rows]
     return part if host.strides[1] == 0 else np.ascontiguousarray(part)
 
 
 def no_testable_request(name: str) -> PeriodError:
-    """Error for a comparison in which the sample of this name has no testable request."""
+    """Error for a comparison in which the sample `name` has no testable request."""
     return PeriodError(
         f"No request of the {name} period can be tested.",
         remedy="Take a longer period; `flowdiff windows` lists what was left out as damaged.",

@@ -1,7 +1,8 @@
-"""Rows of unlike length, one after the other in a flat array: the calls of many graphs, a cell a request.
+"""Rows of different lengths, one after the other in a flat array: e.g. calls of many graphs, a cell a
+request.
 
-For thousands of small matrices [nodes, requests] numpy takes longer to begin than to work. Laid flat, one
-operation serves them all.
+For thousands of small matrices [nodes, requests] numpy's overhead exceeds the work. Flat, one operation
+serves them all.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class Ragged(NamedTuple):
     """Layout of rows; arrays are [rows]."""
 
     first: I8
-    """Cell at which each row begins."""
+    """First cell of each row."""
     size: I8
-    """Cells of each row."""
+    """Number of cells of each row."""
 
     @staticmethod
     def of(size: I8) -> Ragged:
@@ -32,24 +33,25 @@ class Ragged(NamedTuple):
 
     @property
     def n_cells(self) -> int:
-        """Cells of all rows, if they lie without gaps."""
+        """Number of cells of all rows."""
         return int(self.size.sum())
 
     def spread(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
-        """[cells] the value of each cell's row, of values [rows]."""
+        """[cells] value of each cell's row. values: [rows]."""
         return np.repeat(values, self.size)
 
     def at(self, first: I8) -> I8:
-        """[cells] cells of rows as long as these that begin elsewhere, at `first` [rows]."""
+        """[cells] indices of cells in another array, where rows of the same lengths begin at `first`
+        [rows]."""
         return ranges(first, self.size)
 
     def chosen(self, rows: I8) -> tuple[Ragged, I8]:
-        """(layout of some rows alone, [its cells] where they lie here)."""
+        """(layout of the selected rows alone, [its cells] index of each in this layout)."""
         alone = Ragged.of(self.size[rows])
         return alone, alone.at(self.first[rows])
 
     def sums(self, values: npt.NDArray[Value], into: Ragged, row: I8) -> F8:
-        """[cells of `into`] sums of values [cells], whose rows [rows] are those of `into` given."""
+        """[cells of `into`] sums of values [cells]; each row is added to row `row` [rows] of `into`."""
         at = self.at(into.first[row])
         return np.bincount(at, np.asarray(values, dtype=np.float64), into.n_cells).astype(
             np.float64, copy=False

@@ -77,6 +77,14 @@ class LakePeriod:
         return str(self.root) if self.copies is None else self.copies.lake
 
     @property
+    def has_whole_windows(self) -> bool:
+        """Tell whether the period leaves out no part of the windows whose files are listed."""
+        first, last = (self.windows or (None,))[0], (self.windows or (None,))[-1]
+        return (first is None or self.period.start_ns <= first.start_ns) and (
+            last is None or last.end_ns <= self.period.end_ns
+        )
+
+    @property
     def store(self) -> Store:
         """Store of the lake itself, not of its copies."""
         return LocalStore.at(self.root) if self.copies is None else self.copies.store
@@ -123,7 +131,7 @@ class PeriodCounts:
     """Counts, from commits, of the windows that a period touches; each window counts as a whole."""
 
     found: LakePeriod
-    """The period, without a list of files."""
+    """Period that was counted; its list of files is empty, as counts come from commits."""
     windows: pa.Table
     """One row a window, WINDOW_COUNTS_SCHEMA."""
     flags: Mapping[Quality, int]

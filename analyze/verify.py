@@ -23,9 +23,9 @@ from analyze.scope import LakePeriod
 from stitch.lake.encoding import still_at, unreadable
 
 HASHERS: Final = 2
-"""Threads that hash; hashing releases the interpreter lock."""
+"""Number of hashing threads; hashing releases the interpreter lock."""
 REMEMBERED: Final = 65_536
-"""Checksums cached in memory, some 20 MB; a file evicted from the cache is hashed again."""
+"""Most checksums cached in memory, some 20 MB; a file evicted from the cache is hashed again."""
 
 
 def verify(found: LakePeriod, paths: Iterable[Path]) -> None:

@@ -71,7 +71,7 @@ def __getattr__(name: str) -> object:
 
 
 def open(lake: str | PathLike[str], *, create: bool = False) -> Lake:
-    """Lake of a name: a folder, or s3://BUCKET/PREFIX. Raises LakeError where there is none.
+    """Open a lake by name: a folder, or s3://BUCKET/PREFIX. Raises LakeError if there is none.
 
     create: allow a missing lake, which the first import creates.
     """

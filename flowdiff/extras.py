@@ -1,4 +1,4 @@
-"""Extras that install optional packages: packages that only single commands need are optional."""
+"""Extras that install optional packages, which only some commands need."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ EXTRAS: Final = {
     "uvicorn": "serve",
     "zstandard": "kafka",
 }
-"""Importable names of optional packages, and the extra of pyproject.toml that installs each."""
+"""Optional package (importable name) -> extra of pyproject.toml that installs it."""
 TABLES: Final = ("pandas", "polars")
-"""Packages that tables can be converted to, which no extra installs."""
+"""Packages that tables can be converted to, not installed by any extra."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
-    """Error with the install command for a failed import; None for a module that flowdiff does not use."""
+    """ConfigError with the install command for a failed import; None if the module is not an optional
+    package."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS and name not in TABLES:
         return None
@@ -49,15 +50,13 @@ def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
 
 
 def installed(command: str) -> bool:
-    """True if the packages of the extra named like a command are installed; also if there is no such
-    extra.
-    """
+    """True if the packages of the extra named like `command` are installed, or if there is no such extra."""
     return all(find_spec(name) for name, extra in EXTRAS.items() if extra == command)
 
 
 @contextmanager
 def needed() -> Iterator[None]:
-    """Guard an import of an optional package: raises ConfigError with the install command."""
+    """Context for importing an optional package: raises ConfigError with the install command."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,14 +1,14 @@
-"""Query a lake: windows, requests, SQL, and analyses of periods by methods.
+"""Python API of a lake: windows, requests, SQL, and analyses of periods by methods.
 
-The front door for notebooks and commands. The analysis is imported on use.
+For notebooks and commands. The analysis is imported on use.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,27 +24,23 @@ from schemas.periods import parse_period
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from analyze.methods.port import Chosen
-    from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
-    from analyze.report.gate import Outcome
     from analyze.scope import LakePeriod
-    from flowdiff.samples import Samples
 
 SQL_SECONDS = 300.0
-"""Time limit of a query's computation."""
+"""Default time limit of a query's computation, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake by its name. Every call reads its current state."""
+    """A lake, by name. Every call reads its current state."""
 
     name: str
 
     def windows(self, period: Period = "all") -> Table:
-        """Table with a row a window: requests, categories, mean response time, errors.
+        """Table with a row per window: requests, categories, mean response time, errors.
 
-        Windows that the period touches are listed whole. From 64 on the number of categories is an estimate
+        Windows that the period overlaps are listed whole. From 64 on the number of categories is an estimate
         (`categories_estimated`), as in `flowdiff windows`. Raises PeriodError.
         """
         from analyze.scope import Lakes
@@ -54,8 +50,7 @@ class Lake:
         return Table(lakes.counts(asked, may_be_empty=True).windows)
 
     def requests(self, period: Period = "all", where: str | None = None) -> Table:
-        """Table with a row a request, as the view `requests` of docs/sql.md; `where`: the filter of the
-        commands.
+        """Table with a row per request, as the view `requests` of docs/sql.md; where: filter, as in commands.
 
         Raises PeriodError.
         """
@@ -74,7 +69,7 @@ class Lake:
             return Table(session.query(query, [ids, kinds]))
 
     def flow(self, request_id: str, period: Period = "all", *, kind: str | None = None) -> Flow:
-        """One request, by its id or a prefix; `kind` if both spans and records have the id.
+        """Find one request by its id or a unique prefix; kind: `spans` or `records`, if both have the id.
 
         Raises NotFoundError, PeriodError, ConfigError.
         """
@@ -101,13 +96,11 @@ class Lake:
         seconds: float = SQL_SECONDS,
         **parameters: object,
     ) -> Table:
-        """Rows of a query over the views of docs/sql.md; `:name` in it is the parameter `name`.
+        """Run a query over the views of docs/sql.md; `:name` in it is bound to the keyword argument `name`.
 
-        attach: your own tables by name: a file (CSV, JSON, Parquet), or an Arrow-compatible object
-        (DataFrame).
-        The query's process is killed when it exceeds its time or memory; comparisons that it calls run in
-        this one.
-        Raises QueryError, PeriodError, ConfigError, InputError.
+        attach: name -> your own table: a file (CSV, JSON, Parquet), or an Arrow-compatible object
+        (DataFrame). The query's process is killed when it exceeds its time or memory; comparisons that it
+        requests run in this process. Raises QueryError, PeriodError, ConfigError, InputError.
         """
         from analyze.sql.session_process import SessionProcess
         from flowdiff.query_comparisons import QueryComparisons
@@ -133,18 +126,18 @@ class Lake:
         columns: Mapping[str, str] | None = None,
         progress: bool = False,
     ) -> Imported:
-        """Import trace files, named or by patterns, or messages of topics, as `flowdiff import` names them;
-        or a table of spans that Arrow reads (DataFrame).
+        """Import trace files (names or globs), or messages of topics, named as in `flowdiff import`; or a
+        table of spans that Arrow can read (DataFrame).
 
-        columns: of tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A missing
-        lake is created. The same input twice changes nothing. Raises LakeError, InputError, ConfigError,
-        UnknownFormatError.
+        columns: for tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A
+        missing lake is created. Importing the same input again changes nothing. Raises LakeError, InputError,
+        ConfigError, UnknownFormatError.
         """
         if hasattr(files, "__arrow_c_stream__"):
             with _as_parquet(files) as path:
                 return self.import_(path, columns=columns, progress=progress)
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.commands.import_ import expanded, import_progress, reaching_topics, span_columns
+        from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
@@ -178,7 +171,7 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Changes from one period to another; `history`: ordinary times, `settings`: the method's.
+        """Compare two periods; returns what changed. history: baseline periods; settings: the method's.
 
         Raises PeriodError, ConfigError, LakeError.
         """
@@ -203,9 +196,8 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Findings of a method in a period, in two, or in two parts of one by filters. Raises as
-        `compare`.
-        """
+        """Run a method over a period, over two, or over two parts of one selected by filters. Raises as
+        `compare`."""
         from flowdiff.samples import one_or_two
 
         filters = {"reference": reference_where, "problem": problem_where}
@@ -215,21 +207,19 @@ class Lake:
         return self._analysis(asked, (), method, settings, refine, where, filters, progress)
 
     def variance(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Locations where response times vary, and the edges that make them vary. Options: those of
-        `analyse`.
-        """
+        """Find where response times vary, and the edges that make them vary. Options as in `analyse`."""
         return self.analyse("variance", period, **options)
 
     def clusters(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Groups of requests by structure and duration. Options: those of `analyse`."""
+        """Group requests by structure and duration. Options as in `analyse`."""
         return self.analyse("clusters", period, **options)
 
     def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Overview page of one period. Options: those of `analyse`."""
+        """Overview of one period. Options as in `analyse`."""
         return self.analyse("browse", period, **options)
 
     def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
-        """Differences between two classes of requests. Options: those of `analyse`."""
+        """Differences between two classes of requests. Options as in `analyse`."""
         return self.analyse("distalyze", reference=reference, problem=problem, **options)
 
     def _analysis(
@@ -247,7 +237,8 @@ class Lake:
             from analyze.methods.port import Chosen
             from analyze.methods.registry import method_of
             from analyze.refine.settings import RefineSettings
-            from flowdiff.cli.analysis import refuse_sample_count, stage, with_trace_url
+            from flowdiff.analysing import analysed, refuse_sample_count, unseen, with_trace_url
+            from flowdiff.cli.progress import stage
             from flowdiff.samples import find_samples
 
             found = method_of(method)
@@ -262,7 +253,7 @@ class Lake:
                 where=where,
                 own_where={name: text for name, text in filters.items() if text is not None},
             )
-            shown = stage if progress else _unseen
+            shown = stage if progress else unseen
             outcome = analysed(samples, [chosen], how, "auto", shown)
             return Analysis(with_trace_url(outcome, self.name, None), self.name)
 
@@ -282,59 +273,11 @@ def opened(name: str, *, create: bool) -> Lake:
     return Lake(name)
 
 
-def _unseen(_: str) -> AbstractContextManager[None]:
-    """Stage without a display."""
-    return nullcontext()
-
-
-def analysed(
-    found: Samples,
-    chosen: Sequence[Chosen[Any]],
-    refine: RefineSettings,
-    use: StatisticsUse,
-    stage: Callable[[str], AbstractContextManager[None]] = _unseen,
-    workers: int = 1,
-) -> Outcome:
-    """Outcome of methods over samples, which are read and refined once.
-
-    `stage` is entered with the name of each step; workers: processes that may share the work. Raises
-    PeriodError, LakeError, ConfigError.
-    """
-    from analyze.calibrate import calibration_sentence
-    from analyze.compare import compare
-    from analyze.profile.history import read_samples
-    from analyze.watch.deployments import known_deployments
-    from stitch.processes import shared_processes
-
-    with shared_processes(workers):
-        with stage("Loading and refining"):
-            read = read_samples(
-                found.compared,
-                found.history,
-                refine,
-                use=use,
-                can_use=not any(one.method.needs_requests for one in chosen),
-                workers=workers,
-            )
-        compared = read.compared.noted(*found.notes)
-        roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
-        with stage("Analysing"):
-            return compare(
-                compared,
-                chosen,
-                history=read.history,
-                refined=refine,
-                source=", ".join(roots),
-                calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
-                marks=known_deployments(found.compared[-1][1][0].store),
-            )
-
-
 @contextmanager
 def _as_parquet(table: object) -> Iterator[Path]:
-    """Parquet file of a table, for as long as the block runs: the same rows give the same bytes.
+    """Temporary Parquet file of a table while the block runs; equal rows give equal bytes.
 
-    Raises InputError for a column of a type that Parquet does not have.
+    Raises InputError for a column of a type that Parquet lacks.
     """
     import pyarrow as pa
     from pyarrow.parquet import write_table
@@ -354,7 +297,7 @@ def _as_parquet(table: object) -> Iterator[Path]:
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:
-    """Type of the same values without views, those in lists, structs and dictionaries, too."""
+    """Equivalent type without view types, also inside lists, structs and dictionaries."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,6 +1,6 @@
-"""Make the comparisons that queries ask for: `compare(...)` and `breakdown(...)` of SQL.
+"""Make the comparisons that queries request by `compare(...)` and `breakdown(...)` in SQL.
 
-What compares is imported with the first of them.
+The analysis is imported with the first comparison.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SPINNER: Final = "Comparing"
 
 @dataclass(frozen=True, slots=True)
 class QueryComparisons:
-    """Comparisons of periods of one lake: a query reads no other."""
+    """Comparisons of periods of one lake; a query cannot compare another lake."""
 
     lake: str
     now_ns: int
-    """Time that relative periods are relative to."""
+    """Reference time of relative periods."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Tables of a comparison, as a report keeps them. Raises PeriodError, ConfigError, LakeError."""
+        """Tables of a comparison, as in a report. Raises PeriodError, ConfigError, LakeError."""
         from analyze.methods.port import Chosen
         from analyze.refine.settings import RefineSettings
-        from flowdiff.lake import analysed
+        from flowdiff.analysing import analysed
         from flowdiff.samples import asked_samples, find_samples
 
         texts = [asked.reference, asked.problem, *([asked.history] if asked.history is not None else [])]
@@ -52,7 +52,7 @@ class QueryComparisons:
 
 
 def with_findings(name: str) -> AnyMethod:
-    """Method of a name, which gives findings. Raises ConfigError for another one."""
+    """Method by name, which must make findings. Raises ConfigError for another one."""
     from analyze.methods.registry import method_of
     from flowdiff.extras import needed
 
@@ -67,10 +67,10 @@ def with_findings(name: str) -> AnyMethod:
 
 
 def with_spinner(comparing: Comparing) -> Comparing:
-    """The same, with a spinner on a terminal while it lasts."""
+    """Wrap a comparison to show a spinner on a terminal while it runs."""
 
     def shown(asked: AskedComparison) -> Mapping[str, pa.Table]:
-        from flowdiff.cli.analysis import stage
+        from flowdiff.cli.progress import stage
 
         with stage(SPINNER):
             return comparing(asked)

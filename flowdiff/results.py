@@ -1,4 +1,4 @@
-"""Results of the Python front door: text in a prompt, a page in a notebook, files when saved."""
+"""Results of the Python API: text in a prompt, a page in a notebook, files when saved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stitch.drivers.import_settings import ImportSummary
 
 WIDTH: Final = 100
-"""Columns of the text."""
+"""Default width of the text, columns."""
 FRAME: Final = "width:100%;height:640px;border:1px solid #ccc"
 
 
@@ -36,7 +36,7 @@ class Analysis:
 
     @property
     def report(self) -> Report:
-        """Whole report, as in `report.json`."""
+        """The report, as in `report.json`."""
         return self._outcome.report
 
     @property
@@ -46,7 +46,7 @@ class Analysis:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings, the most important first; empty for a method without findings."""
+        """Findings, most important first; empty for a method without findings."""
         from schemas.report.findings import FindingsSection
 
         found = (s.findings for s in self.report.sections if isinstance(s, FindingsSection))
@@ -54,25 +54,25 @@ class Analysis:
 
     @property
     def breakdown(self) -> AccountSection | None:
-        """Origins of the change of the mean, of slow requests and of errors; None without any."""
+        """Breakdown of the change of the mean, of slow requests and of errors; None if there is none."""
         from schemas.report.accounts import AccountSection
 
         return next((s for s in self.report.sections if isinstance(s, AccountSection)), None)
 
     @property
     def sections(self) -> Mapping[str, Section]:
-        """Sections of the report by name, as in `report.json`."""
+        """Section name -> section of the report, as in `report.json`."""
         return {section.section: section for section in self.report.sections}
 
     @property
     def tables(self) -> Mapping[str, Table]:
-        """Complete tables, by name."""
+        """Name -> complete table."""
         return {name: Table(table) for name, table in self._outcome.tables.items()}
 
     def html(self, *, trace_url: str | None = None) -> str:
-        """Self-contained page.
+        """Self-contained HTML page.
 
-        trace_url: address that request ids link to, `https://jaeger.example/trace/{trace_id}`; else the
+        trace_url: address that request ids link to, `https://jaeger.example/trace/{trace_id}`; None: the
         lake's. Raises ConfigError for an invalid one.
         """
         from analyze.report.page import render_html
@@ -86,7 +86,7 @@ class Analysis:
         return to_json(self.report)
 
     def text(self, width: int = WIDTH, *, whole: bool = True) -> str:
-        """Report as shown in a terminal; its first screen alone if not `whole`."""
+        """Report as shown in a terminal; whole: False for its first screen only."""
         from analyze.report.terminal import print_report
         from flowdiff.cli.terminal import drawn
 
@@ -102,9 +102,9 @@ class Analysis:
         json: str | Path | None = None,
         trace_url: str | None = None,
     ) -> None:
-        """Write the page, the report or both to files; `trace_url` as in `html`.
+        """Write the page, the report's JSON, or both to files; trace_url: as in `html`.
 
-        Raises InputError where one cannot be written, ConfigError.
+        Raises InputError if a file cannot be written, ConfigError.
         """
         from flowdiff.cli.output import open_output
 
@@ -115,7 +115,7 @@ class Analysis:
                     out.write(text().encode())
 
     def keep(self) -> str:
-        """Store the report in the lake, as the command does, for `findings` in SQL; returns its place.
+        """Store the report in the lake, as the command does, for `findings` in SQL; returns its path.
 
         Raises LakeError.
         """
@@ -130,7 +130,7 @@ class Analysis:
         return self.text(whole=False)
 
     def _linked(self, trace_url: str | None) -> Analysis:
-        from flowdiff.cli.analysis import with_trace_url
+        from flowdiff.analysing import with_trace_url
 
         if trace_url is None:
             return self
@@ -163,13 +163,13 @@ class Flow:
 
     @property
     def params(self) -> list[dict[str, Any]]:
-        """Parameters of the request: position of the node, key, value as number or text."""
+        """Parameters of the request: position of the node, key, numeric or text value."""
         return self._stored.params
 
     def text(self, width: int = WIDTH) -> str:
         """Swim lanes of the request, as shown in a terminal."""
+        from flowdiff.cli.flow_drawing import print_flow
         from flowdiff.cli.terminal import drawn
-        from flowdiff.commands.flow import print_flow
 
         return drawn(lambda console: print_flow(console, self._stored), width)
 
@@ -193,10 +193,10 @@ class Imported:
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """Number of rejected items by reason; the dead letters are in the view `dead_letters`."""
+        """Reason -> number of rejected items; the items are in the view `dead_letters`."""
         return {str(reason): n for reason, n in self.summary.counters.rejects.items()}
 
     def __repr__(self) -> str:
-        from flowdiff.commands.import_ import summary_rows
+        from flowdiff.importing import summary_rows
 
         return "\n".join(f"{name}: {count}" for name, count in summary_rows(self.summary))

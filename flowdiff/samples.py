@@ -1,4 +1,4 @@
-"""Resolve samples: names, ranges and filters in, periods of lakes out."""
+"""Resolve samples: from names, ranges and filters to periods of lakes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Compared samples, and ordinary times beside them."""
+    """Compared samples, and a history."""
 
     compared: NamedSamples
     history: NamedSamples
     notes: tuple[str, ...] = ()
-    """Notes for the reader on how they were chosen, one sentence each."""
+    """Notes for the reader on how the samples were chosen, one sentence each."""
 
     @property
     def periods(self) -> list[LakePeriod]:
@@ -33,9 +33,9 @@ class Samples:
 def asked_samples(
     reference: Sequence[str], problem: Sequence[str], named: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Texts of the periods of each requested sample, by its name, in order. Raises ConfigError.
+    """Sample name -> texts of its periods, in order. Raises ConfigError.
 
-    `named` are `NAME=PERIOD`; a repeated name adds periods to the same sample.
+    named: `NAME=PERIOD`; a repeated name adds periods to the same sample.
     """
     pair = {name: list(texts) for name, texts in (("reference", reference), ("problem", problem)) if texts}
     if pair and named:
@@ -50,11 +50,11 @@ def asked_samples(
 
 
 def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | None) -> dict[str, list[str]]:
-    """Texts of two periods: from a moment to the end of the lake's last sealed window, and as many windows
-    before it.
+    """Texts of two periods: from an instant to the end of the lake's last sealed window, and as many windows
+    before.
 
-    text: an instant; a time of day, the last such before that end (UTC); or a duration before it.
-    Raises PeriodError for another text or a moment without windows on both sides; ConfigError beside other
+    text: an instant; a time of day, the last such before that end (UTC); or a duration before the end. Raises
+    PeriodError for another text or an instant without windows on both sides; ConfigError together with other
     periods, or without a lake.
     """
     if asked:
@@ -80,16 +80,16 @@ def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | Non
 
 
 ONE: Final = "period"
-"""Name of a single sample."""
+"""Name of the sample if there is only one."""
 
 
 def one_or_two(
     period: Sequence[str], reference: Sequence[str], problem: Sequence[str], own_where: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Texts of the periods of one or two samples, by name, for a method's own command.
+    """Sample name -> texts of its periods, for a command of one or two samples.
 
-    own_where: filters of `reference` and `problem`; with a period in place of the two they define two parts
-    of it. Without any period everything is one sample. Raises ConfigError.
+    own_where: filters of `reference` and `problem`; with `period` instead of the two they select two parts of
+    it. Without any period there is one sample of everything. Raises ConfigError.
     """
     if period and (reference or problem):
         raise ConfigError("Give --period, or --reference and --problem, not both.")
@@ -113,7 +113,7 @@ def one_or_two(
 REFERENCE: Final = "reference"
 PROBLEM: Final = "problem"
 EARLIER_WEEKS: Final = (2, 3, 4)
-"""Weeks before the problem that are the history of `same-weekday`, as far as the lake has them."""
+"""Weeks before the problem that form the history of `same-weekday`, if the lake has them."""
 
 
 def find_samples(
@@ -128,8 +128,8 @@ def find_samples(
 ) -> Samples:
     """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
 
-    asked: as from `asked_samples`. history: texts of periods. where: filter of all; own_where: of single
-    samples, by name. provisional: see `Lakes`. `same-weekday` is a week before the problem; if it is the
+    asked: as from `asked_samples`. history: texts of periods. where: filter of all samples; own_where: sample
+    name -> filter. provisional: see `Lakes`. `same-weekday` is a week before the problem; if it is the
     reference and no history is given, the weeks before that are the history. Raises PeriodError for an
     invalid period, one without windows, or overlapping samples; ConfigError for a filter of a sample that is
     not given; LakeError.
@@ -179,7 +179,7 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
 
 
 def _is_there(lakes: Lakes, period: Period) -> bool:
-    """True if a lake has sealed windows of a period."""
+    """True if the lake has sealed windows in a period."""
     try:
         return bool(lakes.sealed(period))
     except PeriodError:
@@ -187,6 +187,6 @@ def _is_there(lakes: Lakes, period: Period) -> bool:
 
 
 def _both(where: str | None, own: str | None) -> str | None:
-    """Conjunction of a filter for all samples and one for this."""
+    """Conjunction of a common filter and a sample's own; None if neither is set."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None

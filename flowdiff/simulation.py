@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from flowdiff.times import Moment
+from flowdiff.cli.output import open_output
+from flowdiff.times import Moment, instant_text
+from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
+from schemas.errors import ConfigError
+from simulator.faults import Fault, find_fault, plan_causes
+from simulator.output import RunFormat, run, write_lines
+from simulator.run import RunPlan
+from simulator.shop import SHOP, SLOW_MS, SLOW_STOCK, ShopPlan, shop_lines
 
 
 def simulate(
@@ -25,18 +33,11 @@ def simulate(
 ) -> Path:
     """Write traces of a simulated storage service to a file, gzipped if it ends in .gz; returns its path.
 
-    workload `web-shop`: of a shop, as otlp-json, with the arguments that it has. The same seed gives the same
-    bytes. fault: names, or unambiguous prefixes. fault_start, fault_end: seconds of the run at which they
-    begin and are repaired. format: None is native for the storage service. Raises ConfigError, InputError.
+    workload `web-shop`: traces of a shop, as otlp-json; some arguments do not apply. The same seed gives the
+    same bytes. fault: names, or unambiguous prefixes. fault_start, fault_end: seconds of the run at which
+    faults begin and are repaired. format: None is native for the storage service. Raises ConfigError,
+    InputError.
     """
-    from flowdiff.cli.output import open_output
-    from flowdiff.commands.simulate import chosen_faults, epoch_ns, shop_plan
-    from flowdiff.times import instant_text
-    from simulator.faults import plan_causes
-    from simulator.output import RunFormat, run, write_lines
-    from simulator.run import RunPlan
-    from simulator.shop import SHOP, shop_lines
-
     names = [fault] if isinstance(fault, str) else [*fault]
     start_ns = epoch_ns(start if isinstance(start, str) else instant_text(start))
     path = Path(out)
@@ -63,9 +64,78 @@ def simulate(
 def shop(
     start_ns: int, *, seconds: float, per_second: float, deployed_s: float, rolled_back_s: float
 ) -> Iterator[bytes]:
-    """OTLP/JSON of a web shop, a request a line in order of their start, with a slow version between two
-    seconds of the run."""
-    from simulator.shop import SLOW_MS, ShopPlan, shop_lines
-
+    """Yield OTLP/JSON of a web shop, one request per line, by start; a slow version is deployed from
+    `deployed_s` to `rolled_back_s`, seconds of the run."""
     requests = round(seconds * per_second)
     return shop_lines(ShopPlan(requests, 1, start_ns, per_second, deployed_s, rolled_back_s, SLOW_MS))
+
+
+def shop_plan(
+    requests: int,
+    seed: int,
+    start_ns: int,
+    faults: Sequence[str] = (),
+    severities: Sequence[float] = (),
+    starts: Sequence[float] = (),
+    sample: float = 1.0,
+    format_: str | None = None,
+    end: float | None = None,
+) -> ShopPlan:
+    """Plan of a web-shop run. Raises ConfigError for an unknown fault, or an unsupported sample share or
+    format."""
+    if sample != 1:
+        raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out sample.")
+    if format_ not in (None, RunFormat.OTLP_JSON):
+        raise ConfigError(f"{SHOP} is written as {RunFormat.OTLP_JSON}.", remedy="Leave out format.")
+    if requests < 1:
+        raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
+    _refuse_more(faults, severities, starts)
+    if not faults:
+        if end is not None:
+            raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")
+        return ShopPlan(requests, seed, start_ns)
+    if len(faults) > 1 or not SLOW_STOCK.lower().startswith(faults[0].lower()):
+        raise ConfigError(f"{SHOP} has no fault {', '.join(faults)}.", remedy=f"It has one: {SLOW_STOCK}.")
+    deployed_s = starts[0] if starts else 0.0
+    if end is not None and not deployed_s < end:
+        raise ConfigError(f"{SLOW_STOCK} begins at {deployed_s:g} s and ends at {end:g} s.")
+    return ShopPlan(
+        requests,
+        seed,
+        start_ns,
+        deployed_s=deployed_s,
+        rolled_back_s=end,
+        slow_ms=severities[0] if severities else SLOW_MS,
+    )
+
+
+def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Sequence[float]) -> None:
+    """Raise ConfigError if there are more severities or starts than faults."""
+    if len(severities) > len(faults) or len(starts) > len(faults):
+        raise ConfigError(
+            "there are more severities or starts than faults.", remedy="Give one for each fault."
+        )
+
+
+def chosen_faults(
+    names: Sequence[str], severities: Sequence[float] = (), starts: Sequence[float] = ()
+) -> list[tuple[Fault, float | None, float]]:
+    """(fault, severity or None, start) for each name. Raises ConfigError."""
+    _refuse_more(names, severities, starts)
+    padded = [*severities, *[None] * (len(names) - len(severities))]
+    begun = [*starts, *[0.0] * (len(names) - len(starts))]
+    return [(find_fault(n), level, at) for n, level, at in zip(names, padded, begun, strict=True)]
+
+
+def epoch_ns(text: str) -> int:
+    """Start of a run from ISO 8601, ns since the epoch. Raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a time.", remedy="Write 2026-01-05T00:00:00Z.") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    start_ns = int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    if not EARLIEST_NS <= start_ns < LATEST_NS:
+        raise ConfigError(f"--start {text} lies outside 1990 to 2200, which nothing imports.")
+    return start_ns

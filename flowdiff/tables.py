@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN: Final = 20
-"""Rows shown in a notebook or a prompt."""
+"""Most rows shown in a notebook or a prompt."""
 WIDTH: Final = 400
-"""Cells of a line at a prompt."""
+"""Width of a line at a prompt, cells."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,7 +87,7 @@ class Table:
         return f"<table><tr>{head}</tr>{body}</table><p>{len(self):,} rows</p>"
 
     def _head(self) -> tuple[list[str], list[list[str]]]:
-        """Names of the columns and the first rows, as a person may see them."""
+        """Column names and the first rows, as display-safe texts."""
         from analyze.sql.values import python_values
         from schemas.visible import visible
 

@@ -8,15 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from schemas.errors import PeriodError
 
 Moment = date | datetime
-"""Date or datetime (UTC without a zone), or a subclass: a timestamp of pandas or polars."""
+"""Date or datetime (UTC without a zone), or a subclass such as a timestamp of pandas or polars."""
 Period = str | date | tuple[Moment, Moment | timedelta]
-"""Text as on the command line, a day, or a range from a moment to another or for a duration."""
+"""Text as on the command line, a day, or a range (start, end) or (start, duration)."""
 Periods = Period | Sequence[Period]
 """One period, or several that form one sample."""
 
 
 def period_texts(periods: Periods) -> list[str]:
-    """Texts of some periods. Raises PeriodError for an invalid one."""
+    """Texts of periods. Raises PeriodError for an invalid one."""
     is_range = isinstance(periods, tuple) and len(periods) == 2 and isinstance(periods[0], date)
     if isinstance(periods, list | tuple) and not is_range:
         return [_text(period) for period in periods]

@@ -1,1 +1,1 @@
-"""Ingestion: codecs, files, Kafka, a receiver of OTLP. Makes Arrow event batches and dead letters."""
+"""Ingestion: codecs, files, Kafka, an OTLP receiver. Produces Arrow event batches and dead letters."""

@@ -14,15 +14,15 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
 """Magic numbers of zstd frames without content; pzstd begins with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
-"""First bytes of compressed data."""
+"""Magic numbers of compressed data."""
 _STEP = 1 << 16
-"""Bytes read at a time. No more than that is buffered: a decompression bomb only costs time."""
+"""Bytes read at a time, and so the maximum buffered: a decompression bomb only costs time."""
 _ZSTD_STEP = 1 << 12
-"""The same for zstd, where a failing call loses its output, so it is small."""
+"""Bytes read at a time for zstd: small, as a failing call loses its output."""
 
 
 class ByteSource:
-    """Reads a binary stream through gzip or zstd, if compressed.
+    """Reader of a binary stream that decompresses gzip or zstd, if compressed.
 
     A damaged or truncated archive ends the stream at the damage; `failure` then has the reason.
     """
@@ -59,7 +59,7 @@ class ByteSource:
 
 
 class _Rejoined:
-    """Stream with already read bytes put back in front; file-like enough for gzip and Arrow."""
+    """Stream with already read bytes put back at its start; file-like enough for gzip and Arrow."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
@@ -110,7 +110,7 @@ class _ZstdFrames:
 
 
 class _ZstdPieces:
-    """A zstd frame (after its magic number) in pieces: its header, then block by block; then the end."""
+    """Reader of one zstd frame (after its magic number) in pieces: header, then each block; then the end."""
 
     closed = False
 
@@ -148,7 +148,7 @@ class _ZstdPieces:
         return False
 
     def close(self) -> None:
-        """Do nothing: the caller closes its own stream."""
+        """Do nothing: the caller closes the underlying stream."""
 
 
 def _read_exactly(raw: BinaryIO | _Rejoined, size: int) -> bytes:

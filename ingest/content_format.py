@@ -1,4 +1,4 @@
-"""Recognise the format of a topic's messages by content, as `files` does that of a file."""
+"""Recognise the format of a topic's messages by content, as `files` does for files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ingest.source import Payloads
 from schemas.config import DecodeConfig
 
 TRIED: Final = 20
-"""Messages of a poll that are looked at."""
+"""Messages of a poll that are examined."""
 USUAL: Final = "otlp-proto"
-"""Format as which messages are read that show none: the Collector's default."""
+"""Default format, used if the messages show none: the Collector's default."""
 
 
 class ContentFormat:
-    """Format of one topic, decided by the first messages of which events come, and kept from then on."""
+    """Format of one topic: determined by the first messages that give events, and fixed from then on."""
 
     def __init__(self, config: DecodeConfig, before: str | None = None) -> None:
-        """before: format in which the topic was read until now; tried first."""
+        """before: format in which the topic was last read; tried first."""
         self._config = config
         self._before = before
         self._found: str | None = None
 
     def named(self, payloads: Payloads) -> Payloads:
-        """Payloads with the name of a format in place of `AUTO`; others as they are."""
+        """Payloads with the recognised format in place of `AUTO`; others unchanged."""
         if payloads.format != AUTO:
             return payloads
         if self._found is None:
@@ -37,7 +37,8 @@ class ContentFormat:
         return replace(payloads, format=self._found or self._before or USUAL)
 
     def _recognised(self, payloads: Sequence[bytes]) -> str | None:
-        """Name of the format that most of the first messages show and that gives events; None without one."""
+        """Name of the format that most of the first messages match and that gives events; None without
+        one."""
         first = list(islice(payloads, TRIED))
         rows = [sniff_format(payload, is_whole=True) for payload in first]
         shown = [name for name, _ in Counter(row.name for row in rows if row is not None).most_common()]

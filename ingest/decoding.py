@@ -28,10 +28,10 @@ class DecodedBatch:
 
     events: pa.Table
     rejects: pa.Table
-    """REJECT_SCHEMA: dead letters, MAX_KEPT of a source at most."""
+    """REJECT_SCHEMA: dead letters, at most MAX_KEPT per source."""
     oddities: Counter[str]
     refused: Counter[str]
-    """Number of refused items by reason, including those without a dead letter."""
+    """Reason -> number of refused items, including those without a dead letter."""
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ def decode_polls(
     pool: Executor | None = None,
     ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
-    """Events of polls, in batches of at least `batch_events`, except the last.
+    """Decode polls in batches of at least `batch_events` events, except the last.
 
     Batches are smaller where dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded
-    in it while others are read; the batches are the same. There is always at least one batch. Raises what the
-    polls raise.
+    in it while others are read; the batches are the same. There is always at least one batch. Raises the
+    exceptions of `polls`.
     """
     batch = _Batch()
     room = MAX_KEPT
@@ -97,7 +97,7 @@ def decode_polls(
 def _decoded(
     polls: Iterator[Payloads], config: DecodeConfig, pool: Executor | None, ahead: int
 ) -> Iterator[tuple[Payloads, Decoded]]:
-    """Every poll with its events, in order; `ahead` more are decoded in the pool meanwhile."""
+    """Every poll with its events, in order; the pool decodes up to `ahead` further polls in the meantime."""
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:
         decode = _nothing_to_decode if payloads.format is None else codec_for(payloads.format).decode
@@ -113,5 +113,5 @@ def _decoded(
 
 
 def _nothing_to_decode(_payloads: Sequence[bytes], _config: DecodeConfig) -> Decoded:
-    """Result of a poll that has only rejects."""
+    """Result of decoding a poll that has only rejects."""
     return Decoded(empty_events(), [])

@@ -1,4 +1,4 @@
-"""Read a file as a source of payloads: decompressed, format recognised, cut at line or message ends.
+"""Read a file as a source of payloads: decompressed, format recognised, split at line or message ends.
 
 Format and framing are recognised by the first bytes.
 """
@@ -31,14 +31,15 @@ from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
 _WRAPPERS: Final = ("trace", "result")
-"""Names of a request in an answer of Tempo's API, and of Jaeger's."""
+"""Keys that wrap a request in answers of Tempo's API and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
-"""Bytes of JSON text that are examined: some lines, even long ones."""
+"""Bytes of JSON text that are examined: enough for some lines, even long ones."""
 
 
 def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
-    """Format of a file that begins with `head` (decompressed; `is_whole`: all of it), or None.
+    """Format of a file by its first bytes `head`, decompressed; None if unknown. is_whole: `head` is the
+    whole file.
 
     JSON is recognised by the keys of its first object, protobuf by walking its fields, a table by its first
     bytes.
@@ -58,13 +59,13 @@ def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
 
 
 def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:
-    """Framing of a file of messages of a known format; None if none fits."""
+    """Framing of a file of messages in a known format, by its first bytes; None if none matches."""
     found = _best_fit(head, (format_,), is_whole=is_whole)
     return None if found is None else found[1]
 
 
 def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
-    """First perfect fit; else the one with the most bytes in matching frames; None without any."""
+    """First perfect fit; else the fit with most bytes in matching frames; None without any."""
     best, best_fit = None, Fit()
     for framing in Framing:
         for row in rows:
@@ -94,7 +95,7 @@ def is_lines(head: bytes) -> bool:
 
 
 def first_lines(text: bytes) -> list[bytes]:
-    """First few complete lines (or the only one) that are not blank."""
+    """First few complete lines (or the only line) that are not blank."""
     lines = text.split(b"\n", 10 * _LINES_TRIED)
     if len(lines) > 1:
         lines.pop()
@@ -114,7 +115,7 @@ def _format_of_json(text: bytes) -> Format | None:
 def _keys_of_first_object(text: str) -> Set[str]:
     """Keys of the outermost object, or of the first one in a list; if it is cut off, of all objects seen.
 
-    Those of what it wraps as its `trace` or its `result` are among them.
+    Includes the keys of an object wrapped in it as `trace` or `result`.
     """
     start = text.find("{")
     if start < 0 or text[:start].strip(" \t\r\n["):
@@ -130,13 +131,14 @@ def _keys_of_first_object(text: str) -> Set[str]:
 CHUNK_BYTES: Final = 16 * 2**20
 """Approximate bytes of payload in a poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""Bounds the lines or messages of a poll to chunk_bytes over this: tiny ones cost more than their bytes."""
+"""Minimum bytes assumed per line or message: bounds the number per poll to chunk_bytes over this, as tiny
+ones cost more than their bytes."""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
-"""Largest document that is read whole because it cannot be cut at line ends."""
+"""Maximum size of a document that must be read whole, as it cannot be split at line ends."""
 PAGE_BYTES: Final = 256 * 2**20
-"""Largest page of a Parquet file, unpacked: a good one has one or a few megabytes."""
+"""Maximum decompressed size of a page of a Parquet file: a good file's have one or a few megabytes."""
 _EMPTY_BYTES = 4096
-"""Largest size of a file that may count as empty brackets."""
+"""Maximum size of a file that may count as empty brackets."""
 _LINE_END = ord("\n")
 _COLUMNS: Final = SpanColumns()
 
@@ -153,8 +155,8 @@ def decode_file(
     columns: SpanColumns = _COLUMNS,
     page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """Batches of a file, as `decode_polls`; `columns`: for a table; `page_bytes`: its largest page that is
-    unpacked.
+    """Decode a file in batches, as `decode_polls`. columns: of a table; page_bytes: maximum decompressed size
+    of a page of it.
 
     Raises UnknownFormatError for an unknown `format_`, InputError.
     """
@@ -181,7 +183,8 @@ class FileSource:
         columns: SpanColumns = _COLUMNS,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
-        """Raises UnknownFormatError for an unknown `format_`. The file is opened when it is read."""
+        """Open nothing yet: the file is opened when read. Raises UnknownFormatError for an unknown
+        `format_`."""
         self._path = path
         self._stream = readable_name(str(path))
         self._format = None if format_ is None else format_of(format_)
@@ -250,7 +253,7 @@ class FileSource:
         """Yield blocks of whole lines. A line over the limit is refused, and never buffered whole."""
         number = 0
         held: list[bytes] = []
-        """Parts of the current, incomplete line."""
+        """Parts of the current line, which is incomplete."""
         n_held = 0
         long: _Skipped | None = None
         block = head
@@ -285,7 +288,7 @@ class FileSource:
             yield self._of_lines(format_, rest, number, number + 1)
 
     def _blocks(self, format_: Format, text: bytes, number: int) -> Iterator[Payloads]:
-        """Yield payloads of whole lines, split where there are very many."""
+        """Yield payloads of whole lines, split if there are more lines than a poll may have."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
         for at in range(0, len(ends), self._max_payloads):
             last = min(at + self._max_payloads, len(ends))
@@ -347,7 +350,7 @@ class FileSource:
             yield Payloads.refused(self._stream, Reject(Reason.BAD_PROTOBUF, detail, rest, number))
 
     def _skip(self, long: _Skipped, length: int, source: ByteSource) -> bytes:
-        """Read past a message of `length` bytes; returns the bytes read beyond it."""
+        """Read past a message of `length` bytes; return the bytes read after it."""
         while long.size < length and (block := source.read(self._chunk_bytes)):
             missing = length - long.size
             long.add(block[:missing])
@@ -399,7 +402,7 @@ def _is_long_line(format_: Format, head: bytes) -> bool:
 
 
 def _nothing(content: bytes) -> Reject | None:
-    """Reject of a whole file with only white space, or JSON without members; else None."""
+    """Reject of a whole file with only white space, or JSON without members; None for other content."""
     text = content.strip()
     if len(text) <= _EMPTY_BYTES and b"".join(text.split()) in (b"", b"[]", b"{}"):
         return Reject(Reason.EMPTY, "the file holds nothing", content)

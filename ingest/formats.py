@@ -1,7 +1,7 @@
-"""Table of the formats: one row each, and no other list of them.
+"""Table of the formats, one row each: the only list of them.
 
 To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported on
-first use: some take long to load.
+first use, as loading may take long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-"""In place of a format's name: recognised by content."""
+"""Placeholder for a format's name: recognise it by content."""
 
 
 class FileLayout(StrEnum):
@@ -29,7 +29,7 @@ class FileLayout(StrEnum):
     LINES = "lines"
     """JSON, one document a line, or one document."""
     LINE_BLOCKS = "line-blocks"
-    """The same, and the codec accepts many lines as one payload."""
+    """JSON, one document a line, or one document; the codec accepts many lines as one payload."""
     DOCUMENT = "document"
     """JSON, one document."""
     MESSAGES = "messages"
@@ -43,18 +43,18 @@ class Format:
     """One format."""
 
     name: str
-    """Name for `--format`."""
+    """Name of the format for `--format`."""
     codec: str
     """Codec class, `module:class`."""
     layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
     """JSON: key sets, one of which the outermost object (or the first of a list) contains."""
     shape: MessageShape | None = None
-    """Protobuf: outermost fields of every message."""
+    """Outermost fields of every message; None unless protobuf."""
     magic: bytes = b""
-    """First bytes of files."""
+    """Magic number of the format's files; empty: none."""
     aliases: tuple[str, ...] = ()
-    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's."""
+    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 
 
 FORMATS: Final = (
@@ -136,7 +136,7 @@ FORMATS: Final = (
     ),
     Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )
-"""In order of precedence: the first that matches a file is used."""
+"""Formats in order of precedence: the first that matches a file is used."""
 
 
 def format_names() -> tuple[str, ...]:

@@ -26,9 +26,9 @@ class MessageShape:
     """Outermost fields of every message of a format."""
 
     fields: frozenset[int]
-    """Field numbers."""
+    """Numbers of all fields that a message may have."""
     bytes_only: bool = False
-    """True if all fields are length-delimited."""
+    """True if all fields of a message are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
     """(Number, size) of the length-delimited fields at the beginning."""
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
@@ -36,7 +36,7 @@ class MessageShape:
     needs: frozenset[int] = frozenset()
     """Numbers of the required fields."""
     inner: MessageShape | None = None
-    """Shape of its first field. Damage inside it is tolerated, foreign fields are not."""
+    """Shape of the message in the first field. Damage inside it is tolerated, foreign fields are not."""
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
         """True if the body consists of fields of this message; a complete body must be filled exactly."""
@@ -66,9 +66,9 @@ class MessageShape:
 
 
 LENGTH32_BYTES: Final = 4
-"""Size of a length in front of a message."""
+"""Bytes of the length in front of a message."""
 _MAX_ODD = 1_000
-"""Surplus of foreign frames over matching ones from which a file is of another format."""
+"""Surplus of foreign over matching frames above which a file is of another format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class Fit:
 
 
 def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool) -> Fit:
-    """Match of the first bytes of a file (or all of it), by walking its frames.
+    """Match a file's first bytes (or the whole file) with messages in a framing, by walking the frames.
 
     The lengths must lead from frame to frame to the end of `head`; only the last frame may be cut off. A
-    foreign frame does not rule out the framing: it will be refused by itself, later.
+    foreign frame does not rule out the framing: it is refused individually, later.
     """
     view = memoryview(head)
     if framing is Framing.BARE:

@@ -20,9 +20,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Bytes of payload in one piece, exceeded by one payload at most: decompressed, a poll of 500 messages may be
-8 GB.
-"""
+"""Bytes of payload after which a piece ends, as a poll of 500 messages may decompress to 8 GB; its last
+payload may exceed it."""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -74,9 +73,7 @@ def payloads_of_messages(
 
 
 def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> TypeGuard[Sequence[bytes]]:
-    """True if all values are uncompressed bytes within the limits: the common case, checked by passes in
-    C.
-    """
+    """True if all values are uncompressed bytes within the limits: the common case, checked at C speed."""
     if not values or not all(values):
         return False
     filled = cast(Sequence[bytes], values)
@@ -89,7 +86,7 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """Content of a message that is empty, compressed or too large, or its reject."""
+    """Content of a message that is empty, compressed or too large; or its reject."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)
@@ -110,5 +107,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Reject of compressed bytes, without them: names of secrets cannot be found in them."""
+    """Reject of compressed bytes, without storing them: names of secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

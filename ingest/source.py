@@ -19,12 +19,13 @@ from schemas.rejects import Reject
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Payloads of one stream, and rejects of what could not become one."""
+    """Payloads of one stream, and rejects of items that could not become payloads."""
 
     stream: str
-    """Name of the stream that positions refer to: a file's, or topic/partition."""
+    """Name of the stream that positions refer to: of a file, or topic/partition."""
     format: str | None
-    """None: there is nothing to decode. `formats.AUTO` until `ContentFormat` names it."""
+    """Format of the payloads; `formats.AUTO` until `ContentFormat` determines it. None: no payload to
+    decode."""
     payloads: list[bytes]
     positions: list[int]
     """Position of each payload, ascending: message offset, or number of the message or of the first line in a
@@ -33,13 +34,11 @@ class Payloads:
     until: int
     """Position after the last one covered by this poll, payload or gap."""
     rejects: list[Reject] = field(default_factory=list)
-    """Rejects; their field `payload` is a position here."""
+    """Rejects; their field `payload` is a position of the stream here."""
     latest_ns: int | None = None
-    """Largest timestamp that the log gave to messages of this poll, ns since the epoch; None: no
-    timestamps.
-    """
+    """Largest timestamp of this poll's messages in the log, ns since the epoch; None: no timestamps."""
     epoch: int | None = None
-    """Epoch of the log's last message of this poll, see `Place`; None: the log has no epochs."""
+    """Leader epoch of this poll's last message, see `Place`; None: the log has no epochs."""
 
     @classmethod
     def refused(cls, stream: str, reject: Reject) -> Payloads:
@@ -61,7 +60,7 @@ class StreamId:
 
     @property
     def lane(self) -> int:
-        """Lane of the stream: one a partition number, over all topics; lane 0 is for files."""
+        """Lane of the stream: one per partition number, shared by all topics; lane 0 is for files."""
         return self.partition + 1
 
 
@@ -82,23 +81,22 @@ class Place:
 
 
 TOPIC_SCHEME: Final = "kafka://"
-"""Prefix of inputs that are part of a topic."""
+"""Prefix of inputs that are parts of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Range of messages of one partition, used as an input like a file: resolved once, equal whenever it is
-    read.
-    """
+    """Range of messages of one partition, used as an input like a file: offsets are resolved once, and
+    reading it again gives the same messages."""
 
     servers: tuple[str, ...]
-    """Brokers to ask first, `host:port`; not part of the identity."""
+    """Brokers to contact first, `host:port`; not part of the identity."""
     cluster_id: str | None
     topic_id: str | None
     stream: StreamId
     start: int
     end: int
-    """Offset after the last one."""
+    """Offset after the last message."""
     format: str
     """Format of every message, or `formats.AUTO`."""
 
@@ -109,7 +107,7 @@ class LogPart:
 
     @property
     def sha256(self) -> str:
-        """Identity of the part: hash of log, partition and offsets, without the way to reach it. Hex."""
+        """Identity of the part: hash of log, partition and offsets, without the brokers' addresses. Hex."""
         said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
@@ -123,7 +121,7 @@ class StreamChange:
     asked: tuple[StreamId, ...] = ()
     """Revoked streams: commit their messages, then `release` them."""
     lost: tuple[StreamId, ...] = ()
-    """Streams that are no longer ours: another member may be processing them already."""
+    """Streams no longer assigned to this member: another one may be processing them already."""
 
     def __bool__(self) -> bool:
         """True if anything changed."""
@@ -154,7 +152,7 @@ class GapError(StreamError):
 
 
 class TopicChangedError(StreamError):
-    """A topic is not the one that positions were recorded for: it was deleted and created again."""
+    """A topic was deleted and created again, so recorded positions are invalid."""
 
     slug = "topic-changed"
 
@@ -167,7 +165,7 @@ class TopicChangedError(StreamError):
 
 
 class CutBackError(StreamError):
-    """The log was truncated before the read position; its messages behind the truncation were not read."""
+    """The log was truncated before the read position; its messages after the truncation were not read."""
 
     slug = "cut-back"
 
@@ -180,7 +178,7 @@ class CutBackError(StreamError):
             remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
         )
         self.first = first
-        """First position behind the truncation; None: unknown."""
+        """First position after the truncation; None: unknown."""
 
 
 class CorruptStreamError(StreamError):
@@ -228,7 +226,7 @@ class LiveSource(Protocol):
         ...
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Release revoked streams after their messages were committed."""
+        """Release revoked streams; called after their messages were committed."""
         ...
 
     def pause(self, streams: Collection[StreamId]) -> None:
@@ -240,15 +238,14 @@ class LiveSource(Protocol):
         ...
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Offset of the next message to be written in our streams; only where recently confirmed: a caller
-        that considers a stream fully read would not wait for its next messages.
-        """
+        """Stream -> offset of the next message to be written; only streams whose end was recently confirmed,
+        as a caller does not wait for messages of a stream that seems fully read."""
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Report positions up to which the lake has all; True if accepted, in bounded time.
+        """Report positions before which the lake has all messages; True if accepted, in bounded time.
 
-        Kafka keeps them for lag tools; a spool removes its files by them, most of all while it is full.
+        Kafka keeps them for lag tools; a spool removes its files by them, most importantly while it is full.
         """
         ...
 
@@ -261,7 +258,8 @@ class RangeSource(Protocol):
     """Reader of parts of a log that were read before."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """(Payloads of the part of `[start, end)` that the log still has, missing ranges); everything is
-        missing if the log is no longer the one of `end`. Raises InputError where it does not answer.
+        """(Payloads of the part of `[start, end)` that the log still has, missing ranges).
+
+        All is missing if the log is no longer the one of `end`. Raises InputError if it does not answer.
         """
         ...

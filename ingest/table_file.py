@@ -1,9 +1,9 @@
-"""Read a Parquet file as a source of payloads: some rows each, the columns of a mapping under its names.
+"""Read a Parquet file as a source of payloads: groups of rows, with columns renamed by a mapping.
 
-Text is read as words and the rows they stand in, as it lies in the file: a word of 1 MB in a million rows
-takes 1 MB, here and in the payload, and the codec refuses such rows. What would hold too many words is read
-as text, as many rows at a time as fit if each had the longest word. A row group whose pages take more than
-Arrow may unpack is refused before it is read.
+Text stays dictionary-encoded, as in the file: a word of 1 MB in a million rows takes 1 MB, here and in the
+payload, and the codec refuses such rows. Text whose dictionary would be too large is read as plain text, with
+as many rows at a time as fit if each had the longest word. A row group whose pages are larger than Arrow may
+decompress is refused before it is read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from schemas.config import DecodeConfig, SpanColumns
 from schemas.rejects import Reason, Reject
 
 _MIN_ROW_BYTES: Final = 64
-"""Bounds the rows of a payload to its bytes over this: repeated values take almost no space in the file."""
+"""Minimum bytes assumed per row: bounds the rows of a payload, as repeated values take almost no space in the
+file."""
 
 
 _BUFFER_BYTES: Final = 2**16
-"""Read ahead of a page, where only the first is wanted."""
+"""Buffer size for reading a page of which only the beginning is needed."""
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
-"""Logical types of columns of bytes that Arrow reads as words."""
+"""Logical types of byte columns that may be dictionary-coded."""
 
 
 def read_table(
@@ -45,9 +46,9 @@ def read_table(
     chunk_bytes: int,
     page_bytes: int,
 ) -> Iterator[Payloads]:
-    """Yield the rows, about `chunk_bytes` at a time; why there are none, or no more, as a reject.
+    """Yield the rows, about `chunk_bytes` at a time; a failure becomes a reject.
 
-    page_bytes: the largest page that is unpacked.
+    page_bytes: maximum decompressed size of a page.
     """
     from pyarrow.parquet import ParquetFile
 
@@ -96,7 +97,7 @@ def read_table(
 
 
 def _texts(schema: Any) -> set[str]:
-    """Paths of the leaves that Arrow can read as words."""
+    """Paths of the leaves that Arrow can read dictionary-encoded."""
     leaves = [schema.column(i) for i in range(len(schema))]
     return {
         leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in _TEXT
@@ -111,10 +112,10 @@ def _read_as_words(
     most_bytes: int,
     min_repetition: float,
 ) -> tuple[list[str], int]:
-    """Paths of text that is read as words; bytes of the longest words of text that is not though it repeats.
+    """(Paths of text to read dictionary-encoded; bytes of the longest words of repetitive text that is not).
 
-    Together they take `most_bytes` at the most. Text of which a part is no word is read as text if that
-    takes less than `min_repetition` times as much with the longest word at each place.
+    Dictionaries take at most `most_bytes` together. Text that is only partly dictionary-encoded is read as
+    text if that takes less than `min_repetition` times as much with the longest word at each place.
     """
     chosen, longest_bytes, room = [], 0, most_bytes
     for chunk in sorted(chunks, key=lambda one: one.held_bytes):
@@ -134,7 +135,7 @@ def _read_as_words(
 
 
 def _longest_word(path: str | Path, metadata: Any, index: int, chunk: Chunk) -> int:
-    """Bytes of the longest word of a chunk's dictionary, which Arrow reads with the first row."""
+    """Bytes of the longest word in a chunk's dictionary, which Arrow reads with the first row."""
     from pyarrow.parquet import ParquetFile
 
     how = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
@@ -143,7 +144,7 @@ def _longest_word(path: str | Path, metadata: Any, index: int, chunk: Chunk) -> 
 
 
 def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
-    """Bytes of a row in memory, about: those of the file unpacked, and its values at the least."""
+    """Approximate bytes of a row in memory: decompressed size in the file, at least VALUE_BYTES a value."""
     chunks = [group.column(index) for index in range(group.num_columns)]
     size = sum(max(chunk.total_uncompressed_size, chunk.num_values * VALUE_BYTES) for chunk in chunks)
     return max(_MIN_ROW_BYTES, int(size) // max(int(group.num_rows), 1))
@@ -152,7 +153,7 @@ def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
 def _payloads(
     batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str, config: DecodeConfig, chunk_bytes: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield payloads, each with the number of its rows."""
+    """Yield (payload, number of its rows)."""
     size = sum(map(plain_bytes, batch.columns))
     columns = [with_used_words(column, config.min_repetition) for column in batch.columns]
     batch = pa.record_batch(columns, names=batch.schema.names)
@@ -167,9 +168,8 @@ def _payloads(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve batches that are larger in memory than their pages in the file suggest; a single row is never
-    split.
-    """
+    """Halve a batch until no part takes over 2 * `most_bytes`; it may be larger in memory than in the file. A
+    single row is never split."""
     half = batch.num_rows // 2
     if sum(map(plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch

@@ -26,7 +26,7 @@ def arrow_types(model: type[BaseModel]) -> dict[str, pa.DataType]:
 
 
 def _type_of(info: FieldInfo) -> pa.DataType:
-    """Arrow type in the field's metadata, else that of its Python type."""
+    """Arrow type given in the field's metadata, else the one of its Python type."""
     values: Any = info.annotation
     if NoneType in get_args(values):
         (values,) = (each for each in get_args(values) if each is not NoneType)

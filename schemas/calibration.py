@@ -1,4 +1,4 @@
-"""Result of a calibration of a lake: comparisons of ordinary times with ordinary times."""
+"""Result of calibrating a lake: comparisons of ordinary periods with each other."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class CalibrationRecord(Config):
 
     @property
     def a_pair(self) -> float:
-        """Mean number of false findings a pair."""
+        """Mean number of false findings per pair."""
         return sum(self.findings.values()) / self.pairs
 
     @property
     def sentence(self) -> str:
-        """Sentence for a report."""
+        """One-sentence summary for a report."""
         total = sum(self.findings.values())
         kinds = ", ".join(
             f"{n} {kind}" for kind, n in sorted(self.findings.items(), key=lambda item: (-item[1], item[0]))

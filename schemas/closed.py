@@ -1,4 +1,4 @@
-"""The base of models whose shape is known whole: frozen, with unknown keys refused."""
+"""Base of models with a closed set of fields: frozen, unknown keys refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Closed(BaseModel):
-    """Base: frozen; unknown keys, NaN and infinities refused.
+    """Base model: frozen; refuses unknown keys, NaN and infinities.
 
-    A validator is made when the first value is checked: a program that opens a lake needs few of them.
+    Its validator is built when the first value is checked: a program that opens a lake needs few of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)

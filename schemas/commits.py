@@ -218,7 +218,7 @@ class BuiltCommits(Closed):
     first: int
     last: int
     at_ns: int
-    """Time of the last of them, by the writer's clock."""
+    """Time of the last commit, by the writer's clock."""
 
 
 class Upkeep(Closed):
@@ -299,7 +299,7 @@ class Repair(Closed):
     commit.
     """
     expired: int = 0
-    """Number of these dropped: older than all windows of the lake, or past the age of late events."""
+    """Late events dropped: older than all windows of the lake, or past the age of late events."""
     events: int
     """Number of these handled: in flows now, dropped as copies, or refused as conflicts."""
     requests: int
@@ -333,7 +333,7 @@ class BuiltWindow(Closed):
     late_to_ns: int | None = None
     """Latest time of these: its requests may still go on."""
     moved: tuple[tuple[str, int], ...] = ()
-    """(hash of a request, hex; start of a window): requests whose flow begins there, unlike their events."""
+    """(request hash, hex; window start): requests with first event here, whose flow begins there."""
 
 
 class Build(Closed):
@@ -344,10 +344,10 @@ class Build(Closed):
     watermark_ns: int | None
     """Least watermark of the log's lanes; None: all were over."""
     missing: int = 0
-    """Events of commits read since the build before that no segment held any more, or ever did."""
+    """Events lost since the last build: their commits were read, no segment holds them."""
     waiting: int | None = None
-    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. What a
-    builder that starts later finds less of them in the log is missing.
+    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. A builder
+    that starts later counts those that are gone from the log by then as missing.
     """
     windows: tuple[BuiltWindow, ...]
     """Ascending; of each window the last commit that names it counts."""

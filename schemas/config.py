@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, SecretBytes, model_validator
 
@@ -11,7 +11,14 @@ from schemas.closed import Closed
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
-"""Dead letters stored of one decode, at most; the others are only counted."""
+"""Maximum dead letters stored per decode; further ones are only counted."""
+
+
+T = TypeVar("T")
+EXPERT: Final = "expert"
+"""Marker of a setting that few people change: help lists it on request only."""
+Expert = Annotated[T, EXPERT]
+"""Type of an expert setting: `Expert[int]`."""
 
 
 class Config(Closed):
@@ -23,7 +30,7 @@ class Config(Closed):
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
 """Patterns of parameters that are never kept, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
-"""A shorter key could be found by brute force."""
+"""Minimum length of a hash key: a shorter one could be found by brute force."""
 
 
 class ParamRules(Config):
@@ -66,7 +73,7 @@ class DecodeConfig(Config):
     """Longer text parameters are cut at this many bytes, with a count."""
     max_params_per_event: int = Field(default=128, gt=0)
     """Parameters past this many (in key order) are dropped, with a count."""
-    min_repetition: float = Field(default=2, ge=1)
+    min_repetition: Expert[float] = Field(default=2, ge=1)
     """A table's text is held as distinct words and their numbers if it takes over this many times as much as
     they do. Else it is read as text: to look each value up among the words is a third of the time."""
 
@@ -110,18 +117,18 @@ class SpanColumns(Config):
 
     @property
     def told(self) -> str:
-        """JSON of the settings that differ from the defaults; empty if none do."""
+        """JSON of the settings that differ from the defaults; empty if all are defaults."""
         return self.model_dump_json(exclude_defaults=True) if self != SpanColumns() else ""
 
     def _named(self) -> dict[str, str]:
         return {field: name for field, name in self if name and field != "time_unit"}
 
     def found_in(self, given: Sequence[str]) -> dict[str, str]:
-        """Column names by field, of those that a table has."""
+        """Field -> column name, for the columns in `given`, those of a table."""
         return {field: name for field, name in self._named().items() if name in given}
 
     def missing_in(self, given: Sequence[str]) -> str:
-        """Required columns that a table lacks, as text; empty if none."""
+        """Required columns missing in `given`, the columns of a table, as text; empty if none."""
         needed = {*_NEEDED_COLUMNS, *self.model_fields_set}
         lost = [f for f, name in self._named().items() if f in needed and name not in given]
         return ", ".join(f"'{getattr(self, field)}' ({field})" for field in lost)

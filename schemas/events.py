@@ -37,8 +37,8 @@ SPAN_KIND_BASE = 16
 SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
 """Kinds of spans by their names in OTLP, without `SPAN_KIND_`."""
 SMALLEST_RATE = 2.0**-56
-"""Smallest sampling rate of OpenTelemetry (its thresholds have 56 bits). From it on, sums of weights and of
-weights times nanoseconds stay finite."""
+"""Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates not below it, sums of
+weights and of weights times nanoseconds stay finite."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 _id = pa.binary()
@@ -134,7 +134,7 @@ def with_binary_ids(events: pa.Table) -> pa.Table:
 
 
 def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Events converted to a schema: ids of spans by `spelled`, ids of records by a cast."""
+    """Events converted to a schema: span ids by `spelled`, record ids by a cast."""
     if events.schema.equals(schema):
         return events
     if not events.num_rows:
@@ -164,7 +164,7 @@ def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
 
 
 def _content(ids: pa.Array) -> tuple[I8, U1]:
-    """([ids + 1] offsets from 0 on, bytes of all ids)."""
+    """([ids + 1] offsets, starting at 0; concatenated bytes of all ids)."""
     if not len(ids):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     bounds = np.frombuffer(ids.buffers()[1], np.int32, len(ids) + 1, 4 * ids.offset).astype(np.int64)
@@ -174,11 +174,11 @@ def _content(ids: pa.Array) -> tuple[I8, U1]:
 
 
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
-"""[byte] its two lower-case hex digits as one 16-bit number, in memory order."""
+"""[byte] lower-case hex digits of the byte as one 16-bit number, in memory order."""
 
 
 def _hex(ids: pa.Array) -> pa.Array:
-    """Ids as lower-case hexadecimal text."""
+    """Lower-case hexadecimal text of binary ids."""
     bounds, data = _content(ids)
     offsets = pa.py_buffer((bounds * 2).astype(np.int32).tobytes())
     text = pa.StringArray.from_buffers(len(ids), offsets, pa.py_buffer(_HEX[data].tobytes()))
@@ -191,7 +191,7 @@ _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.ui
 
 
 def _bytes(text: pa.Array) -> pa.Array:
-    """Bytes of lower-case hexadecimal text."""
+    """Binary ids of lower-case hexadecimal text."""
     text = text.cast(pa.string())
     bounds, digits = _content(text)
     data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]

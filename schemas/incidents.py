@@ -95,7 +95,7 @@ class Incident(Config):
     contribution_us: float
     """Added mean response time, µs a request."""
     share_of_change: float | None = None
-    """Share of all added time that it explains, 0 to 1."""
+    """Share of all that got slower that it explains, 0 to 1."""
     finding: Finding | None = None
     """Finding of the last comparison, without data that only its report draws."""
     also: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Incident(Config):
 
     @property
     def goes_on(self) -> bool:
-        """True while it is open."""
+        """True while the incident is open."""
         return self.state in GOING_ON
 
 
@@ -134,7 +134,7 @@ class IncidentEvent(Config):
 
 
 Notify = Callable[[Sequence[IncidentEvent]], None]
-"""See the module."""
+"""Receiver of events, see the module docstring."""
 
 
 def incident_id(lake_id: str, family: str, direction: Direction, place: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.stored_columns import list_of, stored
 
 LAYOUT_VERSION: Final = 4
-"""Layout version; lakes of others are refused."""
+"""Layout version; a lake with another one is refused."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -64,7 +64,7 @@ FLOWS_SCHEMA = pa.schema(
 
 SPANS: Final = "spans"
 RECORDS: Final = "records"
-"""Values of `kind`. A request id with both spans and records has two flows, one of each kind."""
+"""`kind` of flows of records (SPANS: of spans). A request id with both has two flows, one of each kind."""
 
 NODE_TYPE = pa.struct(
     [
@@ -156,7 +156,8 @@ STORED_STRUCTURES_SCHEMA = pa.schema(
         ),
     ]
 )
-"""Every structure seen in the window, as files have it; a window folder stands alone. One row a category."""
+"""Structures as stored in files, one row a category: all that occur in the window, as a window folder is
+self-contained."""
 
 READINGS_SCHEMA = pa.schema(
     [

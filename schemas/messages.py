@@ -1,4 +1,4 @@
-"""Root types of messages, which one request sent and another one processed."""
+"""Root types of messages, sent by one request and processed by another."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MAX_TEXT = 4096
 """Longest period or filter text read, characters; longer is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
-"""Keys that every request has. In double quotes these words are names of parameters."""
+"""Keys that every request has. In double quotes the same words name parameters."""
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
@@ -49,7 +49,7 @@ _MOMENT_REMEDY = (
 _DAYS_AGO = re.compile(r"([0-9]{1,6}) days? ago")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH_WEEKDAY = 3
-"""The epoch began on a Thursday."""
+"""Weekday of the epoch, a Thursday (Monday: 0)."""
 _TIME_OF_DAY = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?")
 _INSTANT = re.compile(
     r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}(?::\d{2})?)(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
@@ -76,7 +76,7 @@ class WrittenNumber(float):
     text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
-        """Read the number. Raises ValueError."""
+        """Parse the number. Raises ValueError."""
         self = super().__new__(cls, text)
         self.text = text
         return self
@@ -278,8 +278,8 @@ def format_instant(ns: int) -> str:
 def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Window] = ()) -> list[Window]:
     """Sealed windows that overlap a period, in time order.
 
-    `all` means all that are sealed. Raises PeriodError if it touches none, or another period one that is not
-    sealed yet; the message names the windows there are.
+    `all`: every sealed one. Raises PeriodError, which lists the windows, if none overlaps, or if a period
+    other than `all` overlaps an unsealed one.
     """
     there = f"Sealed windows: {_describe(sealed)}."
     open_ = sorted(window for window in unsealed if period.holds(window))
@@ -368,7 +368,7 @@ def _filter_error(text: str, why: str) -> PeriodError:
 
 
 class _Reader:
-    """A cursor over the tokens of one filter."""
+    """Cursor over the tokens of one filter."""
 
     def __init__(self, text: str, tokens: list[tuple[str, str]]) -> None:
         self._text = text
@@ -415,7 +415,7 @@ class _Reader:
         return Condition(key, operator, values, is_parameter)
 
     def _durations(self, operator: Operator, values: tuple[str | float, ...]) -> tuple[float, ...]:
-        """Values in nanoseconds."""
+        """Values of a duration condition in nanoseconds."""
         if operator is Operator.LIKE:
             raise _filter_error(self._text, "duration has no like")
         matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]

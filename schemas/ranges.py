@@ -18,9 +18,9 @@ from schemas.periods import Period, earlier, parse_filter, parse_period
 from schemas.windows import NS_PER_DAY
 
 MOST_RANGES: Final = 4_096
-"""Ranges of one sample, at most: two weeks of five-minute windows, each named individually."""
+"""Maximum ranges of one sample: two weeks of five-minute windows, each named individually."""
 SHOWN_RANGES: Final = 3
-"""Ranges shown in a text, at most; of more, only the first and the last."""
+"""Maximum ranges shown in a text; beyond it, only the first and the last."""
 
 
 SAME_WEEKDAY: Final = "same-weekday"
@@ -67,9 +67,10 @@ def parse_ranges(
 def weeks_before(
     periods: Sequence[Period], weeks: Iterable[int], lake: str | None = None, where: str | None = None
 ) -> list[Period]:
-    """Periods with the same hours and weekdays some weeks earlier, the nearest first, with an own filter.
+    """Periods at the same hours and weekdays, earlier by each number of `weeks`, the nearest first, with
+    filter `where`.
 
-    lake None: that of each period. Raises PeriodError without periods, or for one without a start.
+    lake: None keeps each period's lake. Raises PeriodError without periods, or for one without a start.
     """
     if not periods or any(period.text == "all" for period in periods):
         raise PeriodError(

@@ -14,7 +14,7 @@ import numpy as np
 from schemas.arrays import I8
 
 _LONGEST_GAP: Final = 2
-"""A gap longer than this times the recording before it separates two recordings."""
+"""Factor: a gap longer than this times the recording before it separates two recordings."""
 
 
 class Recorded(NamedTuple):
@@ -22,11 +22,11 @@ class Recorded(NamedTuple):
 
     start_ns: int
     end_ns: int
-    """Windows of the recording."""
+    """[start_ns, end_ns): windows of the recording."""
     before_ns: int | None
-    """Recording was on between this time and the period's start; None: unknown."""
+    """Time from which recording was on until the period's start; None: unknown."""
     after_ns: int | None
-    """Recording was on between the period's end and this time, by data or live lanes; None: unknown."""
+    """Time until which recording was on from the period's end, by data or live lanes; None: unknown."""
 
 
 def recordings(

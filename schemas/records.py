@@ -33,19 +33,19 @@ class ActivityRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     breadcrumb: _Word
-    """Strand of activity."""
+    """Name of the strand of activity."""
     request_id: str | None = None
     """Id of the request; absent: the request is the component of breadcrumbs linked by split and join
     records.
     """
     ts: int = Field(ge=-_INT64, le=_INT64)
-    """ns since the epoch on the recording host."""
+    """Time, ns since the epoch, by the recording host's clock."""
     component: _Word
     point: _Word
     host: str | None = None
     label: str | None = None
     kind: RecordKind | None = None
-    """None: event."""
+    """Kind of the record; None: event."""
     links: list[str] | None = None
     """Breadcrumbs started (split) or merged (join)."""
     seq: int | None = Field(default=None, ge=-_INT64, le=_INT64)
@@ -53,12 +53,12 @@ class ActivityRecord(BaseModel):
     parents: list[str] | None = None
     params: dict[str, Any] | None = None
     status: str | None = None
-    """None: ok."""
+    """Status; None: ok."""
     sample_rate: float | None = Field(default=None, ge=SMALLEST_RATE, le=1)
 
 
 FIELDS = tuple(ActivityRecord.model_fields)
-"""Names of the fields, in the order of the table."""
+"""Field names, in column order."""
 
 
 def explain(error: ValidationError) -> tuple[Reason, str]:

@@ -31,10 +31,10 @@ class Reason(StrEnum):
     BAD_VALUE = "bad-value"
     BAD_TIME = "bad-time"
     ABSURD_TIME = "absurd-time"
-    """Years away from all other events of an import, by a wrong clock (`stitch.drivers.refusals`)."""
+    """Time years away from all other events of an import, from a wrong clock (`stitch.drivers.refusals`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
-    """The same id with other content (found by the kernel)."""
+    """Event with the id of another one and other content (found by the kernel)."""
     RETIRED = "retired"
     """Event of a request that began in a window retired before its import."""
 

@@ -1,8 +1,8 @@
-"""Statistics as they are kept under `LAKE/stats/`: a Parquet file of one row a window, or quarter of a day.
+"""Statistics as stored under `LAKE/stats/`: a Parquet file with one row, for a window or a quarter of a day.
 
-Each column is a relation, a list of its rows, so that a file is there whole or not at all and a reader takes
-the relations that it wants. Names are keyed by 64-bit hashes that are the same in every window, so rows of
-any files add up by key. The SQL reference is made from this schema.
+Each column is a relation, a list of its rows, so a file is either complete or absent, and a reader selects
+relations. Names are keyed by 64-bit hashes that are the same in every window, so rows of any files can be
+summed by key. The SQL reference is generated from this schema.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 MEASURES: Final = ("own", "overlap", "calls", "stretch")
-"""Words of `votes.measure`, by the number of the measure in a profile."""
+"""Words of `votes.measure`, indexed by the number of the measure in a profile."""
 SITE_KINDS: Final = ("call", "step", "point")
-"""Words of `sites.kind`, by the number of the kind in a profile."""
+"""Words of `sites.kind`, indexed by the number of the kind in a profile."""
 
 _KEY: Final = pa.int64()
 
@@ -24,7 +24,7 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """A relation: a list of rows."""
+    """Relation: a column whose values are lists of rows."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 
@@ -35,6 +35,8 @@ def _list(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) ->
 _SITE: Final = _field("site", _KEY, "key of the call site: sites")
 _PATTERN: Final = _field("pattern", _KEY, "key of the call pattern: patterns")
 _ROOT: Final = _field("root", _KEY, "key of the root type: roots")
+_VALUE: Final = _field("value", _KEY, "key of the value: attribute_values")
+_COMPONENT: Final = _field("component", _KEY, "key of the component: components")
 _N: Final = _field("n", pa.float64(), "requests")
 _W: Final = _field("w", pa.float64(), "sum of their weights (1 / sampling probability)")
 _W2: Final = _field("w2", pa.float64(), "sum of their squared weights")
@@ -170,13 +172,46 @@ STATISTICS_SCHEMA: Final = pa.schema(
             _field("critical_ns", pa.float64(), "weighted own time on the critical path, ns"),
             _field("over", pa.float64(), "0: of comparisons alone"),
         ),
+        _rows(
+            "attribute_values",
+            "values of the attributes that are kept (statistics.attributes)",
+            _VALUE,
+            _field("attribute", pa.string(), "name of the attribute"),
+            _field("text", pa.string(), "its value; null: any value, or none", nullable=True),
+        ),
+        _rows(
+            "components",
+            "services or components",
+            _COMPONENT,
+            _field("name", pa.string(), "its name"),
+        ),
+        _rows(
+            "segments",
+            "requests with a value of an attribute on any span, by a component that they pass",
+            _VALUE,
+            _ROOT,
+            _COMPONENT,
+            _N,
+            _field("failing_n", pa.float64(), "those whose first failure began at the component"),
+        ),
+        _rows(
+            "slow_segments",
+            "requests with a value of an attribute on any span, of a call graph with enough requests",
+            _VALUE,
+            _ROOT,
+            _N,
+            _field("slow_n", pa.float64(), "those above the 90th percentile of their call graph's requests"),
+        ),
     ]
 )
 """The row of a statistics file. Every key occurs once in a relation."""
 
 
-NAMES: Final = ("operations", "sites", "patterns", "paths", "roots", "errors")
-"""Relations of names; the key is their first column."""
+NAMES: Final = (
+    *("operations", "sites", "patterns", "paths", "roots", "errors"),
+    *("attribute_values", "components"),
+)
+"""Relations that map keys to names; the key is their first column."""
 
 
 def columns_of_relation(name: str) -> pa.Schema:

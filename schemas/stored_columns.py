@@ -27,7 +27,7 @@ def list_of(id_: int, type_: pa.DataType) -> pa.DataType:
 
 
 def undocumented(schema: pa.Schema) -> pa.Schema:
-    """Schema without documentation, which would be most of a small file; numbers stay."""
+    """Schema without documentation, which would be most of a small file; column numbers are kept."""
     return pa.schema([_undocumented(field) for field in schema])
 
 

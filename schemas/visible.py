@@ -64,15 +64,16 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """`visible` of each line of a text, its line ends kept."""
+    """Apply `visible` to each line of a text, keeping line ends."""
     return visible(text) if "\n" not in text else "\n".join(map(visible, text.split("\n")))
 
 
 def escaped(text: str, *, keep_line_ends: bool = False) -> str:
-    """`text` with such characters as JSON spells them, `\\u200b`; tab, CR and LF too unless they are kept."""
+    """`text` with unsafe characters as JSON escapes (`\\u200b`); tab, CR and LF too unless
+    `keep_line_ends`."""
     return text.translate(_IN_FILES if keep_line_ends else _ESCAPED)
 
 
 def readable_name(name: str) -> str:
-    """A file's name as text that can be stored: bytes that are not UTF-8 as `\\xff`, all else as it is."""
+    """A file's name as storable text: bytes that are not UTF-8 become `\\xff`, all else is unchanged."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

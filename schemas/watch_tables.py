@@ -42,7 +42,7 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
         _field("low", pa.float64(), "95 % interval of after - before"),
         _field("high", pa.float64(), "its other end"),
         _field("contribution_us", pa.float64(), "what it adds to the mean response time, µs a request"),
-        _field("share", pa.float64(), "part of all added time, 0 to 1; null: the mean did not change"),
+        _field("share", pa.float64(), "part of all that got slower, 0 to 1; null: the mean did not change"),
         _field("looks", pa.int32(), "comparisons that reported it"),
         _field("report", pa.string(), "id of its report under reports/; empty: none"),
         _field("reference_requests", pa.list_(pa.string()), "examples of the baseline"),
@@ -51,7 +51,7 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
         _field("document", pa.string(), "the incident as it was then, JSON"),
     ]
 )
-"""One row an event. The last one of an incident is what it is now: the view `incidents`."""
+"""Rows, one an event. The last event of an incident is its current state, shown by the view `incidents`."""
 
 
 class ChangePoint(Config):

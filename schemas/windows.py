@@ -14,7 +14,7 @@ NS_PER_MINUTE = 60 * NS_PER_SECOND
 NS_PER_DAY = 86_400 * NS_PER_SECOND
 
 _MAX_NS = 2**63 - 1
-"""Times are 64-bit numbers of nanoseconds."""
+"""Largest time: times are 64-bit numbers of nanoseconds."""
 
 _DURATION = re.compile(r"^(\d+)(ms|s|m|h|d|w)$")
 _UNIT_NS = {
@@ -43,13 +43,21 @@ def parse_duration_ns(text: str) -> int:
 
 
 def window_length_ns(text: str) -> int:
-    """Length of `text`, if valid for windows: whole minutes that divide a day. Raises ConfigError."""
-    ns = parse_duration_ns(text)
-    if ns % NS_PER_MINUTE or NS_PER_DAY % ns:
+    """Length of `text`, if valid for windows (`checked_length_ns`). Raises ConfigError."""
+    return checked_length_ns(parse_duration_ns(text), text)
+
+
+def checked_length_ns(length_ns: int, text: str = "") -> int:
+    """Return `length_ns` if valid for windows: whole minutes, by which windows are named, that divide a day.
+
+    text: the length as given by the user. Raises ConfigError.
+    """
+    if length_ns <= 0 or length_ns % NS_PER_MINUTE or NS_PER_DAY % length_ns:
         raise ConfigError(
-            f"Window '{text}' does not divide a day into whole minutes.", remedy="Use 1m, 5m, 15m, 1h or 1d."
+            f"Window '{text or f'{length_ns} ns'}' does not divide a day into whole minutes.",
+            remedy="Use 1m, 5m, 15m, 1h or 1d.",
         )
-    return ns
+    return length_ns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,7 +74,7 @@ class Window:
 
     @property
     def name(self) -> str:
-        """Folder part, made from the integer only: `20261120T0905Z`."""
+        """Folder name, made from the start only: `20261120T0905Z`."""
         return datetime.fromtimestamp(self.start_ns // NS_PER_SECOND, UTC).strftime("%Y%m%dT%H%MZ")
 
     @classmethod

@@ -1,8 +1,8 @@
-"""Write the same requests as OpenTelemetry spans: OTLP JSON, one request message a request and line.
+"""Write recorded requests as OpenTelemetry spans: OTLP JSON, one message a request and line.
 
-A call opens a span and its reply closes it; what happens in between are leaf spans that last from the step
-before. Work that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel
-branches are overlapping children.
+A call opens a span and its reply closes it; other steps are leaf spans that last from the step before. Work
+that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel branches are
+overlapping children.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from simulator.workloads import BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _SpanShape:
-    """One span of a structure: what it says, and which steps give its times."""
+    """Span of a structure: its text, and the steps that give its times."""
 
     text: str
-    """Format string: takes the start and the end (and, for the root, the call's attributes)."""
+    """Format string with placeholders for start and end (and, for the root, the call's attributes)."""
     service: str
     host: str
     start: int
     end: int
     own: int
-    """The step that the span is recorded for: lost with it."""
+    """Step that the span is recorded for: if that is lost, so is the span."""
     root: bool
 
 
 def otlp_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
-    """Chunks of JSON lines, requests in order of their start."""
+    """Yield chunks of JSON lines, requests by start."""
     return request_lines(recording, traces, _template, lambda recorded: recorded.trace_id)
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Make one format string of all spans; what has lost some gets one of its own."""
+    """Make one format string of all spans; requests with lost spans get one of their own."""
     spans = _spans(structure, renamed, rate)
     whole = _line(spans)
 
@@ -53,11 +53,11 @@ def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
 
 
 _ROOT_ATTRIBUTES = -1
-"""In an order of values: the call's attributes instead of a time."""
+"""Placeholder in an order of values: the call's attributes instead of a time."""
 
 
 def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
-    """The line of a request, and the steps whose times it takes."""
+    """(format string of a request's line, steps whose times fill it)."""
     groups: dict[tuple[str, str], list[_SpanShape]] = {}
     for span in spans:
         groups.setdefault((span.service, span.host), []).append(span)
@@ -90,7 +90,7 @@ def _attribute(key: str, value: str | int) -> dict[str, object]:
 
 
 def call_attributes(trace: Trace, row: int) -> str:
-    """The call's low-level parameters as OTLP attributes, JSON text without the brackets."""
+    """Low-level parameters of a call as OTLP attributes, JSON text without the brackets."""
     offset = int(trace.offset[row])
     aligned = {"key": "aligned", "value": {"boolValue": offset % BLOCK_BYTES == 0}}
     attributes = [
@@ -104,12 +104,12 @@ def call_attributes(trace: Trace, row: int) -> str:
 
 
 def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]:
-    """The spans of a structure; the root first."""
+    """Spans of a structure, root first."""
     spans: list[_SpanShape] = []
     state = f"ot=th:{threshold(rate)}" if rate < 1.0 else ""
 
     def walk(number: int, outer: int | None) -> None:
-        """Tell one strand; `outer` is the span that was open where it began."""
+        """Add the spans of one strand; outer: the span open where the strand began."""
         open_spans: list[tuple[int, Point, int, int | None]] = []
         before = structure.strands[number][0].position
         for step in structure.strands[number]:
@@ -144,7 +144,7 @@ def _shape(
 
 @lru_cache(maxsize=4096)
 def _words(point: Point, status: str, state: str, root: bool) -> str:
-    """Format string of a point's spans behind their ids, with places for the values of each."""
+    """Format string for the part of a span after its ids, with placeholders."""
     fields: dict[str, object] = {"traceState": state} if state else {}
     fields |= {"name": point.span_name or point.name, "kind": point.span.value}
     attributes = [_attribute(k, v) for k, v in point.params]

@@ -1,8 +1,8 @@
-"""Turn the event loop, queue requests at servers and locks, and keep what each of them did.
+"""Event loop, queues at servers and locks, and a record of what each strand did.
 
-A process is a generator. It yields the simulated time (ns) at which it wants to go on, or None to sleep
-until somebody wakes it; in between it may add pure delays to its own clock. The rule that keeps the
-simulation exact: **yield your clock before you touch anything shared**, so that shared state is touched in
+A process is a generator. It yields the simulated time (ns) at which it continues, or None to sleep until
+another process wakes it; in between it may add pure delays to its own clock. The rule that keeps the
+simulation exact: **yield your clock before you access anything shared**, so that shared state is accessed in
 global time order.
 """
 
@@ -27,7 +27,7 @@ _KEY_MASK = (1 << _KEY_BITS) - 1
 
 
 class Strand:
-    """One strand of sequential activity. `t` is its own clock, ns since the start of the run."""
+    """Strand: sequential activity with a clock of its own, `t`, ns since the start of the run."""
 
     __slots__ = ("a", "b", "codes", "flow", "number", "t", "times", "visits")
 
@@ -42,19 +42,19 @@ class Strand:
         self.visits = [0] * n_streams
 
     def draw(self, stream: Stream) -> float:
-        """The next draw from a stream, ns (or a number in (0, 1) from a uniform one, whose mean is 1 ns)."""
+        """Next draw from a stream, ns (from a uniform stream: in (0, 1), whose mean is 1 ns)."""
         number = stream.number
         visit = self.visits[number]
         self.visits[number] = visit + 1
         return stream.mean_ns * stream.table[(self.a + (stream.key + visit) * self.b) & MASK]
 
     def mark(self, code: int) -> None:
-        """Reach a trace point now."""
+        """Record a trace point now."""
         self.codes.append(code)
         self.times.append(self.t)
 
     def work(self, stream: Stream, code: int) -> None:
-        """Spend a draw, then reach a trace point."""
+        """Advance the clock by a draw, then record a trace point."""
         number = stream.number
         visit = self.visits[number]
         self.visits[number] = visit + 1
@@ -63,7 +63,7 @@ class Strand:
         self.times.append(self.t)
 
     def fork(self, code: int, n: int) -> list[Strand]:
-        """Split: n new strands begin now (1 ≤ n ≤ COUNT_MASK); this one goes on."""
+        """Split: start n new strands now (1 ≤ n ≤ COUNT_MASK); this one continues."""
         flow = self.flow
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
@@ -78,20 +78,19 @@ class Strand:
         return children
 
     def join(self, code: int, children: list[Strand]) -> None:
-        """Merge children that have ended; the clock moves to the last of them."""
+        """Merge children that have ended; the clock moves to the latest of them."""
         self.t = max(self.t, max(child.t for child in children))
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 
     def touch(self, cause: int, added_ns: float) -> None:
-        """Note that a fault acted on the step that is reached next, adding this much work."""
+        """Record that a fault acted on the next step, adding this much work."""
         self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
 
 
 class SimulatedFlow:
-    """One request: its row in the workload, its strands, and the touches of faults.
+    """Request: its row in the workload, its strands, and the touches of faults.
 
-    `touches` holds (cause, strand, step, added ns). It is the simulator's own record for the truth file and
-    never reaches a trace.
+    touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
     """
 
     __slots__ = ("live", "row", "strands", "touches")
@@ -107,16 +106,16 @@ Process = Generator["float | None", None, None]
 
 
 class Loop:
-    """Runs processes in order of (time, order of scheduling)."""
+    """Event loop: runs processes in order of (time, order of scheduling)."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Process]] = []
         self._scheduled = 0
         self.current: Process | None = None
-        """The process that runs now: what puts itself to sleep registers this one to be woken."""
+        """Process that runs now; one that goes to sleep stores it, to be woken later."""
 
     def start(self, at_ns: float, process: Process) -> None:
-        """Schedule (or wake) a process; `at_ns` must not lie in the past of the caller."""
+        """Schedule (or wake) a process; `at_ns` must not be before the caller's time."""
         self._scheduled += 1
         heappush(self._heap, (at_ns, self._scheduled, process))
 
@@ -145,14 +144,14 @@ class Server:
         self.free_ns = 0.0
 
     def serve(self, at_ns: float, service_ns: float) -> float:
-        """End of a job that arrives now and needs `service_ns`."""
+        """Queue a job that arrives now and needs `service_ns`; returns its end."""
         start = self.free_ns if self.free_ns > at_ns else at_ns
         self.free_ns = start + service_ns
         return self.free_ns
 
 
 class Lock:
-    """A mutex with FIFO hand-over. `in_io`: the holder waits for a device, so spinning would be pointless."""
+    """Mutex, FIFO. in_io: the holder waits for a device, so spinning is pointless."""
 
     __slots__ = ("granted_ns", "held", "in_io", "waiters")
 
@@ -163,7 +162,7 @@ class Lock:
         self.waiters: deque[Process] = deque()
 
     def release(self, at_ns: float, loop: Loop) -> None:
-        """Give the lock to the longest waiter, or free it."""
+        """Hand the lock to the longest waiter, or free it."""
         self.in_io = False
         if self.waiters:
             self.granted_ns = at_ns
@@ -173,7 +172,7 @@ class Lock:
 
 
 class Gather:
-    """Wakes a sleeping process when `left` others are done."""
+    """Barrier: wakes a sleeping process when `left` other processes are done."""
 
     __slots__ = ("left", "loop", "sleeper")
 
@@ -182,7 +181,7 @@ class Gather:
         self.sleeper: Process | None = None
 
     def wait(self) -> Process:
-        """Sleep until all are done (the last one wakes the sleeper at its own time)."""
+        """Sleep until all are done; the last one wakes the sleeper, at the last one's time."""
         if self.left:
             self.sleeper = self.loop.current
             yield None
@@ -195,7 +194,7 @@ class Gather:
 
 
 def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """The last keys, each once, in the order of their last places, the last one first: at most so many."""
+    """Most recent distinct keys, latest first, at most `most`. keys: in order of use."""
     _, places = np.unique(keys[::-1], return_index=True)
     return keys[::-1][np.sort(places)[:most]]
 
@@ -210,7 +209,7 @@ class Lru:
         self._entries: OrderedDict[int, None] = OrderedDict()
 
     def touch(self, key: int) -> bool:
-        """True if the key was present; either way it is present and newest afterwards."""
+        """Use a key; True if it was present. It becomes the newest."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)
@@ -221,11 +220,11 @@ class Lru:
         return False
 
     def fill(self, newest: npt.NDArray[np.int64]) -> None:
-        """Put distinct keys in, the newest of them first (the cache must be empty): as many as it takes."""
+        """Fill the (empty) cache with distinct keys, newest first, up to its capacity."""
         self._entries = OrderedDict.fromkeys(newest[: self.capacity][::-1].tolist())
 
     def drop(self, key: int) -> None:
-        """Forget the key, if present."""
+        """Remove a key, if present."""
         self._entries.pop(key, None)
 
     def __len__(self) -> int:

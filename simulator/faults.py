@@ -1,4 +1,4 @@
-"""List the faults F1 to F15 and the negatives, by name, with their mechanisms."""
+"""The faults F1 to F15 and the negatives, by name, with their mechanisms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from schemas.errors import ConfigError
 
 
 class FaultMechanism(Enum):
-    """Change that a fault makes to the service, the workload or the trace; one of each kind a run at most."""
+    """Change that a fault makes to the service, the workload or the trace; at most one of each kind in a
+    run."""
 
     MDS_CONFIG = "metadata writes go to the data node"
     SMALL_IO = "the client uses smaller I/O"
@@ -36,7 +37,7 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Mechanism at work from `start_ns` to before `end_ns` of the run; `cause` numbers its fault."""
+    """Mechanism active in [start_ns, end_ns) of the run; `cause` is the number of its fault."""
 
     mechanism: FaultMechanism
     severity: float
@@ -46,11 +47,11 @@ class Injection:
     end_ns: float = inf
 
     def acts(self, t_ns: float) -> bool:
-        """True if it is at work at a time of the run."""
+        """True if the mechanism is active at a time of the run."""
         return self.start_ns <= t_ns < self.end_ns and self.severity != 0.0
 
     def acts_at(self, times_ns: I8) -> B1:
-        """True for the times of the run at which it is at work."""
+        """[times] True where the mechanism is active."""
         return (times_ns >= self.start_ns) & (times_ns < self.end_ns) & (self.severity != 0.0)
 
 
@@ -58,12 +59,12 @@ Injections = Mapping[FaultMechanism, Injection]
 
 
 def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
-    """Give the injection of a mechanism; one that never acts where there is none."""
+    """Injection of a mechanism; one that is never active if there is none."""
     return injections.get(mechanism) or Injection(mechanism, 0.0, inf, -1)
 
 
 MAX_CAUSES = 3
-"""Truth runs every subset of the causes (shares are Shapley values): 2³ runs at most."""
+"""Most causes of a run: truth runs every subset of them (shares are Shapley values), 2³ runs at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,11 @@ class Fault:
     severity: float
     """Default severity."""
     unit: str
-    """Meaning of a severity of 1."""
+    """Meaning of severity 1."""
     workload: str
-    """Workload that shows it, as in the papers where they have it."""
+    """Workload that shows the fault, as in the papers if they have it."""
     negative: bool = False
-    """Nothing in the service changed: an analysis should find no mutation."""
+    """True if the service is unchanged: an analysis should find no mutation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,11 @@ _ALL = (
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}
 
 TRACING_ONLY = frozenset((_M.SAMPLING, _M.CLOCK_SKEW, _M.SPAN_LOSS, _M.RENAME))
-"""Mechanisms that change how a run is reported, not what happens in it."""
+"""Mechanisms that only change how a run is reported."""
 
 
 def find_fault(name: str) -> Fault:
-    """A fault by name, by its number (`F1`), or by an unambiguous beginning of the name (`F5-spin-b`)."""
+    """Fault by name, by number (`F1`), or by an unambiguous prefix of the name (`F5-spin-b`)."""
     if name in FAULTS:
         return FAULTS[name]
     near = [f for f in FAULTS if f.startswith(f"{name}-")] or [f for f in FAULTS if f.startswith(name)]

@@ -16,23 +16,24 @@ from simulator.storage import StorageNode
 from simulator.streams import Stream, mix_one
 
 META_BLOCK = 1 << 50
-"""Metadata blocks have numbers from here on, so that they never meet data blocks in a cache."""
+"""First block number of metadata, so that they never coincide with data blocks in a cache."""
 KEY_SPREAD = 2_654_435_761
 """Multiplier that scatters neighbouring items over the tree."""
 PREFETCH_MIN, PREFETCH_SPAN = 30, 30
-"""F3: a prefetch does 30 to 60 extra lock and database iterations (NSDI 8.4)."""
+"""F3: least number, and range, of the extra lock and database iterations of a prefetch: 30 to 60 (NSDI
+8.4)."""
 PREFETCH_CPU = 1.2
 """F3: the unmaintained prefetch code path costs 20 % more CPU."""
 GROWTH = 9.0
 """F4: iterations added by the end of the run at severity 1 (4 grow to 13, NSDI 8.5)."""
 LINEAR_NS = 400e3
-"""F4: cost at the end of the run of data structures that grow with the items."""
+"""F4: cost at the end of the run of data structures that grow with the number of items, ns."""
 
 
 class BTree:
-    """Count of the pages that an insert splits. Pages are counted, not kept: a page is a fill level.
+    """Counts page splits of inserts. Pages are not stored, only their fill levels.
 
-    Splitting a page puts an entry into the page above, which may split in turn (NSDI 8.5).
+    Splitting a page inserts an entry into the page above, which may split in turn (NSDI 8.5).
     """
 
     def __init__(self, page_items: int, levels: int) -> None:
@@ -42,7 +43,7 @@ class BTree:
         self.inserted = 0
 
     def insert(self, leaf: int) -> int:
-        """Insert an item into a leaf page; number of page splits (0 to the number of levels)."""
+        """Insert an item into a leaf page; returns the number of page splits (0 to the number of levels)."""
         self.inserted += 1
         page, splits = leaf, 0
         for level in range(self._levels):
@@ -85,7 +86,7 @@ class MetadataServer:
         self._growth = injected(injections, FaultMechanism.TREE_GROWTH)
 
     def warm(self, files: npt.NDArray[np.int64]) -> None:
-        """Put items (the last used first, each once) and their pages into the caches, as if used before."""
+        """Fill the caches with files (distinct, last used first) and their pages, as if used before."""
         self.cache.fill(files)
         depths = max(self._p.lookup_pages, self._p.tree_pages)
         leaf = ((files[::-1] * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
@@ -96,7 +97,7 @@ class MetadataServer:
             cache.fill(order)
 
     def call(self, s: Strand, kind: str, file: int) -> Process:
-        """Simulate one RPC: dispatch, lock the directory, look the item up, change it, unlock, answer."""
+        """Simulate one RPC: dispatch, lock the directory, look up the item, change it, unlock, reply."""
         streams = self._streams
         s.mark(p.MDS_CALL[kind])
         s.t += s.draw(streams["net"])
@@ -134,10 +135,10 @@ class MetadataServer:
         s.mark(p.MDS_REPLY[kind])
 
     def checkpoints(self, strand: Callable[[int, float], Strand], running: list[int]) -> Process:
-        """Background: now and then hold one lock while its part of the tree is written out.
+        """Background process: repeatedly hold one lock while its part of the tree is written out.
 
-        `strand(n, t)` makes the strand whose draws the n-th checkpoint uses. `running[0]` is the number of
-        requests still to come or open; at zero the process ends.
+        strand: (n, t) -> strand whose draws the n-th checkpoint uses. running[0]: number of requests not yet
+        complete; at zero the process ends.
         """
         streams = self._streams
         t = 0.0
@@ -186,7 +187,7 @@ class MetadataServer:
         lock.release(s.t, self._loop)
 
     def _update(self, s: Strand, kind: str, file: int) -> Process:
-        """Write the change to the B-tree: one MDS ↔ storage node iteration a page."""
+        """Write a change to the B-tree: one MDS ↔ storage node round trip per page."""
         streams = self._streams
         node, allocates = self._meta_node, False
         config = self._config
@@ -222,19 +223,18 @@ class MetadataServer:
         s.work(streams["mds_work"], p.TREE_DONE)
 
     def _key(self, file: int) -> int:
-        """Return where an item lies in the tree: new items fall anywhere, not behind the last one (NSDI
-        8.5)."""
+        """Position of an item in the tree: new items fall anywhere, not after the last one (NSDI 8.5)."""
         return (file * KEY_SPREAD >> 7) % self._p.tree_items
 
     def _page(self, file: int, depth: int) -> int:
-        """Block number of a page on the way to an item.
+        """Block number of a page on the path to an item.
 
-        A leaf (depth 0) holds a few neighbours; pages further up are shared by more and more items.
+        A leaf (depth 0) is shared by a few neighbours; pages further up by more and more items.
         """
         return META_BLOCK + ((depth + 1) << 44) + (self._key(file) >> 3 + self._p.fan_out_bits * depth)
 
     def _visit_page(self, s: Strand, file: int, depth: int) -> Generator[float | None, None, int]:
-        """Have a page of the tree in memory; its block number."""
+        """Bring a page of the tree into memory; returns its block number."""
         page = self._page(file, depth)
         yield s.t
         if self._pages.touch(page):
@@ -245,7 +245,7 @@ class MetadataServer:
         return page
 
     def _prefetch_siblings(self, s: Strand, file: int, directory: int) -> Process:
-        """F3: fetch a directory's other items to the client, each under its own lock round."""
+        """F3: prefetch a directory's other items to the client, each with a lock round of its own."""
         streams = self._streams
         spread = s.draw(streams["u_prefetch"])
         if s.draw(streams["u_prefetch"]) >= self._prefetch.severity or self._prefetched.touch(directory):

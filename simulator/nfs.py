@@ -1,4 +1,4 @@
-"""Simulate the NFS server: attribute cache, data cache in 16 KB blocks, write-back; a generator a call."""
+"""NFS server: attribute cache, data cache in 16 KB blocks, write-back; one generator per operation."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from simulator.streams import Stream
 from simulator.workloads import BLOCK_BYTES, IssuedRequests
 
 BLOCK_BITS = 20
-"""A data block is `file << 20 | index`."""
+"""Width of a block's index: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
-"""Storage calls of one request in flight."""
+"""Most storage calls of one request in flight."""
 BUCKET_NS = 25.0
-"""F7: cost of one entry of the overlong chain, at severity 1."""
+"""F7: cost of one entry of the overlong hash chain at severity 1, ns."""
 BACKOFF_NS = 1e9
-"""F10: the back-off, one second."""
+"""F10: back-off, one second."""
 
 Operation = Callable[[Strand, int], Process]
 BlockCall = Callable[[Strand, int, p.CallerPoints], Process]
 
 
 def _branch(child: Strand, work: Process, gather: Gather) -> Process:
-    """Do one of several things that are awaited together."""
+    """Run one of several branches that are awaited together."""
     yield from work
     yield child.t
     gather.done(child.t)
 
 
 class NfsServer:
-    """Serves the rows of a workload."""
+    """NFS server; serves the rows of a workload."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class NfsServer:
         ]
 
     def add_row(self, like: int, op: int, offset: int, count: int) -> int:
-        """A request that the workload does not have: a row like another one, but for these. Its number."""
+        """Add a request that the workload lacks: a copy of row `like` with other op, offset and count.
+        Returns its row."""
         self._op.append(op)
         self._offset.append(offset)
         self._count.append(count)
@@ -92,29 +93,28 @@ class NfsServer:
         return len(self._op) - 1
 
     def shorten(self, row: int, count: int) -> None:
-        """Let a READ or WRITE ask for fewer bytes than the workload says."""
+        """Reduce the byte count of a READ or WRITE."""
         self._count[row] = count
 
     def describe(self, row: int) -> tuple[int, int, int, int]:
-        """(op, file, offset, count) of a row: the call's low-level parameters."""
+        """(op, file, offset, count) of a row: the low-level parameters of the call."""
         return self._op[row], self._file[row], self._offset[row], self._count[row]
 
     def serve(self, s: Strand, row: int) -> Process:
-        """Serve one row on its first strand, from the call to the reply. Begins at `s.t`, which is now."""
+        """Serve one row on its first strand, from call to reply, beginning at `s.t`, which must be now."""
         op = self._op[row]
         s.mark(p.OP_CALL[op])
         yield from self._operations[op](s, row)
         s.work(self._streams["nfs_reply"], p.OP_REPLY[op])
 
     def close_strand(self, flow: SimulatedFlow) -> None:
-        """Close a strand that nobody joins; with the last of them the request is complete."""
+        """End a strand that is not joined; the request is complete with its last strand."""
         flow.live -= 1
         if flow.live == 0:
             self._closed(flow)
 
     def _attributes(self, s: Strand, file: int) -> Process:
-        """Simulate how every operation begins: CPU, the handle's attributes, the metadata server if they
-        miss."""
+        """Common beginning of all operations: CPU, the handle's attributes, the metadata server on a miss."""
         streams = self._streams
         hit = self.attributes.touch(file)
         s.work(streams["decode"], p.DECODED)
@@ -183,7 +183,7 @@ class NfsServer:
         s.work(streams["block_hit"], p.BLOCK_FILL)
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
-        """Read blocks from the data node, one after another where that is the fault (F14)."""
+        """Read blocks from the data node; one after another under F14."""
         node = self._data_node
         if len(blocks) == 1 or not self._one_by_one.acts(s.t):
             yield from self._together(s, blocks, node.read, p.READ_FORK, p.READ_JOIN)
@@ -197,7 +197,8 @@ class NfsServer:
         yield from self._together(s, blocks, self._data_node.write, p.WRITE_FORK, p.WRITE_JOIN)
 
     def _together(self, s: Strand, blocks: list[int], call: BlockCall, fork: int, join: int) -> Process:
-        """Call a storage node for each block: for one on this strand, for several at once on their own."""
+        """Call a storage node for each block: a single one on this strand, several in parallel on child
+        strands."""
         for at in range(0, len(blocks), PARALLEL):
             batch = blocks[at : at + PARALLEL]
             if len(batch) == 1:
@@ -212,7 +213,7 @@ class NfsServer:
             s.join(join, children)
 
     def _defer(self, s: Strand, work: Callable[[Strand], Process], begin: int, end: int) -> None:
-        """Start work that the response does not wait for, on a strand of its own."""
+        """Start deferred work, which the response does not wait for, on a child strand."""
         (child,) = s.fork(p.DEFER_FORK, 1)
         flow = s.flow
         flow.live += 1
@@ -306,7 +307,7 @@ class NfsServer:
         yield from self._data_node.read(s, block, p.NFS_CALLER)
 
     def _rounds(self, s: Strand, n: int) -> int:
-        """F8: how often the entries are gone through; once, unless the loop starts over."""
+        """F8: number of passes over the entries; 1 unless the loop starts over."""
         fault = self._readdir
         if not fault.acts(s.t):
             return 1
@@ -342,7 +343,7 @@ class NfsServer:
                     yield from self._mds.call(s, "LOOKUP", entry)
 
     def _wait_if_stale(self, s: Strand) -> Process:
-        """F10: a stale location; the client of the storage nodes backs off before it asks again."""
+        """F10: on a stale location, back off before asking again."""
         stale = self._stale
         if not stale.acts(s.t):
             return

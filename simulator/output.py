@@ -1,4 +1,4 @@
-"""Write a run as lines: records or spans, gzipped if asked for."""
+"""Write a run as lines: records or spans, optionally gzipped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from simulator.workloads import BLOCK_BYTES
 
 
 def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
-    """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
+    """Yield chunks of NDJSON: requests by start, records in order of their strands."""
     return request_lines(recording, traces, _template, lambda recorded: recorded.request_id)
 
 
 def call_params(trace: Trace, row: int) -> str:
-    """The low-level parameters of a call, as JSON text."""
+    """Low-level parameters of a call, as JSON text."""
     count, offset = int(trace.count[row]), int(trace.offset[row])
     aligned = "true" if offset % BLOCK_BYTES == 0 else "false"
     return (
@@ -34,7 +34,7 @@ def call_params(trace: Trace, row: int) -> str:
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Make one format string a record; it takes the record's time (and the call's parameters)."""
+    """Make one format string per record; it takes the record's time (and the call's parameters)."""
     lines = []
     for number, strand in enumerate(structure.strands):
         begin = f'{{"breadcrumb":"{ID}.{number}"'
@@ -60,7 +60,7 @@ def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
 
 @lru_cache(maxsize=4096)
 def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
-    """Texts of a point's records: before their number in the strand, before their links, behind them."""
+    """JSON texts of a point's record: before its sequence number, before its links, after its links."""
     point = recorded_point(code, renamed)
     named = {"request_id": ID, "component": point.component, "point": point.name, "host": point.host}
     placed = {"label": point.label, "kind": "" if point.kind == "event" else point.kind}
@@ -74,7 +74,7 @@ def _words(code: int, renamed: bool, rate: float) -> tuple[str, str, str]:
 
 
 def _members(fields: Mapping[str, object]) -> str:
-    """Fields that have a value as JSON, each behind a comma, in a format string."""
+    """Non-empty fields as JSON members, each preceded by a comma, escaped for a format string."""
     given = {name: value for name, value in fields.items() if value}
     text = json.dumps(given, separators=(",", ":")).replace("\\u0001", ID).replace("%", "%%")
     return f",{text[1:-1]}" if given else ""
@@ -98,19 +98,19 @@ _EMITTERS: dict[RunFormat, Callable[[Recording, Sequence[Trace]], Iterator[bytes
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: what happened, and how it is recorded."""
+    """Finished run: traces, and how they are recorded."""
 
     plan: RunPlan
     recording: Recording
     traces: list[Trace]
 
     def lines(self, format_: RunFormat) -> Iterator[bytes]:
-        """Chunks of bytes, each of whole lines."""
+        """Yield chunks of whole lines, as bytes."""
         return _EMITTERS[format_](self.recording, self.traces)
 
     @property
     def seconds(self) -> float:
-        """Simulated duration."""
+        """Simulated duration, s."""
         return max(t.end_ns for t in self.traces) / 1e9
 
 
@@ -121,9 +121,9 @@ def run(plan: RunPlan, start_ns: int, *, workers: int = 1, progress: Progress | 
 
 
 def write_lines(out: BinaryIO, chunks: Iterator[bytes], *, packed: bool) -> int:
-    """Write chunks, gzipped if `packed`; number of bytes before compression.
+    """Write chunks, gzipped if `packed`; returns the number of bytes before compression.
 
-    The gzip header holds no time and no name, so that the same run gives the same bytes.
+    The gzip header has no time and no name, so that equal runs give equal bytes.
     """
     written = 0
     with _compressed(out) if packed else nullcontext(out) as lines:

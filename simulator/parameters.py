@@ -1,7 +1,7 @@
-"""Set sizes and service times of the simulated service, per workload.
+"""Sizes and service times of the simulated service, per workload.
 
 Tuned once against NSDI Table 1 and Figure 6 (docs/internals/simulator.md has the fit), then frozen: never
-touched for the sake of a detection result. Means and C² are those of the papers unless noted there.
+changed for the sake of a detection result. Means and C² are those of the papers unless noted there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulator.streams import Law, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameters in which installations and loads differ."""
+    """Parameters that differ between installations and loads."""
 
     attr_entries: int
     """NFS server: attribute cache, entries."""
@@ -26,12 +26,12 @@ class Parameters:
     sn_blocks: int
     """Data storage node: block cache, 16 KB blocks."""
     sn_meta_blocks: int
-    """Metadata storage node: the same."""
+    """Metadata storage node: block cache, 16 KB blocks."""
     directories: int
     lock_stripes: int
-    """Metadata server: locks; a directory hashes to one."""
+    """Metadata server: number of locks; a directory hashes to one."""
     max_spins: int
-    """Failed tries before a waiter sleeps, while the holder computes."""
+    """Failed attempts while the holder computes, after which a waiter sleeps."""
     checkpoint_gap_us: float
     """Mean time between checkpoints, each of which holds one lock."""
     checkpoint_hold_us: float = 6_000.0
@@ -39,15 +39,15 @@ class Parameters:
     page_items: int = 24
     tree_levels: int = 3
     tree_pages: int = 1
-    """Pages an insert writes when nothing splits."""
+    """Pages written by an insert without splits."""
     lookup_pages: int = 2
-    """Pages a look-up visits when the metadata cache misses."""
+    """Pages visited by a look-up that misses the metadata cache."""
     remove_pages: int = 1
     setattr_pages: int = 1
     tree_items: int = 32_768
-    """Items in the metadata tree: the range of keys, so how far apart new items fall."""
+    """Items in the metadata tree, i.e. the range of keys, which decides how far apart new items fall."""
     fan_out_bits: int = 2
-    """log2 of the pages under one page."""
+    """log2 of the fan-out, pages per page."""
     dirty_blocks: int = 16
     """NFS server: unflushed blocks at which a WRITE starts a write-back."""
     ack_law: Law = Law.EXPONENTIAL
@@ -62,7 +62,7 @@ STATIONS = ("nfs", "mds", "meta", "data", "net")
 
 
 def stream_specs(p: Parameters) -> list[StreamSpec]:
-    """List every source of randomness of the service. Append only: a stream's number keys its draws."""
+    """Specs of all sources of randomness of the service. Append only: a stream's number keys its draws."""
     specs = [
         StreamSpec("nfs_cpu", "nfs", 35, 0.15),
         StreamSpec("decode", "nfs", 15, 0.15),
@@ -102,5 +102,5 @@ def stream_specs(p: Parameters) -> list[StreamSpec]:
 
 
 def broad(p: Parameters) -> Parameters:
-    """The same installation with the broad acknowledgement edge."""
+    """Copy of the parameters whose acknowledgement latency varies widely, for the fault `F5-spin-broad`."""
     return replace(p, ack_law=Law.NORMAL, ack_us=500.0, ack_c2=0.36)

@@ -1,8 +1,8 @@
-"""List the trace points of the simulated service: a code a (host, component, point, label, status).
+"""Trace points of the simulated service: a code for each (host, component, point, label, status).
 
-A strand of a request is a list of steps; a step is a code and a time. `Span` says what the point means when
-the same strand is reported in spans: a call opens a span, the reply closes it, anything else is a leaf span
-that lasts from the step before it.
+A strand of a request is a list of steps; a step is a code and a time. `Span` is the point's role when the
+same strand is reported as spans: a call opens a span, the reply closes it, anything else is a leaf span that
+lasts from the step before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Span(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One trace point. `kind` is the native record's kind; `span_name` names what a call opens."""
+    """Trace point. `kind`: kind of the native record; `span_name`: name of the span that a call opens."""
 
     host: str
     component: str
@@ -58,7 +58,7 @@ class Point:
 
 
 POINTS: list[Point] = []
-"""Every trace point; a code is an index into this list. Filled below, constant after import."""
+"""All trace points; a code is an index into this list. Filled below, constant after import."""
 
 
 def _add(point: Point) -> int:
@@ -108,7 +108,8 @@ LATCH, UNLATCH = _mds("PAGE_LATCH"), _mds("PAGE_UNLATCH")
 TXN_BEGIN, TXN_COMMIT = _mds("TXN_BEGIN"), _mds("TXN_COMMIT")
 
 MDS_CALL, MDS_REPLY, AT_MDS, MDS_DONE = {}, {}, {}, {}
-"""By metadata call: sent by the NFS server, answer back, received by the MDS, answered by the MDS."""
+"""Metadata call -> code: sent by the NFS server, reply received, call received by the MDS, reply sent by the
+MDS."""
 for _call in METADATA_CALLS:
     MDS_CALL[_call] = _add(
         Point(NFS_HOST, "nfs", f"MDS_{_call}_CALL", span=Span.CLIENT, span_name=f"mds.{_call}")
@@ -120,7 +121,7 @@ for _call in METADATA_CALLS:
 
 @dataclass(frozen=True, slots=True)
 class CallerPoints:
-    """A storage node's client side: codes on the calling component."""
+    """Codes on the component that calls a storage node."""
 
     read_call: int
     read_reply: int
@@ -133,7 +134,7 @@ class CallerPoints:
 
 @dataclass(frozen=True, slots=True)
 class NodePoints:
-    """Codes on one storage node. `reply` ends reads, `write_reply` writes."""
+    """Codes on one storage node. `reply` ends reads, `write_reply` ends writes."""
 
     read: int
     write: int
@@ -195,6 +196,6 @@ def _node(host: str, write_params: tuple[tuple[str, str | int], ...]) -> NodePoi
 
 NFS_CALLER, MDS_CALLER = _caller(NFS_HOST, "nfs"), _caller(MDS_HOST, "mds")
 PREALLOCATED = (("encoding", "preallocated"), ("fault_tolerance", 0), ("stripe_bytes", 65536))
-"""Data distribution of the metadata file as configured (F1 replaces it by the default)."""
+"""Parameters of the metadata file's data distribution as configured (F1 replaces it by the default)."""
 DEFAULT_SCHEME = (("encoding", "default"), ("fault_tolerance", 1), ("stripe_bytes", 16384))
 META_NODE, DATA_NODE = _node(META_HOST, PREALLOCATED), _node(DATA_HOST, DEFAULT_SCHEME)

@@ -1,6 +1,6 @@
 """Record a run: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6).
 
-A format makes a template of every structure once, and a request's text of it and of the request's times.
+A format makes one template per structure, and fills it with each request's times.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from simulator.streams import mix, request_keys, unit_interval
 from simulator.trace import Structure, Trace, decode
 
 RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
-"""N6: new names of the metadata server's trace points."""
+"""N6: old -> new name of the metadata server's trace points."""
 _LOSS, _TRACE_ID = 11, 12
-"""Purposes of request keys."""
+"""Purposes of request keys: loss, trace id."""
 _CHUNK_REQUESTS = 500
-"""Requests gathered before a chunk is handed over: about 4 MB."""
+"""Requests per chunk: about 4 MB."""
 ID, ID_BEGIN = "\x01", "\x02"
-"""Stand for a request's id, and for its first 12 digits, in what a template makes."""
+"""Placeholders in a template for a request's id, and for its first 12 digits."""
 
 Filled = Callable[[Trace, int, list[int], list[bool] | None], str]
-"""(trace, row, times of its steps, which of their records are lost) -> text, with ID for the request's id."""
+"""(trace, row, times of its steps, [steps] True for lost records) -> text with ID for the request's id."""
 Template = Callable[[Structure, bool, float], Filled]
-"""(structure, whether points have their new names, sampling rate) -> what its requests are written with."""
+"""(structure, True if points have their new names, sampling rate) -> function that writes its requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequests:
-    """The requests of one shard that reach a trace, in order of their start. [requests] columns."""
+    """Requests of one shard that are recorded, by start. [requests] columns."""
 
     rows: I8
-    """Rows of the trace."""
+    """[requests] row of the trace."""
     request_id: list[str]
     trace_id: list[str]
     start_ns: I8
-    """Since the epoch, by the entry host's clock."""
+    """[requests] ns since the epoch, by the entry host's clock."""
     sample_rate: npt.NDArray[np.float64]
     renamed: B1
 
 
 class Recording:
-    """Turns the simulator's time and numbers into what a tracing system would have recorded."""
+    """Converts the simulator's times and numbers to what a tracing system would have recorded."""
 
     def __init__(self, plan: RunPlan, start_ns: int) -> None:
-        """`start_ns`: when the run began, ns since the epoch."""
+        """start_ns: start of the run, ns since the epoch."""
         self.plan, self.start_ns = plan, start_ns
         name = (
             f"{plan.workload} {plan.seed} {start_ns} {[(c.name, c.injection.severity) for c in plan.causes]}"
@@ -65,7 +65,7 @@ class Recording:
         self._rename = injected(injections, FaultMechanism.RENAME)
 
     def recorded(self, trace: Trace) -> RecordedRequests:
-        """Choose the requests that are recorded, and their names."""
+        """Select the requests that are recorded, and name them."""
         begin = trace.time_ns[trace.first_step[:-1]]
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)
@@ -87,7 +87,7 @@ class Recording:
         )
 
     def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
-        """[steps] of the trace: time on the recording host, ns since the epoch."""
+        """[steps] of the trace: time by the recording host's clock, ns since the epoch."""
         times = trace.time_ns + self.start_ns
         if self._skew.severity == 0.0 or len(trace) == 0:
             return times
@@ -100,7 +100,7 @@ class Recording:
         return np.where(self._skew.acts_at(trace.time_ns), times + added, times)
 
     def lost(self, trace: Trace) -> B1 | None:
-        """[steps] of the trace: the record never arrives; None: nothing is lost."""
+        """[steps] of the trace: True where the record is lost; None: no loss."""
         if self._loss.severity == 0.0:
             return None
         keys = np.repeat(
@@ -117,7 +117,7 @@ def request_lines(
     template: Template,
     ids: Callable[[RecordedRequests], list[str]],
 ) -> Iterator[bytes]:
-    """Chunks of whole lines: requests in order of their start, shard by shard."""
+    """Yield chunks of whole lines: requests by start, shard by shard."""
     pending: list[str] = []
     for trace in traces:
         structures = [decode(raw) for raw in trace.structures]
@@ -141,7 +141,7 @@ def request_lines(
 
 
 def recorded_point(code: int, renamed: bool) -> Point:
-    """A trace point's name and host as recorded; `renamed` after the deploy of N6."""
+    """Trace point as recorded; renamed: True after the deployment of N6."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
         return replace(point, name=RENAMED[point.name])

@@ -1,6 +1,6 @@
 """Run the shards, in this process or in a pool, with and without the causes.
 
-A shard is a service, its clients and their loop. It is pure: everything follows from its `ShardPlan`.
+A shard is a service, its clients and their event loop. It is pure: everything follows from its `ShardPlan`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from simulator.workloads import (
 
 MINUTE_NS = 60e9
 PAUSE_EVERY_NS = 0.5e9
-"""F6: the client machine pauses once in this much of its time, for `severity` times as long."""
+"""F6: interval between pauses of the client machine, which last `severity` times as long."""
 NOISES, SAMPLING, BACKGROUND = 0, 1, 2
-"""Purposes of request keys."""
+"""Purposes of request keys: noises, sampling, background."""
 
 
 def run_shard(plan: ShardPlan) -> Trace:
-    """Simulate every request of the shard; keep the sampled ones."""
+    """Simulate every request of the shard; returns the sampled ones."""
     injections = {
         i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns, end_ns=i.end_ns - plan.offset_ns)
         for i in plan.injections
@@ -114,7 +114,7 @@ class _Run:
         data_node.cache.fill(blocks)
 
     def trace(self) -> Trace:
-        """Run the shard to its end."""
+        """Run the shard to its end; returns its trace."""
         if self._load.open_loop:
             self._loop.start(0.0, self._arrivals())
         else:
@@ -134,7 +134,8 @@ class _Run:
         return Strand(SimulatedFlow(-1), 0, key, t, self._n_streams)
 
     def _change_weather(self) -> Process:
-        """Set the mean of every stream once a minute (and, with a noisy neighbour, on the data node)."""
+        """Process that sets the mean of every stream once a minute (on the data node also for a noisy
+        neighbour)."""
         plan = self._plan
         weather = Weather(
             plan.run.seed,
@@ -159,7 +160,7 @@ class _Run:
                 next_minute += MINUTE_NS
 
     def _arrivals(self) -> Process:
-        """Open loop: requests arrive when they arrive."""
+        """Open loop: start requests at given gaps."""
         more = injected(self._injections, FaultMechanism.LOAD)
         t = 0.0
         for row, gap in enumerate(self._gap):
@@ -170,7 +171,7 @@ class _Run:
             self._loop.start(t, self._serve(self._open(row, t)))
 
     def _serve(self, s: Strand) -> Process:
-        """Ask, and wait for the answer."""
+        """Issue a request, and wait for the reply."""
         row = s.flow.row
         if row >= len(self._load.requests):
             self._note_extra(s, row)
@@ -179,7 +180,7 @@ class _Run:
         self._nfs.close_strand(s.flow)
 
     def _closed_client(self, rows: list[int]) -> Process:
-        """Closed loop: think, ask, wait for the answer."""
+        """Closed loop of a client: think, issue, wait for the reply."""
         more = injected(self._injections, FaultMechanism.LOAD)
         pauses = injected(self._injections, FaultMechanism.PAUSES)
         small = injected(self._injections, FaultMechanism.SMALL_IO)
@@ -220,7 +221,8 @@ class _Run:
         return new
 
     def _parts(self, row: int, factor: float) -> list[int]:
-        """F2: a READ or WRITE in parts of 16 KB / factor; the first part keeps the request's identity."""
+        """F2: split a READ or WRITE into parts of 16 KB / factor; returns rows. The first part keeps the
+        request's id."""
         op, _, offset, count = self._nfs.describe(row)
         size = max(512, int(BLOCK_BYTES / factor))
         if op not in (OP["READ"], OP["WRITE"]) or count <= size:
@@ -300,24 +302,24 @@ def _main_length(raw: RawStructure) -> int:
 
 
 Subset = frozenset[int]
-"""Numbers of the causes that are at work in one variant of a run."""
+"""Numbers of the causes active in one variant of a run."""
 
 Progress = Callable[[int, int], None]
-"""(requests simulated so far, requests to simulate)."""
+"""Callback (requests simulated so far, requests in total)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that a run depends on."""
+    """Everything a run depends on."""
 
     workload: str
     n_requests: int
-    """Requests simulated (sampled ones are `sample` of them)."""
+    """Number of requests simulated, of which a share `sample` is sampled."""
     seed: int
     sample: float
     causes: tuple[FaultCause, ...] = ()
     parameters: Parameters | None = None
-    """Other than the workload's own (tuning and tests)."""
+    """Parameters that replace the workload's own (tuning and tests)."""
 
     def __post_init__(self) -> None:
         if self.workload not in WORKLOADS:
@@ -333,21 +335,21 @@ class RunPlan:
 
     @property
     def simulated_causes(self) -> Subset:
-        """The causes that change what happens (not only how it is reported)."""
+        """Causes that change what happens, not only how it is reported."""
         return frozenset(i for i, c in enumerate(self.causes) if c.injection.mechanism not in TRACING_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """All that a shard depends on. Picklable: shards run in other processes."""
+    """Everything a shard depends on. Picklable: shards run in other processes."""
 
     run: RunPlan
     shard: int
     n_requests: int
     first_index: int
-    """Number of requests in the shards before."""
+    """Number of requests in earlier shards."""
     offset_ns: float
-    """Begin of the shard, ns since the start of the run."""
+    """Start of the shard, ns since the start of the run."""
     injections: tuple[Injection, ...]
 
     @property
@@ -357,7 +359,7 @@ class ShardPlan:
 
 
 def shard_plans(plan: RunPlan, causes: Subset) -> list[ShardPlan]:
-    """The shards of one variant of a run, in order of time."""
+    """Shards of one variant of a run, in time order."""
     workload = WORKLOADS[plan.workload]
     injections = tuple(c.injection for i, c in enumerate(plan.causes) if i in causes)
     shards: list[ShardPlan] = []
@@ -374,10 +376,10 @@ def shard_plans(plan: RunPlan, causes: Subset) -> list[ShardPlan]:
 def simulate(
     plan: RunPlan, causes: Subset, *, workers: int = 1, progress: Progress | None = None
 ) -> list[Trace]:
-    """Simulate the run with these causes at work; a trace a shard, in order.
+    """Simulate the run with `causes` active; returns a trace per shard, in order.
 
     With several workers the shards run in other processes (spawned, so that no lock of this one is copied);
-    the result does not depend on how many.
+    the result does not depend on the number of workers.
     """
     shards = shard_plans(plan, causes)
     done = 0

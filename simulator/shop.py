@@ -1,7 +1,7 @@
 """A web shop of nine services as OpenTelemetry spans, with a deployment in the middle of the run.
 
-Smaller than the storage service, and what most people run: HTTP routes, instances that are deployed one
-after the other, a database, a cache, a payment provider that declines some cards. Times are log-normal,
+Smaller than the storage service, and closer to what most people run: HTTP routes, instances that are deployed
+one after the other, a database, a cache, a payment provider that declines some cards. Times are log-normal,
 requests do not wait for each other. With the fault, version 1.8.2 of `inventory` is deployed, which reads the
 stock of the warehouse `eu-2` without an index, and makes a new query at every reservation. The same arguments
 give the same bytes.
@@ -21,7 +21,7 @@ CLIENT: Final = 3
 PRODUCER: Final = 4
 CONSUMER: Final = 5
 ERROR: Final = 2
-"""OTLP's numbers of kinds and of the status."""
+"""OTLP's codes of span kinds and of the error status."""
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
@@ -38,16 +38,16 @@ VERSIONS: Final = {
 DEPLOYED: Final = ("inventory", "1.8.2")
 """Service and version of the deployment."""
 ROLLOUT_S: Final = 10.0
-"""Seconds between the deployments of two instances."""
+"""Seconds between the deployments of consecutive instances."""
 INSTANCES: Final = 3
 WAREHOUSES: Final = {"eu-1": 0.45, "eu-2": 0.3, "us-1": 0.25}
 DECLINED: Final = 0.04
-"""Share of charges that the provider declines."""
+"""Share of charges that the payment provider declines."""
 DECLINED_AGAIN: Final = 0.5
-"""Share of the second attempts that it declines."""
+"""Share of second attempts that the payment provider declines."""
 NETWORK_MS: Final = 0.25
 SIGMA: Final = 0.35
-"""Standard deviation of the logarithm of a time."""
+"""Standard deviation of the logarithm of a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Step:
     service: str
     name: str
     own_ms: float
-    """Median time of its own work."""
+    """Median time of the callee's own work."""
     calls: tuple[Step, ...] = ()
-    """Calls that it makes one after the other."""
+    """Calls that it makes, one after the other."""
     kind: int = SERVER
-    """SERVER: through a CLIENT span of the caller. CLIENT: of something that is not traced. CONSUMER: a
-    message, for which nobody waits."""
+    """SERVER: called through a CLIENT span of the caller. CLIENT: a callee that is not traced. CONSUMER: a
+    message, not waited for."""
     peer: str = ""
-    """Address of what is not traced."""
+    """Address of a callee that is not traced."""
 
 
 def _select(table: str, ms: float) -> Step:
@@ -72,13 +72,13 @@ def _select(table: str, ms: float) -> Step:
 
 
 STOCK: Final = _select("stock", 1.4)
-"""The query that the fault makes slow."""
+"""Query that the fault makes slow."""
 _GET_STOCK: Final = Step("inventory", "GET /stock/{sku}", 0.5, (STOCK,))
 _REDIS: Final = Step("", "HGETALL", 0.35, kind=CLIENT, peer="redis-carts.internal")
 _GET_CART: Final = Step("cart", "GET /carts/{id}", 0.4, (_REDIS,))
 _GET_PRODUCT: Final = Step("catalog", "GET /products/{sku}", 0.7, (_select("products", 0.9),))
 WAREHOUSE: Final = _select("warehouses", 0.8)
-"""The query that the new version makes before it reserves."""
+"""Query that the new version makes before it reserves."""
 _RESERVE: Final = Step("inventory", "POST /reservations", 0.6, (STOCK, _select("reservations", 1.1)))
 _CHARGE: Final = Step(
     "payment",
@@ -127,7 +127,7 @@ ROUTES: Final = (
         ),
     ),
 )
-"""Share of the requests, and what they do."""
+"""(share of the requests, call tree)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,11 @@ class ShopPlan:
     start_ns: int
     per_second: float = 5.0
     deployed_s: float | None = None
-    """Second of the run at which the first instance is deployed; None: no deployment."""
+    """Second of the run when the first instance is deployed; None: no deployment."""
     rolled_back_s: float | None = None
-    """Second at which the first instance goes back to the version before; None: none does."""
+    """Second of the run when the first instance is rolled back; None: no rollback."""
     slow_ms: float = 0.0
-    """Time that the new version adds to the query of stock in `eu-2`; 0: none."""
+    """Time that the new version adds to the stock query for `eu-2`; 0: none."""
 
 
 SHOP: Final = "web-shop"
@@ -156,7 +156,7 @@ ABOUT_FAULT: Final = "inventory 1.8.2 is deployed, and reads the stock of one wa
 
 
 def shop_lines(plan: ShopPlan) -> Iterator[bytes]:
-    """OTLP/JSON, a request a line, in order of their start."""
+    """Yield OTLP/JSON, one request per line, by start."""
     random = Random(plan.seed)
     at_ns = float(plan.start_ns)
     shares = [share for share, _ in ROUTES]
@@ -168,7 +168,7 @@ def shop_lines(plan: ShopPlan) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Request:
-    """One request while it is told."""
+    """Request while its spans are written."""
 
     plan: ShopPlan
     random: Random
@@ -177,10 +177,10 @@ class _Request:
     warehouse: str = ""
     tenant: str = ""
     spans: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
-    """(service, instance) -> its spans."""
+    """(service, instance) -> spans."""
 
     def line(self, route: Step) -> bytes:
-        """The request's message."""
+        """OTLP message of the request."""
         self.trace_id = f"{self.random.getrandbits(128):032x}"
         self.warehouse = self.random.choices([*WAREHOUSES], [*WAREHOUSES.values()])[0]
         self.tenant = f"shop-{self.random.randrange(12):02d}"
@@ -222,7 +222,7 @@ class _Request:
     def _call(
         self, caller: tuple[str, int], call: Step, at_ns: int, parent: str, declined: float = DECLINED
     ) -> tuple[int, bool]:
-        """Make a call; returns when it is over for the caller and whether it failed."""
+        """Make a call; returns (its end for the caller, True if it failed)."""
         if call.kind == CONSUMER:
             span = self._open(caller, f"send {call.name}", PRODUCER, at_ns, parent)
             end_ns = at_ns + self._time(0.4)
@@ -250,7 +250,7 @@ class _Request:
         return round(median_ms * NS_PER_MS * math.exp(SIGMA * self.random.gauss(0.0, 1.0)))
 
     def _version(self, service: str, instance: int) -> str:
-        """Version of an instance when the request began."""
+        """Version of an instance at the start of the request."""
         deployed_s = self.plan.deployed_s
         if service != DEPLOYED[0] or deployed_s is None:
             return VERSIONS[service]
@@ -284,7 +284,7 @@ class _Request:
 
 
 def _attributes(values: dict[str, str | int]) -> list[dict[str, Any]]:
-    """Attributes as OTLP/JSON writes them: 64-bit integers are texts."""
+    """Attributes in OTLP/JSON, where 64-bit integers are strings."""
     return [
         {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
         for key, value in values.items()

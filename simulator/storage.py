@@ -1,4 +1,4 @@
-"""Simulate a storage node: block cache, log for writes, one FIFO disk, de-staging in the background."""
+"""Storage node: block cache, write log, one FIFO disk, de-staging in the background."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from simulator.points import DATA_HOST, CallerPoints, NodePoints
 from simulator.streams import Stream
 
 MAX_RETRIES = 3
-"""Failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
+"""Most failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
 DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
-"""Logged blocks that the disk writes in one sweep; the preallocated metadata file lies in one piece."""
+"""Logged blocks per disk sweep; more for the preallocated metadata file, which is contiguous."""
 BURST_NS, BURST_EVERY_NS = 10e9, 30e9
 """F13: errors happen in the first 10 s of every 30 s."""
 ABSORBED_SHARE = 0.7
@@ -48,7 +48,7 @@ class StorageNode:
         self._noisy = injected(here, FaultMechanism.NOISY_HOST)
 
     def read(self, s: Strand, block: int, caller: CallerPoints) -> Process:
-        """Read one block: from the cache, or from the disk behind whatever queues there."""
+        """Read one block: from the cache, or from the disk after its queue."""
         points = self._points
         errors = points.read_error, caller.read_error, caller.retry
         yield from self._arrive(s, caller.read_call, points.read, errors)
@@ -65,9 +65,9 @@ class StorageNode:
         s.mark(caller.read_reply)
 
     def write(self, s: Strand, block: int, caller: CallerPoints, allocates: bool = False) -> Process:
-        """Log one block (the log is what the caller waits for) and leave the disk to de-staging.
+        """Log one block (the caller waits for the log) and leave the disk to de-staging.
 
-        `allocates`: the block is not preallocated, so its place on the disk must be found before the answer.
+        allocates: the block is not preallocated, so a place on the disk is found before the reply.
         """
         points = self._points
         errors = points.write_error, caller.write_error, caller.retry
@@ -97,8 +97,8 @@ class StorageNode:
         s.mark(caller.write_reply)
 
     def _arrive(self, s: Strand, call: int, arrived: int, errors: tuple[int, int, int]) -> Process:
-        """Send a call until it does not fail. errors: points of the refusal here, back at the caller, and of
-        the next attempt."""
+        """Send a call until it succeeds. errors: points of the refusal here, its arrival at the caller, and
+        the retry."""
         for attempt in range(MAX_RETRIES + 1):
             s.mark(call)
             s.t += s.draw(self._net)

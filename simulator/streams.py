@@ -1,4 +1,4 @@
-"""Draw by counters: a draw is a pure function of (seed, request, station, visit).
+"""Counter-based random draws: a draw is a pure function of (seed, request, station, visit).
 
 A run with a fault and the run without it therefore share their noise (common random numbers), however much
 the fault reorders events: the *n*-th visit of a request to a station costs the same draw in both. A numpy
@@ -25,7 +25,7 @@ from scipy.special import ndtri
 TABLE_BITS = 18
 MASK = (1 << TABLE_BITS) - 1
 VISITS_PER_STREAM = 1 << 12
-"""Draws of one strand from one stream before they run into the next stream's."""
+"""Draws of one strand from one stream before they overlap the next stream's."""
 _SPREAD = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
 
@@ -36,14 +36,14 @@ class Law(Enum):
     LOGNORMAL = "lognormal"
     EXPONENTIAL = "exponential"
     NORMAL = "normal"
-    """Normal with the given C², cut below at 4 % of the mean."""
+    """Normal with the given C², truncated below at 4 % of the mean."""
     UNIFORM = "uniform"
-    """Uniform on (0, 1): mean 1/2, for decisions."""
+    """Uniform on (0, 1): mean 1/2, for random decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """One source of randomness: a kind of work at a station (`station` "" has no weather)."""
+    """Specification of a source of randomness: a kind of work at a station (`station` "": no weather)."""
 
     name: str
     station: str
@@ -53,7 +53,7 @@ class StreamSpec:
 
 
 class Stream:
-    """A spec at run time. `mean_ns` moves with the weather of its station; `table` has mean 1."""
+    """Stream at run time. `mean_ns` varies with its station's weather; `table` has mean 1."""
 
     __slots__ = ("base_ns", "key", "mean_ns", "number", "station", "table")
 
@@ -68,7 +68,7 @@ class Stream:
 
 @cache
 def quantile_table(law: Law, c2: float) -> list[float]:
-    """The law's quantiles at (i + ½)/2^18, mean 1 (uniform: mean ½), in one fixed random order."""
+    """Quantiles of the law at (i + ½)/2^18, mean 1 (uniform: mean ½), in a fixed random order."""
     size = 1 << TABLE_BITS
     uniform = (np.random.Generator(np.random.Philox(key=TABLE_BITS)).permutation(size) + 0.5) / size
     if law is Law.UNIFORM:
@@ -85,7 +85,8 @@ def quantile_table(law: Law, c2: float) -> list[float]:
 
 
 def build_streams(specs: Sequence[StreamSpec]) -> dict[str, Stream]:
-    """Streams by name (each once), numbered in the order given; streams of one shape share a table."""
+    """Name -> stream, numbered in the given order; streams of one shape share a table. Names must be
+    unique."""
     if len({spec.name for spec in specs}) < len(specs):
         raise ValueError("two streams have one name")
     return {
@@ -95,7 +96,7 @@ def build_streams(specs: Sequence[StreamSpec]) -> dict[str, Stream]:
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The splitmix64 finaliser, elementwise: a bijection of 64-bit numbers that scatters neighbours."""
+    """Splitmix64 finaliser, elementwise: a bijection of 64-bit numbers that scatters neighbours."""
     x = values.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -103,14 +104,14 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def request_keys(seed: int, uids: npt.NDArray[np.int64], purpose: int) -> npt.NDArray[np.uint64]:
-    """64 bits for every request id, independent between seeds and purposes."""
+    """[requests] 64-bit key of each request id, independent between seeds and purposes."""
     salt = np.uint64((seed * 0xD1B54A32D192ED03 + (purpose + 1) * _SPREAD) % (1 << 64))
     # Two rounds: were the salt a mere shift of the id, seeds would share keys of other requests.
     return mix(mix(uids.astype(np.uint64) * np.uint64(_SPREAD) + salt) ^ salt)
 
 
 def request_key(seed: int, uid: int, purpose: int) -> int:
-    """`request_keys` for one request, in plain Python: for requests that exist under a fault only."""
+    """`request_keys` for one request, in plain Python: for requests that only exist under a fault."""
     salt = (seed * 0xD1B54A32D192ED03 + (purpose + 1) * _SPREAD) & _ALL
     return mix_one(mix_one((uid * _SPREAD + salt) & _ALL) ^ salt)
 
@@ -123,7 +124,7 @@ def mix_one(x: int) -> int:
 
 
 def unit_interval(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """The keys as numbers in [0, 1)."""
+    """Keys as numbers in [0, 1)."""
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -137,7 +138,7 @@ def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
 
 
 class Weather:
-    """Slow, shared noise of the stations: what makes two equal runs differ.
+    """Slow, shared noise of the stations, by which two equal runs differ.
 
     Per station one factor for the run (log-sd `run_sd`) times an AR(1) over minutes (`rho`, stationary log-sd
     `minute_sd`). A function of (seed, shard, station, minute) only; the run factor is shared by the shards.
@@ -157,11 +158,11 @@ class Weather:
             self._level[station] = minute_sd * float(source.standard_normal())
 
     def factor(self, station: str) -> float:
-        """Factor on the station's service times in the present minute."""
+        """Factor on the station's service times in the current minute."""
         return math.exp(self._run[station] + self._level[station])
 
     def next_minute(self) -> None:
-        """Move every station's AR(1) on by one minute."""
+        """Advance every station's AR(1) by one minute."""
         for station, source in self._source.items():
             step = self._innovation_sd * float(source.standard_normal())
             self._level[station] = self._rho * self._level[station] + step

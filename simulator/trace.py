@@ -1,4 +1,4 @@
-"""Hold what a run leaves behind: the sampled requests as columns, and their structures, each once.
+"""Result of a run: the sampled requests as columns, and their distinct structures.
 
 A raw structure is what the service wrote while it ran. Decoded, it has strands with splits and joins.
 """
@@ -13,7 +13,7 @@ from simulator import points as p
 from simulator.engine import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
 
 STRAND_BREAK = -1
-"""In a raw structure: the next strand's steps follow."""
+"""Separator in a raw structure: the next strand's steps follow."""
 
 RawStructure = tuple[int, ...]
 """Steps of strand 0, STRAND_BREAK, steps of strand 1, … (see `flow.COUNT_SHIFT` for a step)."""
@@ -24,17 +24,17 @@ class Touches:
     """Effects of faults, one row a touch: [touches] columns."""
 
     request: I8
-    """Row in the trace."""
+    """[touches] row in the trace."""
     cause: I8
     step: I8
-    """Position in the request's flat list of steps."""
+    """[touches] index in the request's flat list of steps."""
     added_ns: F8
-    """Work the fault added on the edge into this step; 0 where it acts in another way."""
+    """[touches] work the fault added on the edge into the step; 0 if it acts in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The sampled requests of one shard, in order of completion."""
+    """Sampled requests of one shard, in order of completion."""
 
     shard: int
     uid: I8
@@ -43,7 +43,7 @@ class Trace:
     first_step: I8
     """[requests + 1] offsets into `time_ns`."""
     time_ns: I8
-    """[steps] since the start of the run; the order of steps is that of the raw structure."""
+    """[steps] ns since the start of the run, in the order of the raw structure."""
     response_ns: I8
     op: I8
     file: I8
@@ -54,14 +54,14 @@ class Trace:
     touches: Touches
     n_simulated: int
     end_ns: float
-    """Time of the last completion, since the start of the run."""
+    """Time of the last completion, ns since the start of the run."""
 
     def __len__(self) -> int:
         return len(self.uid)
 
 
 class TraceStep(NamedTuple):
-    """One step: its code, the strands it starts or merges, its position in the flat list of steps. A tuple,
+    """A step: its code, the strands it starts or merges, its index in the flat list of steps. A tuple,
     because a run has millions."""
 
     code: int
@@ -71,15 +71,15 @@ class TraceStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A decoded raw structure. `strands[0]` begins with the call and ends with the reply."""
+    """Decoded raw structure. `strands[0]` begins with the call and ends with the reply."""
 
     strands: tuple[tuple[TraceStep, ...], ...]
     joined: frozenset[int]
-    """Strands that the response waits for; the others, but for 0, are deferred."""
+    """Strands that the response waits for; all others except 0 are deferred."""
 
 
 def decode(raw: RawStructure) -> Structure:
-    """Take a raw structure apart."""
+    """Decode a raw structure."""
     strands: list[list[TraceStep]] = [[]]
     joined: set[int] = set()
     position = 0

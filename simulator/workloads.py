@@ -1,4 +1,4 @@
-"""Make the benchmarks of the papers (NSDI 6.2): what is asked for, by whom, when, how fast."""
+"""Benchmarks of the papers (NSDI 6.2): which operations, by which client, when, at which rate."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from simulator.parameters import Parameters
 from simulator.points import OPERATIONS
 
 BLOCK_BYTES = 16 * 1024
-"""The NFS server's preferred I/O size, and its cache's block."""
+"""Preferred I/O size of the NFS server, and block size of its cache."""
 SUB_BITS = 6
-"""A request's uid is `index << 6 | part`: every run has part 0, the others exist under a fault only."""
+"""Width of a part number: a request's uid is `index << 6 | part`; parts other than 0 only exist under a
+fault."""
 REVALIDATION = (1 << SUB_BITS) - 1
 """Part number of a GETATTR that a client adds after a pause (F6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedRequests:
-    """[n] columns, in the order in which the clients issue them."""
+    """[n] columns, in the order in which clients issue the requests."""
 
     uid: I8
     """`index << SUB_BITS | part`; unique over all shards of a run, the same with and without a fault."""
@@ -30,18 +31,18 @@ class IssuedRequests:
     """Index into OPERATIONS."""
     file: I8
     offset: I8
-    """Bytes."""
+    """Offset in bytes."""
     count: I8
     """Bytes of a READ, WRITE or READLINK; entries of a READDIR."""
     stable: B1
     """WRITE: the client waits until the data is on a storage node."""
     grows: B1
-    """WRITE: the file becomes longer, so the metadata server must know."""
+    """WRITE: the file grows, so the metadata server must be told."""
     sequential: B1
-    """READ: the next block will be wanted."""
+    """READ: the next block will be read as well."""
     client: I8
     gap_ns: F8
-    """Open workloads: time since the arrival before (any client). Closed: think time before issuing."""
+    """Open workloads: time since the previous arrival (of any client). Closed: think time before issuing."""
 
     def __len__(self) -> int:
         return len(self.uid)
@@ -49,25 +50,25 @@ class IssuedRequests:
 
 @dataclass(frozen=True, slots=True)
 class OfferedLoad:
-    """The requests of one shard, and what its caches have seen before."""
+    """Requests of one shard, and the cache contents before it."""
 
     requests: IssuedRequests
     open_loop: bool
     clients: int
     warm_files: I8
-    """Files touched before the run, each once, oldest first."""
+    """Distinct files used before the run, oldest first."""
     warm_blocks: I8
-    """Data blocks of each of them (0: none) that were read then."""
+    """Number of data blocks read of each warm file; 0: none."""
     n_creates: int
 
 
 Rng = np.random.Generator
 OP = {name: i for i, name in enumerate(OPERATIONS)}
 NEW_FILE = 1 << 30
-"""Files created during a run are numbered from here."""
+"""Number of the first file created during a run."""
 
 SFS_LEVELS = (50, 100, 150, 200, 250, 300, 350)
-"""Operations a second offered by SFS97, one level after another (NSDI 6.2)."""
+"""Operations per second offered by SFS97, one level after another (NSDI 6.2)."""
 SFS_MIX = {
     "LOOKUP": 27,
     "READ": 18,
@@ -83,7 +84,7 @@ SFS_MIX = {
     "SETATTR": 1,
     "FSSTAT": 1,
 }
-"""Per cent; the published mix of SPEC SFS 3.0 for NFS v3."""
+"""Operation -> percent; the published mix of SPEC SFS 3.0 for NFS v3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +97,26 @@ class Workload:
     generate: Callable[[int, int, Rng, Parameters], OfferedLoad]
     """(requests, shard, random source, parameters) -> the shard's load."""
     shares: tuple[float, ...]
-    """Share of the requests in every shard. Shards are load levels: separate, one after the other in time."""
+    """Share of the requests in each shard. Shards are load levels: separate, one after the other in time."""
     paper_requests: int
     """Requests sampled in the papers, at 10 %."""
 
 
 def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
-    """File numbers below `population`; the larger the exponent, the more popular the first ones."""
+    """File numbers below `population`; the larger the exponent, the more often the first ones."""
     files: I8 = (population * rng.random(n) ** exponent).astype(np.int64)
     return files
 
 
 def last_uses(files: I8) -> I8:
-    """The files in order of their last use: all that a least-recently-used cache remembers of them."""
+    """Distinct files in order of last use: what a least-recently-used cache remembers."""
     last = np.full(int(files.max(initial=0)) + 1, -1, dtype=np.int64)
     np.maximum.at(last, files, np.arange(len(files)))
     return files[np.sort(last[last >= 0])]
 
 
 def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:
-    """n of the keys, with probability proportional to the values."""
+    """n random keys, with probability proportional to the values."""
     weight = np.array(list(values.values()), dtype=np.float64)
     chosen: I8 = np.array(list(values), dtype=np.int64)[
         rng.choice(len(weight), size=n, p=weight / weight.sum())
@@ -124,7 +125,7 @@ def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:
 
 
 def by_file(file: I8, values: Mapping[int, float]) -> I8:
-    """A property of the file (its size, say): drawn from `values` by a hash of its number."""
+    """Property of each file (e.g. its size): chosen from `values` by a hash of the file number."""
     weight = np.cumsum(np.array(list(values.values()), dtype=np.float64))
     place = ((file * 2654435761) % (1 << 32)).astype(np.float64) / 2.0**32 * weight[-1]
     sizes: I8 = np.array(list(values), dtype=np.int64)[np.searchsorted(weight, place, side="right")]
@@ -132,7 +133,7 @@ def by_file(file: I8, values: Mapping[int, float]) -> I8:
 
 
 def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> IssuedRequests:
-    """Requests from the columns that matter; the others get their neutral value."""
+    """Requests from the given columns; the others get neutral values."""
     uid = np.arange(len(op), dtype=np.int64) << SUB_BITS
     zero = np.zeros_like(uid)
     offset, count, client = (columns.get(name, zero) for name in ("offset", "count", "client"))
@@ -176,7 +177,7 @@ def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> OfferedLoad:
 
 @dataclass(frozen=True, slots=True)
 class ClientSession:
-    """A sequence of operations a client does on one file, for example one transaction of Postmark."""
+    """Sequence of operations of a client on one file, for example one transaction of Postmark."""
 
     share: float
     ops: tuple[str, ...]
@@ -184,7 +185,7 @@ class ClientSession:
 
 
 def expand(rng: Rng, n: int, sessions: tuple[ClientSession, ...], clients: int) -> tuple[I8, I8, I8, I8]:
-    """Draw sessions until n requests are there: (op, session number, session kind, client) per request."""
+    """Draw sessions until there are n requests: (op, session number, session kind, client) of each."""
     share = np.array([s.share for s in sessions])
     length = np.array([len(s.ops) for s in sessions])
     width = int(length.max())

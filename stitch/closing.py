@@ -17,10 +17,10 @@ there; every span has a start and an end, be it by another report of the same id
 declared parent of a CONSUMER: what was sent has arrived.
 
 Records: there is an `end` record; every strand was ended, or joined by another; every strand that a split or
-a join names has a record, and so has every declared parent; no record lies on no strand.
+a join names has a record, and so has every declared parent; every record lies on a strand.
 
-Both may be wrong: a service that has yet to report shows only in its parent's expectations, which nobody
-writes down. That is what lingering is for, and what comes later is late.
+Both criteria may be wrong: a service that has yet to report shows only in its parent's expectations, which
+are not recorded. Lingering allows for that; events after it are late.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stitch.records.components import flat_list
 from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
-"""First time of a request without times; its last time is `-NEVER`."""
+"""First event time of a request without times; its last time is `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """Columns that `complete_requests` needs."""
 
@@ -110,7 +110,8 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Requests that lack one of the ids their spans refer to."""
+    """Codes of requests that lack one of the ids `wanted` by their spans (`asked`: request of each wanted
+    id)."""
     if not len(asked):
         return asked
     if not len(request):

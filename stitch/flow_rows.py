@@ -22,7 +22,7 @@ from stitch.structures import StructureMemo, structures_of
 
 _NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
-"""Code of `ok` in `_event_status`."""
+"""Code of the status `ok` in `_event_status`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Categorised:
     structures: pa.Table
     """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
     of_flow: I8
-    """[flows] row of `structures`."""
+    """[flows] row of the flow's structure in `structures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,8 @@ def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.Strin
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[given flows] `kind`. Nearly every batch has one kind only, and there may be many rows of params."""
+    """[given flows] `kind`, by dictionary: nearly every batch has one kind only, and params may have many
+    rows."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
@@ -144,7 +145,7 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
-    """[given flows] request ids."""
+    """[given flows] request id."""
     return placed.request_names.take(pa.array(placed.request[flow]))
 
 
@@ -246,11 +247,11 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Parameters whose flow is recognised by its row in a table of flows."""
+"""PARAMS_SCHEMA with the row of the flow in a table of flows in place of its id and kind."""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
-    """Rows of PARAMS_SCHEMA for those of FLOW_PARAMS_SCHEMA. O(params)."""
+    """Rows of PARAMS_SCHEMA for `params` of FLOW_PARAMS_SCHEMA. O(params)."""
     if not params.num_rows:
         return PARAMS_SCHEMA.empty_table()
     flow = whole(params["flow"])
@@ -332,7 +333,8 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of the parameters in order of key, with only the first of each (node, key): the span's own."""
+    """Indices of parameters sorted by (flow, position, key), dropping those of merged reports whose key the
+    node has already."""
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))

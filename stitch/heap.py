@@ -14,11 +14,12 @@ from typing import Final
 
 ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of mallopt(3)."""
+"""Numbers of parameters of mallopt(3)."""
 _KEPT: Final = 1 << 28
 """Bytes of freed memory at the end of the heap that the process keeps."""
 _LARGE: Final = 1 << 28
-"""Arrays from this size on are returned individually: there are few, and they would leave holes."""
+"""Least bytes of an array that is returned to the system when freed: such arrays are few, and would leave
+holes."""
 
 
 def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:

@@ -61,9 +61,9 @@ class ClosedFlows:
     flow: I8
     """[events] row in `flows` of its request, even if the event was dropped; -1: its request gave no flow."""
     copies: I8
-    """Rows dropped as exact copies."""
+    """Rows of `events` dropped as exact copies."""
     conflicts: I8
-    """Rows refused because another version of their id was kept."""
+    """Rows refused because another row of the same id, with other content, was kept."""
     timeless: I8
     """Rows refused because no event of their request has a time."""
 
@@ -210,7 +210,7 @@ _DETAILS: Final = {
     Reason.BAD_TIME: "no event of the request has a time",
     Reason.BAD_ID: "a span needs a trace id and a span id",
 }
-"""Texts of the kernel's reasons."""
+"""Reason -> text in the kernel's rejects."""
 
 
 def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str = "") -> list[Reject]:

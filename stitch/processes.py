@@ -54,9 +54,8 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Number of processes of this size that fit into half of the memory, within a container's `limit`; at
-    least one. The other half is for the starter and other programs.
-    """
+    """Number of processes of `process_bytes` that fit into half of the memory, within a container's `limit`;
+    at least one. The other half is for the starter and other programs."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         allowed = limit.read_text().strip()
@@ -113,7 +112,7 @@ def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most:
 
 
 class _Workers(Executor):
-    """Threads, each with a process that runs its tasks."""
+    """Executor whose threads each have a process that runs the tasks."""
 
     def __init__(self, n: int, orphaned: Connection) -> None:
         self._n = n

@@ -50,7 +50,7 @@ def readings_of(structures: pa.Table) -> pa.Table:
 
 
 def _bounds(lists: pa.ListArray) -> list[int]:
-    """[rows + 1] start of each row's values in `flatten()`."""
+    """[rows + 1] offset of each row's values in `flatten()`."""
     starts = lists.offsets.to_numpy()
     bounds: list[int] = (starts - starts[0]).tolist()
     return bounds

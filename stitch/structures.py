@@ -16,9 +16,9 @@ from stitch.graph.placed import LabelCodes, PlacedFlows, PlacedNodes
 from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
-"""Chunks of the table, at most: each batch with new structures adds one; beyond, they are copied into one."""
+"""Maximum chunks of the table: each batch with new structures adds one; beyond, they are copied into one."""
 _DESCRIBED_AT_ONCE = 4_096
-"""Structures whose names and bytes are Python objects at a time: about 1 KB each."""
+"""Maximum structures whose names and bytes are Python objects at a time: about 1 KB each."""
 
 
 class StructureMemo:
@@ -69,7 +69,7 @@ def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> 
 
 
 def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in order.
+    """Rows of STRUCTURES_SCHEMA: the structure of each of `flows`, in order.
 
     Columns of numbers are cut from the batch's; only keys are computed one structure after another.
     """
@@ -110,7 +110,7 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] L0 key. Column bytes are cut into pieces, so that nothing is packed node by node."""
+    """[structures] L0 key. Column bytes are cut into pieces, to avoid packing node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

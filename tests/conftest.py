@@ -114,9 +114,9 @@ def pytest_collection_finish() -> None:
 
 
 # Loaded before any test module, whose `@examples` take the rest from here. `repeatable` is what everyone
-# runs: the same examples everywhere and always, a third of what each test is worth. `make fuzz` asks for
+# runs: the same examples everywhere and always, a quarter of what each test is worth. `make fuzz` asks for
 # `fuzz`: all of them, from fresh seeds, failures kept.
-settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=33)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=25)
 settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True, max_examples=100)
 settings.load_profile("repeatable")
 

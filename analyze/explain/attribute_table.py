@@ -1,4 +1,4 @@
-"""Rank attributes by the distance between the two classes, each attribute by itself (D.5)."""
+"""Rank attributes by the distance between the two classes in each attribute alone (D.5)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class _Distance(NamedTuple):
 
 
 def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """Make a row for every column, largest distance first; q over all of them (Benjamini-Hochberg).
+    """Rows for all columns, largest distance first; q over all of them (Benjamini-Hochberg).
 
-    Words: Jensen-Shannon distance (base 2, so 1 is the most) of the levels, p of the G-test. Numbers:
-    Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
-    the difference of that share.
+    Words: Jensen-Shannon distance (base 2, at most 1) of the levels, p of the G-test. Numbers:
+    Kolmogorov-Smirnov statistic, asymptotic p; or the difference of the shares of missing values, if that is
+    larger.
     """
     if not coded.columns:
         return ()
@@ -59,14 +59,14 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
 
 
 def _words(coded: CodedColumns, number: int, of_codes: F4) -> _Distance:
-    """Distance of a text column; `of_codes`: [codes, 2] affected and other requests."""
+    """Distance of a text column; of_codes: [codes, 2] counts of affected and other requests."""
     counts = np.ascontiguousarray(of_codes.T, np.float64)
     distance, p = _js_distance(counts), _g_test(counts)
     return _Distance(distance, p, _levels(coded, number, counts), (None, None))
 
 
 def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """Levels whose shares differ most."""
+    """Levels whose shares differ most between the classes, with these shares."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     there = np.flatnonzero(counts.sum(axis=0))
     order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
@@ -99,7 +99,7 @@ def _numbers(column: AttributeColumn, affected: B1) -> _Distance:
 
 
 def _median(values: F8) -> float | None:
-    """Lower median: always one of the values, and finite; None without a value."""
+    """Lower median: always one of the values, and finite; None if empty."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle]) if len(values) else None
 
@@ -127,7 +127,7 @@ def _g_test(counts: F8) -> float:
 
 
 def _ks(one: F8, other: F8) -> tuple[float, float]:
-    """Kolmogorov-Smirnov statistic of two samples and its asymptotic p; (0, 1) where one is empty."""
+    """(Kolmogorov-Smirnov statistic of two samples, asymptotic p); (0, 1) if either is empty."""
     if len(one) == 0 or len(other) == 0:
         return 0.0, 1.0
     both = np.sort(np.concatenate([one, other]))

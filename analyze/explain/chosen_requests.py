@@ -18,7 +18,7 @@ class Selection:
     """Requests of a population, by category."""
 
     rows: Mapping[int, I8]
-    """Index of the category -> its selected rows, which may be of any sample."""
+    """Category index -> its selected rows, of any sample."""
 
     @property
     def n_requests(self) -> int:
@@ -26,7 +26,7 @@ class Selection:
         return sum(len(rows) for rows in self.rows.values())
 
     def without(self, other: Selection) -> Selection:
-        """Requests of this selection that the other one lacks."""
+        """Requests of this selection that `other` lacks."""
         none = np.zeros(0, np.int64)
         return Selection(
             {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()}
@@ -47,10 +47,10 @@ class ChosenRequests:
     """Requests of one or several groups, by (group, start); arrays are [requests]."""
 
     group: I4
-    """0, 1, … in the order of the selections."""
+    """[requests] index of the selection: 0, 1, …"""
     category: I4
     row: I8
-    """Row of the category."""
+    """[requests] row of the request in its category."""
     sample: I4
     start_ns: I8
     weight: F8
@@ -61,11 +61,11 @@ class ChosenRequests:
         return len(self.row)
 
     def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
-        """Requests at some places, in that order."""
+        """Requests at the indices `places`, in that order."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
-        """(distinct requests of all choices, of one group; places there of each choice's requests)."""
+        """(distinct requests of all choices as one group, [[indices there of each choice's requests]])."""
         parts = (self, *others)
         n_rows = 1 + max((int(part.row.max(initial=0)) for part in parts), default=0)
         keys = np.concatenate([part.category.astype(np.int64) * n_rows + part.row for part in parts])
@@ -84,9 +84,9 @@ def choose(
 ) -> ChosenRequests:
     """Sample at most `most` requests of each group, spread over time, with probability by weight.
 
-    A group is cut into as many pieces of equal weight along time as requests are wanted, and one point is
-    drawn in each: no stretch of time is left out and a heavy request is likelier. Fewer come where one
-    request is heavier than a piece. Raises ValueError as `Selection.check`.
+    A group is cut along time into `most` pieces of equal weight, and one point is drawn in each: no stretch
+    of time is left out and a heavy request is likelier. A request heavier than a piece is drawn once, so
+    there may be fewer. Raises ValueError as `Selection.check`.
     """
     for group in groups:
         group.check(population)
@@ -97,8 +97,8 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Requests at given categories and rows, [requests] each, in the same order; all of one group unless
-    `group` says otherwise."""
+    """Requests at the given categories and rows, [requests] each, in the same order; group: of each, None for
+    one group."""
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))

@@ -16,8 +16,7 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodedColumns:
-    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is for missing
-    values."""
+    """Columns coded as bins (numbers, ascending) or levels (words); the last code is for missing values."""
 
     columns: tuple[AttributeColumn, ...]
     codes: I2
@@ -26,24 +25,24 @@ class CodedColumns:
     """Number of codes of the widest column, missing included; narrower columns leave codes before the last
     unused."""
     numeric: B1
-    """[columns]"""
+    """[columns] True for numbers."""
     low: tuple[F8, ...]
     """Least value of each bin, [bins] a column; empty for a column of words."""
     high: tuple[F8, ...]
-    """Largest value of each bin."""
+    """Largest value of each bin, [bins] a column; empty for a column of words."""
     levels: tuple[tuple[str, ...], ...]
     """Words of each column's codes; empty for numbers."""
     askable: B1
-    """[columns, width] True if a split may ask for the code. Not for the pooled rare words: "one of the rare"
+    """[columns, width] True if a split may use the code. False for the pooled rare words: "one of the rare"
     explains nothing, and which words are pooled may depend on the order of equally frequent ones."""
 
     @property
     def n_requests(self) -> int:
-        """Number of rows."""
+        """Number of requests."""
         return int(self.codes.shape[1])
 
     def word(self, column: int, code: int) -> str:
-        """Word of a code of a text column, as shown."""
+        """Word of a code of a text column, as displayed."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
     def counts(self, rows: I8, *classes: F4) -> list[F4]:
@@ -73,11 +72,12 @@ class CodedColumns:
 
 
 def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
-    """Code columns: at most `bins` bins of about equal counts, the `levels` most frequent words.
+    """Code columns: numbers in at most `bins` bins of about equal counts; the `levels` most frequent words,
+    the rest pooled.
 
-    Bins and words are chosen without a look at the classes: if the words of the smaller class were kept
-    first, the rest would be of the other class, and noise would have an explanation. Equal values share a
-    bin. O(columns · requests log requests).
+    Bins and words are chosen without regard to the classes: if the words of the smaller class were kept
+    first, the pooled words would be of the other class, and noise would have an explanation. Equal values
+    share a bin. O(columns · requests log requests).
     """
     parts = [_bins(column.values, bins) if column.numeric else _levels(column, levels) for column in columns]
     width = 1 + max((max(len(low), len(words)) for _, low, _, words in parts), default=0)
@@ -101,7 +101,7 @@ def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int,
 
 
 def _bins(values: F8, most: int) -> _Coded:
-    """Codes (-1 missing), least and largest value of each bin."""
+    """([requests] codes, -1 missing; [bins] least value; [bins] largest value; no words)."""
     known = ~np.isnan(values)
     distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
     if len(distinct) <= most:
@@ -119,7 +119,8 @@ def _bins(values: F8, most: int) -> _Coded:
 
 
 def _levels(column: AttributeColumn, most: int) -> _Coded:
-    """Codes (-1 missing) by falling frequency, with one last code for all rare words."""
+    """([requests] codes by falling frequency, -1 missing; no values; words, with OTHER last if rare words are
+    pooled)."""
     assert column.levels is not None
     known = ~np.isnan(column.values)
     place = column.values[known].astype(np.int64)

@@ -17,12 +17,12 @@ from schemas.windows import NS_PER_MINUTE
 REQUEST: Final = "request"
 """Value of `where` for attributes of the request as a whole."""
 ANYWHERE: Final = ""
-"""Value of `where` for parameters that are the same at every operation of a request that has them."""
+"""Value of `where` for parameters with the same value at every operation of a request that records them."""
 OTHER: Final = "(other)"
 """Level that stands for all levels without a code of their own."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
-"""Characters of a level that are displayed."""
+"""Most characters of a level that are displayed."""
 _HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
@@ -33,7 +33,7 @@ _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
 _HOUR: Final = "hour of day (UTC)"
 _SAMPLED: Final = "sampled"
 OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
-"""Columns that differ between periods by the choice of the periods: compared within one period only."""
+"""Columns that differ between periods because the periods were chosen so: compared within one period only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class AttributeColumn:
     values: F8
     """[requests] number, or index into `levels` for a text column; NaN is missing."""
     levels: tuple[str, ...] | None = None
-    """Words of a text column; None for numbers."""
+    """Words by index; None for numbers."""
     aggregate: str = ""
     """Aggregate of a request's values: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
     `change`; empty if requests have one value."""
     passes: B1 | None = None
-    """[requests] True if the request passes the node; None: all do. The value is missing where it does not,
-    but that is a difference of structure, not of a parameter."""
+    """[requests] True if the request passes the node; None: all do. Where it does not, the value is missing,
+    which is a difference of structure, not of the parameter."""
 
     @property
     def numeric(self) -> bool:
@@ -65,7 +65,7 @@ class AttributeColumn:
         return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
 
     def says(self, word: str) -> str:
-        """Condition that the value is a word: `encoding is default`, `does not reach host sn-1`."""
+        """Condition that the column equals `word`: `encoding is default`, `does not reach host sn-1`."""
         if not self.key.startswith(REACHES):
             return f"{self.name} is {word}"
         return self.key if word == "yes" else self.key.replace("reaches", "does not reach", 1)
@@ -76,7 +76,7 @@ class AttributeColumn:
         return self.name if self.where in (REQUEST, ANYWHERE) else f"{self.name} at {self.where}"
 
     def at(self, rows: B1 | I8) -> AttributeColumn:
-        """Column of some of the requests."""
+        """Column restricted to the requests `rows`."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)
 
@@ -113,7 +113,8 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
 
 
 def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Entry host, and by component its first host and, where a request reaches several, each of them."""
+    """Yield columns of the entry host and of each component's first host; if requests reach several hosts of
+    a component, one more for each host."""
     if not population.hosts or any(
         population.categories[int(c)].host is None for c in np.unique(chosen.category)
     ):
@@ -165,7 +166,7 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
-    """Columns that tell if a request reaches each of the component's most frequent hosts."""
+    """Yield `yes`/`no` columns: whether a request reaches each of the component's most frequent hosts."""
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
     request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
     times = np.bincount(host, minlength=len(hosts))

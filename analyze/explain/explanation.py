@@ -38,12 +38,12 @@ _TWINS_SHOWN = 3
 
 
 def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
-    """Explain a table's classes: a tree as rules, the attributes one by one, and a measure of confidence.
+    """Explain a table's classes: a tree as rules, each attribute by itself, and a measure of confidence.
 
-    exclude: attributes that the user does not want at the root again, as `key`, or `component/point key`. A
-    tree is no explanation if its root does not beat shuffled labels, if its AUC over folds of time is below
-    `min_auc`, if its root changes from bootstrap to bootstrap, or if it fits the baseline as well
-    (`Controls`). Deterministic in its arguments.
+    exclude: attributes that must not be at the root, as `key`, or `component/point key`. A tree is no
+    explanation if its root does not beat shuffled labels, if its AUC over folds of time is below `min_auc`,
+    if its root changes from bootstrap to bootstrap, or if it fits the baseline as well (`Controls`).
+    Deterministic in its arguments.
     """
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     ordinary: list[str] = []
@@ -80,7 +80,7 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """Code the columns of the table's requests, and with the same codes those of its controls."""
+    """(coded columns of the table's requests, columns of its controls in the same codes or None)."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -107,8 +107,8 @@ def _fits_ordinary_times(
     """True if the root split separates ordinary requests as well: large reads are slow on every day, and no
     more frequent than before.
 
-    It must separate the usual requests of the reference from its rest, in the same direction and half as well
-    as the affected from the others, and must not separate problem from reference by `new`.
+    It must separate the usual requests of the reference from its other requests, in the same direction and at
+    least half as well as the affected from the others, and must not separate problem from reference by `new`.
     """
     assert table.controls is not None
     problem, usual = table.controls.problem, table.controls.usual
@@ -137,7 +137,7 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedTree:
-    """Tree of a contrast as far as it is reliable; else the reason why it is not."""
+    """Tree of a contrast if it is reliable; else the reason why it is not."""
 
     reason: _Reason
     auc: float | None = None
@@ -146,9 +146,9 @@ class _JudgedTree:
     competing: tuple[str, ...] = ()
     best: Rule | None = None
     twins: tuple[str, ...] = ()
-    """Names of the columns whose split separates the requests as the split at the tree's root does."""
+    """Names of the other columns whose split separates the requests as the tree's root split does."""
     separating: tuple[str, ...] = ()
-    """Root's column and its twins, without aggregates."""
+    """Names of the root's column and its twins, without aggregates."""
     split: Split | None = None
     """Split of the root; None without a reliable tree."""
 
@@ -188,7 +188,7 @@ def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
 
 
 def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
-    """Find other parameters that separate the requests as the root's does."""
+    """Other parameters whose split separates the requests as the root's does."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}
@@ -260,19 +260,20 @@ def _at(where: str) -> str:
 
 
 _OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)
-"""Groups of a `Difference`."""
+"""Group numbers of a `Difference`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Sampled groups of requests whose difference is to be explained. Get one from `difference`."""
+    """Sampled groups of requests whose difference is to be explained. Created by `difference`."""
 
     chosen: ChosenRequests
     n_unaffected: int
-    """Requests of the problem that are not affected, before sampling."""
+    """Unaffected requests of the problem, before sampling."""
     has_usual: bool
     words: tuple[str, str, str]
-    """Descriptions of the affected, of the others of the problem, and of the reference's."""
+    """Descriptions of the affected requests, the unaffected ones of the problem, and those of the
+    reference."""
     exclude: Sequence[str]
 
 
@@ -307,17 +308,18 @@ def difference(
 
 
 def explain_differences(population: Population, asked: Sequence[Difference]) -> Iterator[Explanation]:
-    """Explain each difference, in their order. The parameters of all are read together."""
+    """Yield an explanation for each difference, in order. The parameters of all are read together."""
     observed = observe(population, [one.chosen for one in asked])
     for one, found in zip(asked, observed, strict=True):
         yield _explained(one, found)
 
 
 def _explained(asked: Difference, observed: Observations) -> Explanation:
-    """Explain the difference between affected requests and the others of the problem, or the reference's.
+    """Explain the difference between affected requests and unaffected ones of the problem, or those of the
+    reference.
 
-    The contrast inside the problem (M2, M4) is shown where it is reliable and about as good as the other (M1,
-    M3). Identifiers that changed with the period are reported in either.
+    The contrast inside the problem (M2, M4) is shown if it is reliable and about as good as the contrast with
+    the reference (M1, M3). Identifiers that changed with the period are reported in either.
     """
     words, control = asked.words, None
     if asked.has_usual:

@@ -35,11 +35,12 @@ class _Structures:
     """Stored structures of the chosen requests, nodes flattened."""
 
     of_request: I4
-    """[requests] index of the structure."""
+    """[requests] index of the request's structure."""
     first: I8
     """[structures + 1] index of each structure's first node."""
     operation: I4
-    """[nodes of all structures] index into `operations`; -1 where the node is not the request's."""
+    """[nodes of all structures] index into `operations`; -1 for nodes that are not the request's
+    (`Source.positions`)."""
     operations: tuple[str, ...]
     passes: B1
     """[structures, operations] True if the structure contains the operation."""
@@ -55,17 +56,17 @@ class _Values:
     operation: I4
     key: I4
     number: F8
-    """NaN if there is no finite number."""
+    """[values] the number; NaN if there is no finite one."""
     text: I4
-    """Index into `words`; -1 if there is no text."""
+    """[values] index into `words`; -1 if the value is no text."""
     keys: tuple[str, ...]
     words: pa.StringArray
     word_number: F8
-    """[words + 1] number that a word spells; NaN for other words, and at the end for "no word"."""
+    """[words + 1] number that each word spells; NaN for other words, and in the last place, for "no word"."""
 
     def renumbered(self, number: I8) -> _Values | None:
-        """Values of requests under other numbers [requests], without those of negative ones; None if none
-        are left."""
+        """Values with requests renumbered by number [requests], dropping those with a negative number; None
+        if none is left."""
         request = number[self.request]
         kept = np.flatnonzero(request >= 0)
         if not len(kept):
@@ -81,11 +82,11 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class ReadParameters:
-    """Parameters of some requests in codes, read in one pass: what several contrasts have in common."""
+    """Parameters of some requests in codes, read in one pass for several contrasts."""
 
     structures: _Structures
     values: _Values | None
-    """None without any."""
+    """None if the requests have no parameters."""
 
     @classmethod
     def read(cls, population: Population, chosen: ChosenRequests) -> ReadParameters:
@@ -94,7 +95,7 @@ class ReadParameters:
         return cls(structures, _read(population, chosen, structures))
 
     def of(self, places: I8) -> ReadParameters:
-        """Parameters of the requests at some distinct places, renumbered in that order. O(values)."""
+        """Parameters of the requests at `places` (distinct), renumbered in that order. O(values)."""
         of_request = self.structures.of_request
         structures = replace(self.structures, of_request=of_request[places])
         if self.values is None:
@@ -105,17 +106,17 @@ class ReadParameters:
 
 
 def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
-    """Columns of parameters of requests: of the request where all its operations agree on the value, else of
-    each operation, by (operation, key).
+    """Columns of the requests' parameters, by (operation, key): one for the whole request if all its
+    operations agree on the value, else one per operation.
 
-    A tenant or a warehouse that several operations record is one attribute of the request, whichever of them
-    a request passes.
+    A tenant or a warehouse that several operations record is one attribute of the request, whichever of these
+    operations it passes.
 
     A parameter that a request has at most once makes one column; one that it has several times makes a column
     for each aggregate (first, last, min, max, mean, mode, distinct). How often a request has it belongs to
     the structure and makes no column. Numbers recorded as text are numbers, but not under the name of an
-    identifier: version 1.10 is not 1.1. Where numbers and words are mixed, all are words. Numbers that are
-    not finite are missing.
+    identifier: version 1.10 is not 1.1. If numbers and words are mixed, all are words. Infinite numbers and
+    NaN are missing.
     """
     structures, values = read.structures, read.values
     if values is None:
@@ -146,7 +147,7 @@ def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
 
 
 def _shared_keys(values: _Values) -> B1:
-    """[keys] True for a key of several operations whose value is the same wherever a request has it."""
+    """[keys] True for a key of several operations with the same value wherever in a request it occurs."""
     at = np.lexsort((values.request, values.key))
     key, request, text = values.key[at], values.request[at], values.text[at]
     number = np.nan_to_num(values.number[at], nan=-0.5)  # equal to itself
@@ -160,7 +161,7 @@ def _shared_keys(values: _Values) -> B1:
 
 
 def _first_of_requests(values: _Values, shared: B1) -> _Values:
-    """First value of every (key, request) of the shared keys, sorted so."""
+    """First value of every (key, request), of the shared keys only, sorted by both."""
     mine = np.flatnonzero(shared[values.key])
     at = mine[np.lexsort((values.request[mine], values.key[mine]))]
     begin, _ = _runs(values.key[at], values.request[at])
@@ -172,7 +173,7 @@ def _first_of_requests(values: _Values, shared: B1) -> _Values:
 
 
 class ParameterWord(NamedTuple):
-    """Text parameter of one call."""
+    """Value of a text parameter of one call."""
 
     where: str
     """`component/point` of the node."""
@@ -185,7 +186,7 @@ class ParameterWord(NamedTuple):
 def parameter_words(
     population: Population, chosen: ChosenRequests, keys: Sequence[str]
 ) -> Iterator[ParameterWord]:
-    """Yield every text that the chosen requests carry under some keys, call by call."""
+    """Yield every text that the chosen requests carry under `keys`, call by call."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures, keys)
     if values is None:
@@ -204,12 +205,13 @@ class Readings:
     """Numeric parameters of requests as recorded, sorted by (field, request, place); arrays [readings]."""
 
     fields: tuple[tuple[str, str], ...]
-    """(operation, key)"""
+    """(operation, key) of each field."""
     field: I8
-    """Index into `fields`."""
+    """[readings] index into `fields`."""
     request: I8
     progress: F8
-    """Place among the field's values in the request, 0 to 1: parameters have no time of their own."""
+    """[readings] position among the field's values in the request, 0 to 1; used as time, which parameters
+    lack."""
     number: F8
 
 
@@ -247,7 +249,7 @@ def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int
 ) -> Iterator[AttributeColumn]:
-    """Make the columns of one field, whose values are sorted by (request, position)."""
+    """Yield the columns of one field, whose values are in `span`, sorted by (request, position)."""
     text = values.text[span]
     number = np.where(np.isnan(values.number[span]), values.word_number[text], values.number[span])
     mixed = ((text >= 0) & np.isnan(number)).any()
@@ -270,7 +272,8 @@ def _columns(
 
 
 def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
-    """Aggregate the values of each request, sorted by (request, position); `words`: the values are codes."""
+    """Aggregate -> value by request. request, value: sorted by (request, position); words: True if values are
+    codes."""
     begin, size = _runs(request)
     if size.max() == 1:
         return {"": value}
@@ -292,7 +295,7 @@ def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
-    """Codes of a mixed field (-1 if neither number nor word), and its words in order."""
+    """(codes of a field that mixes numbers and text, -1 for neither; its words in the order of codes)."""
     used = np.unique(text[text >= 0])
     named = [str(word) for word in words.take(pa.array(used)).to_pylist()]
     numeric = ~np.isnan(number) & (text < 0)
@@ -343,7 +346,7 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
 
 
 def _holds(positions: Sequence[int], n: int) -> B1:
-    """[n] True at the positions."""
+    """[n] True at `positions`."""
     there = np.zeros(n, dtype=np.bool_)
     there[[at for at in positions if at < n]] = True
     return there
@@ -399,7 +402,7 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """(place in `ids`, place in `wanted`) of all equal pairs; messages of one request all have its id."""
+    """(index in `ids`, index in `wanted`) of all equal pairs; all messages of a request have its id."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")

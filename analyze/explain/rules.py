@@ -17,14 +17,14 @@ from analyze.explain.tree import ClassWeights, Split, TreeNode
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5
-"""Purity of all requests together: both classes have equal weight."""
+"""Purity of a rule that selects nothing: both classes have equal weight."""
 _FEW_VALUES: Final = 32
-"""Largest number of distinct values of a number that counts as a choice among them: a rule then names a value
-instead of a threshold."""
+"""Most distinct values for which a number is treated as a choice: a rule then names a value instead of a
+threshold."""
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
-    """Node below the root, inner or leaf, with the most affected and the fewest other requests."""
+    """Best node below the root, inner or leaf: most of the affected and fewest of the other requests."""
     nodes = list(_walk(tree, ()))
     node, path = max(
         (found for found in nodes if found[1]),
@@ -73,7 +73,8 @@ def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ..
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """Answers of a path, without those that a later one implies: `count <= 9000` before `count <= 4096`."""
+    """Answers of a path, without those that a later answer implies: `count <= 9000` before `count <=
+    4096`."""
     return [
         answer
         for number, answer in enumerate(path)
@@ -118,8 +119,8 @@ def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
 def round_threshold(low: float, high: float) -> float:
     """Roundest t with low <= t < high.
 
-    Roundest: the fewest decimal digits, of these the nearest to the middle. A power of two (512, 4096, 65536)
-    is taken instead of a decimal of three digits or more. `low < high`, both finite.
+    Roundest: fewest decimal digits, then nearest to the middle. A power of two (512, 4096, 65536) is
+    preferred to a decimal of three digits or more. `low < high`, both finite.
     """
     if not math.isfinite(high - low):
         return low

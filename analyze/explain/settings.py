@@ -78,7 +78,7 @@ class ExplainSettings:
     same_split: float = 0.8
     """Correlation of two splits' answers from which on they count as the same explanation."""
     twin: float = 0.98
-    """Correlation of two columns' answers from which on the columns are equivalent."""
+    """Least correlation of two columns' answers that makes them equivalent."""
     as_usual: float = 0.5
     """Ratio of a root split's separation of the reference's usual requests to its separation of the affected
     ones, from which on the split explains nothing new."""

@@ -1,4 +1,4 @@
-"""Make the table of a contrast: two classes of requests and their attributes.
+"""Build the table of a contrast: two classes of requests and their attributes.
 
 Attributes that identify the period (builds, versions, configurations, pods) are separated from those that
 could explain a difference within it.
@@ -30,11 +30,11 @@ _PLAIN = ("first", "last", "min", "max", "mean", "mode")
 def _changed_identifiers(
     columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
-    """Columns whose values differ between the periods by construction, by (where, key).
+    """Identifiers whose values differ between the periods, by (where, key).
 
     Two kinds: words that are all different in the problem (a version, a configuration, the pods of a
-    deployment), and numbers under an identifier's name with one value a period. A quantity that changed, a
-    size of 16384 that is 4096 now, is no identifier. All chosen requests are searched, whatever their class:
+    deployment), and numbers under an identifier's name with one value a period. A quantity that changed (a
+    size of 16384 that is 4096 now) is no identifier. All chosen requests are searched, whatever their class:
     a value that only the affected requests have is an explanation.
     """
     fields: dict[tuple[str, str], list[AttributeColumn]] = {}
@@ -53,7 +53,7 @@ def _changed_identifiers(
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """Values before and after, if few and with none in common; None if the column is no identifier."""
+    """(values before, values after) if few and disjoint; None if the column is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -83,14 +83,15 @@ def _values_text(column: AttributeColumn, values: F8) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Requests of both periods against which an explanation is checked; arrays are [requests]."""
+    """Requests of both periods that test whether an explanation is specific to the problem; arrays are
+    [requests]."""
 
     columns: tuple[AttributeColumn, ...]
     """Columns of the table, for these requests."""
     problem: B1
-    """True for requests of the problem."""
+    """[requests] True for requests of the problem."""
     usual: B1
-    """True for requests of the reference with the symptom of the affected ones."""
+    """[requests] True for requests of the reference with the symptom of the affected ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,14 @@ class FeatureTable:
     contrast: Contrast
     affected: B1
     block: I4
-    """Time block, 0, 1, …: labels are permuted within a block."""
+    """[requests] time block, 0, 1, …: labels are permuted within a block."""
     fold: I4
-    """Fifth of the class's own time, for cross-validation."""
+    """[requests] fold for cross-validation: fifth of the class's time."""
     columns: tuple[AttributeColumn, ...]
-    """Comparable columns."""
+    """Columns that can be compared."""
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
-    """True if there was anything to compare before exclusion, parameters or hosts."""
+    """True if there were parameters or hosts to compare before exclusion."""
     controls: Controls | None = None
 
 
@@ -130,7 +131,7 @@ def features(
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Requests of several groups with all their attributes, read once."""
+    """Sampled requests of several groups with all their attributes, read once."""
 
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
@@ -143,9 +144,11 @@ class Observations:
         *,
         control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
-        """Table of a group against others; identifiers are searched for in all groups.
+        """Table of the group `affected` against the groups `others`; identifiers are searched for in all
+        groups.
 
-        control: groups of the problem, of the reference, and the one of the reference that is usual.
+        control: (groups of the problem, groups of the reference, the reference group with the symptom) for
+        `Controls`.
         """
         chosen = self.chosen
         rows = np.concatenate([self._rows([affected]), self._rows(others)])
@@ -195,7 +198,7 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Rows of some groups, in their order; of several groups the same share of each, to preserve their
+        """Indices of the requests of `groups`, in that order; the same share of each group, to preserve their
         mix."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
@@ -215,8 +218,8 @@ class Observations:
 
 
 def sampled(population: Population, groups: Sequence[Selection]) -> ChosenRequests:
-    """Sample every group, and a background of similar requests; a request belongs to the first group that has
-    it."""
+    """Sample every group, and a background of similar requests; a request in several groups counts for the
+    first."""
     alone: list[Selection] = []
     for group in groups:
         group.check(population)
@@ -230,9 +233,9 @@ def sampled(population: Population, groups: Sequence[Selection]) -> ChosenReques
 
 
 def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator[Observations]:
-    """Read the attributes of each choice of requests, one after the other.
+    """Yield the attributes of each choice of requests.
 
-    The parameters of all of them are read in one pass, or one for every `most_read` requests.
+    The parameters of all choices are read in one pass, or in one for every `most_read` requests.
     """
     for part in _passes(asked):
         together, places = part[0].union(*part[1:])
@@ -247,7 +250,7 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Cut choices into runs of at most `most_read` requests, or one choice."""
+    """Split choices into runs of at most `most_read` requests, at least one choice each."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
         if number > first and n + len(chosen) > SETTINGS.most_read:
@@ -259,7 +262,7 @@ def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
-    """Requests of the same root types that are in no group, evenly spaced over their rows."""
+    """Requests of the groups' root types that are in no group, evenly spaced over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {
@@ -276,7 +279,7 @@ def _background(population: Population, groups: Sequence[Selection], most: int) 
 def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
     """Time block of every row: equal counts along time, within each class (`apart`) or over both together.
 
-    With fewer than 10 n rows in the smaller class there are fewer blocks, so that one holds about ten of
+    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten of
     each.
     """
     smaller = int(min(label.sum(), (~label).sum()))
@@ -290,7 +293,8 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
 
 
 def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
-    """True if a column can be compared: not ignored, on common parts of the structures, no id, no clock."""
+    """True if a column can be compared: not ignored, its node passed by enough of both classes, neither an id
+    nor a clock."""
     if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in SETTINGS.ignored):
         return False
     if column.passes is not None:
@@ -310,7 +314,7 @@ def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
 
 
 def _follows_time(values: F8, time: I8) -> bool:
-    """True if a class's values rise or fall with time: a counter, a clock, a sequence number."""
+    """True if the values rise or fall with time in a class: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
     if known.sum() < SETTINGS.ranked:
         return False
@@ -319,7 +323,7 @@ def _follows_time(values: F8, time: I8) -> bool:
 
 
 def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
-    """Columns without those that repeat another aggregate of the same parameter, value by value."""
+    """Drop columns that equal another aggregate of the same parameter, value by value."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)
@@ -334,7 +338,7 @@ def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]
 
 
 def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
-    """Columns of the change of a number from one node to the next that has it: bytes that grow between
+    """Columns of the change of a number between consecutive nodes that record it: bytes that grow between
     components."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:

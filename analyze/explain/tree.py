@@ -30,32 +30,32 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A question about one column."""
+    """A split of requests by one column: numbers at a cut, or one word against the others."""
 
     column: int
     cut: int
-    """Code: numbers up to it go left, words equal to it go left."""
+    """Code at which the column is split: numbers up to it, or words equal to it, go left."""
     missing_left: bool
-    """Side of missing numbers."""
+    """True if missing numbers go left."""
 
 
 class Gains(NamedTuple):
     """Best split of every column under every labelling; arrays are [columns, labellings]."""
 
     gain: F4
-    """Bits; 0 if no split leaves enough requests on both sides."""
+    """Information gain, bits; 0 if no split leaves enough requests on both sides."""
     cut: I4
     missing_left: B1
-    """See `Split`."""
+    """True if missing numbers go left, as in `Split`."""
 
     @property
     def by_chance(self) -> F8:
-        """[columns] mean best gain of all labellings but the first."""
+        """[columns] mean best gain under permuted labellings."""
         found: F8 = self.gain[:, 1:].mean(axis=1, dtype=np.float64)
         return found
 
     def split(self, column: int, labelling: int = 0) -> Split:
-        """Give the best split of a column."""
+        """Best split of a column."""
         at = column, labelling
         return Split(column, int(self.cut[at]), bool(self.missing_left[at]))
 
@@ -75,7 +75,7 @@ def best_splits(
     weights: ClassWeights,
     least_leaf: int,
 ) -> Gains:
-    """Gains of the requests at `rows`, from counts.
+    """Best split of every column and its gain, over the requests at `rows`, from counts.
 
     affected, others: [rows, labellings] multiplicity of each request in either class; every labelling has the
     same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
@@ -128,7 +128,7 @@ def _cuts_of_words(
 
 
 def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
-    """[requests, n + 1] the labels (column 0) and `n` permutations of them inside each block, 0 or 1."""
+    """[requests, n + 1] column 0: the labels, then `n` permutations of them inside each block, 0 or 1."""
     rows = np.argsort(block, kind="stable")
     keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
     # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
@@ -144,7 +144,8 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """Largest gain over the cuts [columns, cuts, labellings], the first of equals, and its cut."""
+    """([columns, labellings] largest gain over the cuts, its first cut); gains: [columns, cuts,
+    labellings]."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
 
@@ -177,12 +178,12 @@ def _xlog2(x: F4) -> F4:
 
 
 class Question(NamedTuple):
-    """Best split of some requests, and its p under shuffled labels."""
+    """Best split of a node's requests, and its p under shuffled labels."""
 
     split: Split
     p: float
     gains: Gains
-    """Under the true labels, then under shuffled ones."""
+    """Gains under the true labels (labelling 0), then under shuffled ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,8 @@ class TreeNode:
     n_affected: int
     n_others: int
     score: float
-    """Share of the affected with both classes weighted equally, pulled to one half by one request of each."""
+    """Share of affected requests, with both classes weighted equally, shrunk to one half by one request of
+    each."""
     question: Question | None = None
     left: TreeNode | None = None
     right: TreeNode | None = None
@@ -204,7 +206,7 @@ class TreeNode:
 
 
 def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> TreeNode:
-    """Grow a tree over `rows`. Deterministic; a node costs as much as `best_splits` of `perms` labellings."""
+    """Grow a tree over `rows`. Deterministic; each node costs one `best_splits` of `perms` labellings."""
     least = least_leaf(len(rows))
     rng = np.random.default_rng(SETTINGS.seed)
     return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
@@ -230,7 +232,7 @@ class _Growth:
     rng: np.random.Generator
 
     def node(self, rows: I8, depth: int) -> TreeNode:
-        """Grow a node and all nodes below."""
+        """Grow the subtree of a node."""
         label = self.affected[rows]
         n1 = int(label.sum())
         n0 = len(label) - n1
@@ -246,11 +248,12 @@ class _Growth:
         return replace(leaf, question=question, left=sides[0], right=sides[1])
 
     def _ask(self, rows: I8) -> Question | None:
-        """Find the split whose gain most exceeds its column's gain under shuffled labels, and its p.
+        """Split whose gain most exceeds its column's gain under shuffled labels, with its p; None if nothing
+        can be split.
 
         Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
         over columns is compared with the same maximum of every shuffling, so that many columns do not make
-        one of them significant. None if nothing can be split.
+        one of them significant.
         """
         if not self.coded.columns:
             return None
@@ -268,7 +271,7 @@ class _Growth:
 
 
 def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
-    """[rows] True for requests that answer a split's question with yes."""
+    """[rows] True for requests that go left at a split."""
     code = coded.codes[split.column, rows]
     if not coded.numeric[split.column]:
         equal: B1 = code == split.cut
@@ -289,17 +292,17 @@ def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
 
 
 class RootStability(NamedTuple):
-    """Share of bootstrap samples with the same root, and the roots of the others."""
+    """Stability of a tree's root under bootstrap."""
 
     share: float
     competing: tuple[int, ...]
-    """Columns of other roots, most frequent first."""
+    """Root columns of the other bootstrap samples, most frequent first."""
 
 
 def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) -> float | None:
-    """Mean area under the ROC curve over folds of time, each scored by a tree of the other folds.
+    """Mean area under the ROC curve over folds of time, each scored by a tree grown on the other folds.
 
-    None where no fold has both classes inside and outside.
+    None if no fold has both classes inside and outside.
     """
     areas: list[float] = []
     for number in range(int(fold.max(initial=-1)) + 1):
@@ -313,17 +316,17 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Probability that an affected request scores higher than another one, ties half. Neither class may be
-    empty."""
+    """Probability that an affected request scores higher than another one; ties count half. Both classes must
+    have members."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def root_stability(coded: CodedColumns, affected: B1, question: Question) -> RootStability:
-    """Share of bootstraps whose root separates the requests as the tree's root does.
+    """Share of bootstrap samples whose root separates the requests as the tree's root does.
 
     Two equivalent columns (a size and its encoding) separate them alike and do not compete. The expected
-    gains are those of the tree's root.
+    gains by chance are those of the tree's root.
     """
     n, rows = len(affected), np.arange(len(affected))
     rng = np.random.default_rng(SETTINGS.seed + 1)
@@ -347,7 +350,7 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation of two answers; 0 if one of them is constant."""
+    """Absolute correlation of two answers [rows] to splits; 0 if either is constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

@@ -34,7 +34,7 @@ _TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
 """Pattern of ids that OTLP accepts, or accepts after padding."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
-"""Suffix of the operation's name in the two records made of a span."""
+"""Side of a span -> suffix of the operation's name in the record made of it."""
 
 
 class EventForm(StrEnum):
@@ -58,8 +58,8 @@ def events_of_flows(
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
     flows. `both_kinds` are request ids with a flow of spans and one of records. Events have no field for
-    `kind`, so of these two flows the one that changes its form gets an id of its own (`own_id`): else readers
-    would make one request of both. O(nodes); the loop is over categories.
+    `kind`, so the one of the two flows that changes its form gets another id (`own_id`): otherwise readers
+    would merge both into one request. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -88,12 +88,12 @@ def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None)
 
 
 def own_id(request_id: str, kind: str) -> str:
-    """Hash a request id and a kind to 32 hex digits, a trace id of OTLP."""
+    """Trace id of OTLP made of a request id and a kind: their hash as 32 hex digits."""
     return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
 
 
 class _ParamIndex:
-    """Parameters sorted by (request, kind, position), to be cut into one list an event."""
+    """Parameters sorted by (request, kind, position), from which the list of an event is cut."""
 
     def __init__(self, params: pa.Table) -> None:
         # The lake keeps them by flow, position and key; a stable sort restores that over several files.
@@ -148,23 +148,23 @@ class _Category:
     nodes: list[dict[str, Any]]
     edges: frozenset[tuple[int, int]]
     made_up: frozenset[int]
-    """Nodes inserted by the kernel, which are no events."""
+    """Positions of nodes inserted by the kernel, which are no events."""
     kept: list[int]
-    """Nodes that become events, in order."""
+    """Positions of nodes that become events, ascending."""
     request_id: pa.Array
-    """[requests]"""
+    """[requests] request ids as exported."""
     times: I8
     """[requests, nodes] ns since the epoch."""
     end_ns: I8
     """[requests] time at which the response left, ns since the epoch."""
 
     def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
-        """[kept, requests] one value for each kept node, the same for all requests."""
+        """[kept, requests] given values of the kept nodes, repeated for every request."""
         at = np.repeat(np.arange(len(self.kept)), len(self.times))
         return pa.array(values, type_).take(pa.array(at))
 
     def of_requests(self, values: pa.Array) -> pa.Array:
-        """[kept, requests] one value for each request, the same for all nodes."""
+        """[kept, requests] given values of the requests, repeated for every kept node."""
         return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
 
     def times_of(self, positions: Sequence[int]) -> pa.Array:
@@ -181,7 +181,8 @@ class _Category:
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
-    """Nodes inserted by the kernel: they have the kernel's names for such nodes, and nodes below.
+    """Positions of nodes inserted by the kernel: they have the kernel's names for such nodes, and nodes
+    below.
 
     A recorded node with such a name and kind, and with nodes below, cannot be distinguished; when the export
     is read again, the kernel inserts it again.
@@ -258,7 +259,7 @@ def _category_events(
 
 
 def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArray:
-    """[positions, flows] status of the nodes at some positions."""
+    """[positions, flows] status of the nodes at `positions`."""
     failed = flows["error_position"].combine_chunks()
     words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
     codes = np.zeros((n_nodes, flows.num_rows), np.int32)
@@ -271,7 +272,7 @@ def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArra
 
 
 def _rates(flows: pa.Table) -> pa.Array:
-    """Sampling probabilities; null where not recorded."""
+    """[flows] sampling probability; null where not recorded."""
     rates = pc.divide(1.0, flows["weight"].combine_chunks())
     return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
 
@@ -376,7 +377,7 @@ def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
-    """[kept, requests] `trace/span` of given spans of each request for each node; `ids` [kept]."""
+    """[kept, requests] lists of links `trace/span`; ids [kept]: the span ids to link from each node."""
     spans = category.of_nodes(ids, _STRINGS)
     traces = category.of_requests(category.request_id).take(pc.list_parent_indices(spans))
     values = pc.binary_join_element_wise(traces, spans.flatten(), "/")
@@ -385,4 +386,4 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""Functions that describe the nodes of a category; key: True if its flows came from spans."""
+"""True if the flows came from spans -> function that builds the columns of records."""

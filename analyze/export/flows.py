@@ -51,7 +51,7 @@ from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from stitch.graph.placed import END, POINT, START
 
 _REQUEST: Final = "\0"
-"""Placeholder for the request's number in a form; no label can contain it."""
+"""Placeholder for the request's number in a template; no label can contain it."""
 
 _UNKNOWN_HOST: Final = "ZU"
 _SEMANTIC: Final = "ZL"
@@ -67,7 +67,7 @@ class _Form:
     text: str
     """Format string: request number, response, one host a node, one latency an edge."""
     edges: I8
-    """[edges, 2] (src, dst)"""
+    """[edges, 2] (src, dst) node positions."""
 
 
 def dot_graphs(
@@ -147,26 +147,26 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 @dataclass(frozen=True, slots=True)
 class AskedFlows:
-    """Request for an export: filters of its flows."""
+    """Filters of an export: which flows to write."""
 
     category: str | None = None
-    """Key of a category, or the beginning of one; None: all."""
+    """Key of a category, or a prefix of one; None for all."""
     report: str | None = None
-    """Id of a report of the lake, the beginning of one, or the folder of any report."""
+    """Id of a report of the lake, a prefix of one, or the folder of any report."""
     sample: str | None = None
-    """Only requests of this sample of the report: `reference`, `problem`; None: of all samples."""
+    """Only requests of this sample of the report: `reference`, `problem`; None for all samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedFlows:
-    """Flows to export: of some stored categories, or requests by id."""
+    """Flows to export: those of stored categories, or requests by id."""
 
     what: str
     """Description for messages: `of category 'ab12'`."""
     categories: pa.Array | None = None
-    """Stored keys."""
+    """Keys of stored categories; None if requests are selected by id."""
     requests: Mapping[str, pa.Array] | None = None
-    """Kind -> request ids."""
+    """Kind -> request ids; None if categories are selected."""
 
     @property
     def named(self) -> int | None:
@@ -174,7 +174,7 @@ class SelectedFlows:
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Rows of `flows` that are selected."""
+        """Rows of `flows` in the selection."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -208,7 +208,7 @@ def selection(found: LakePeriod, asked: AskedFlows) -> SelectedFlows | None:
 
 
 def _stored(found: LakePeriod, key: str) -> pa.Array:
-    """Keys of the lake's categories that begin with `key`."""
+    """Keys of the lake's categories with the prefix `key`."""
     parts = [read_stored(found, path, ["category"]) for path in found.structures]
     if not parts:
         return pa.array([], pa.string())
@@ -217,7 +217,7 @@ def _stored(found: LakePeriod, key: str) -> pa.Array:
 
 
 def _report_folder(found: LakePeriod, report: str) -> Path:
-    """Folder of a report: `report` is a path, an id, or the beginning of one."""
+    """Folder of a report: `report` is a path, an id, or the prefix of an id."""
     if not report:
         raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
     if len(Path(report).parts) > 1 and Path(report).is_dir():
@@ -237,7 +237,7 @@ def _report_folder(found: LakePeriod, report: str) -> Path:
 
 
 def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> SelectedFlows:
-    """Requests of a category, a sample or all, over the tables of some reports."""
+    """Select the requests of a category and a sample, or all, in the tables of some reports."""
     listed = [rows for folder in folders for rows in _rows(found, folder / _REQUESTS, asked.category)]
     if not any(rows.num_rows for rows in listed):
         raise _not_listed(found, folders, asked)
@@ -258,7 +258,7 @@ def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> Se
 
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
-    """Rows of a report's table whose category begins with `key`; no table if the report has none."""
+    """Rows of a report's table whose category has the prefix `key`; empty if the report has no table."""
     found.fetch([path])
     if not path.is_file():
         return []
@@ -267,7 +267,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
 
 
 def _of(asked: AskedFlows) -> str:
-    """Description of a request for a message."""
+    """Words for the filters of an export, for messages."""
     words = [
         None if value is None else f"of {name} '{value}'"
         for name, value in (("category", asked.category), ("report", asked.report))
@@ -293,16 +293,16 @@ def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> No
 
 
 BATCH_FLOWS: Final = 20_000
-"""Flows processed at a time: with 100 nodes a flow about 100 MB of events."""
+"""Batch size, flows: with 100 nodes each about 100 MB of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Counts of an export."""
+    """Counts of flows that an export left out, and of those it wrote."""
 
     flows: int
     without_edge: int = 0
-    """Flows of a single node, left out of DOT."""
+    """Single-node flows left out of DOT."""
     not_here: int = 0
     """Requests named by a report that are not in this lake and period."""
 
@@ -317,7 +317,8 @@ class _Batch:
 def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
     """Write DOT graphs one after another, numbered from 1.
 
-    Like every export, raises NotFoundError if the period has no such flow, and what `selection` raises.
+    Raises NotFoundError if the period has no such flow, and the errors of `selection`; so do the other
+    exports.
     """
     wanted = selection(found, asked)
     matched = written = 0
@@ -360,7 +361,7 @@ def _missing(wanted: SelectedFlows | None, matched: int) -> int:
 
 
 def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bool) -> Iterator[_Batch]:
-    """Yield flows with their structures and parameters, a part of a file at a time."""
+    """Yield flows with their structures and parameters, in batches of a file."""
     matched = 0
     for path, stored in read_flow_files(found, FLOWS_SCHEMA.names):
         window = path.parent.name
@@ -384,7 +385,8 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Request ids of the period, regardless of its filter, with a flow of spans and one of records."""
+    """Request ids of the period, regardless of its filter, that have both a flow of spans and one of
+    records."""
     spans, records = (
         pa.chunked_array(
             [

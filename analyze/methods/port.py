@@ -37,20 +37,20 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of a method."""
+    """Result of a run of a method: sections for people, tables for tools."""
 
     settings: Config
     """Settings in force, with all open choices made."""
     verdict: Verdict
     sections: tuple[Section, ...]
-    """In reading order. Bounded by the report's limits."""
+    """Sections in reading order, bounded by the report's limits."""
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     """Complete tables by name; the order of rows is deterministic."""
     headline: str = ""
     """Main result in a sentence supported by tests: the title of the report if the method is the first.
     Empty: the title reports the measured means."""
     notes: tuple[str, ...] = ()
-    """Caveats that a reader must know before trusting the result, one sentence each."""
+    """Caveats to know before trusting the result, one sentence each."""
     picture: FlowPicture | None = None
     """Graph of the calls around the first findings; None: there is none."""
     weighed: Sequence[Weighed] = ()
@@ -59,11 +59,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class SampleCount:
-    """Number of samples that a method takes."""
+    """Range of the number of samples that a method takes."""
 
     least: int
     most: int | None
-    """None: no upper limit."""
+    """Largest number; None: no upper limit."""
 
     def allows(self, n: int) -> bool:
         """True if the method takes `n` samples."""
@@ -86,17 +86,17 @@ class Method(Generic[C]):
     name: str
     """Name on the command line: `paper`."""
     title: str
-    """Name on a page."""
+    """Title on a page."""
     settings: type[C]
     """A frozen model with a default for every field; its fields are command-line options."""
     samples: SampleCount
     analyse: Callable[[ComparedSamples, ComparedSamples | None, C, ReportLimits], Result]
-    """The work: pure, deterministic in its arguments. The second argument is samples of ordinary times,
-    refined alike; samples that are statistics have no examples."""
+    """The analysis: pure, deterministic in its arguments. The second argument holds samples of ordinary
+    times, refined alike; samples that are stored statistics have no examples."""
     sections: tuple[SectionView[Any], ...]
     """Views of every type of section that the method may return."""
     kinds: tuple[str, ...] = ()
-    """Kinds of its weighed results: words that a gate may name."""
+    """Kinds of the weighed results, by which a gate may select."""
     needs_requests: bool = True
     """True if the method cannot work on stored statistics of requests."""
 

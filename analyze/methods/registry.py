@@ -31,8 +31,8 @@ def method_names() -> tuple[str, ...]:
 
 
 def method_of(name: str) -> AnyMethod:
-    """Method of a name. Raises ConfigError, listing the methods; TypeError if its module has no such
-    METHOD."""
+    """Method of a name. Raises ConfigError, which lists the methods, for an unknown name; TypeError if its
+    module has no valid METHOD."""
     from analyze.methods.port import Method
 
     module = f"{_package(name)}.method"
@@ -45,7 +45,8 @@ def method_of(name: str) -> AnyMethod:
 def settings_of(name: str) -> type[Config]:
     """Settings model of a method: `<Name>Settings` of its module `settings`, the only module imported.
 
-    A method without that module is imported and asked. Raises ConfigError, listing the methods.
+    Without that module the method is imported for its `settings`. Raises ConfigError, which lists the
+    methods.
     """
     module = f"{_package(name)}.settings"
     if find_spec(module) is None:

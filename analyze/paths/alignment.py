@@ -1,7 +1,7 @@
 """Align the steps of two paths, and recognise moves that make the same change (NSDI §9.3).
 
-Steps are aligned by name, along a longest common subsequence. The signature of a move is the last common step
-before the first difference, the inserted and the deleted steps, without repeats: `write` that now goes to
+Steps are aligned by name, along a longest common subsequence. The signature of a move consists of the last
+common step before the first difference, and the distinct inserted and deleted steps: `write` that now goes to
 another node is one change, in any number of categories and iterations.
 """
 
@@ -48,7 +48,7 @@ def align(
 
 
 def _common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Partners (i, j) of a longest common subsequence, ascending."""
+    """[(i, j)] of a longest common subsequence, ascending."""
     gone, new = set(), set()
     for edit in LCSseq.editops(left, right):
         if edit.tag == "delete":
@@ -63,11 +63,11 @@ class SignatureKind(StrEnum):
     """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """Work done by another component, or on another host where hosts are distinguished."""
+    """Work moved to another component, or to another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
-    """Some steps replaced by different ones."""
+    """Steps replaced by different ones."""
     REPEATS = "repeats"
     """Different numbers of the same steps."""
     ORDER = "order"
@@ -76,7 +76,8 @@ class SignatureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Difference that all moves of a group share. Names only; ends of spans and repeats are left out."""
+    """Difference of two paths, equal for moves of a group. Names only; ends of spans and repeats are left
+    out."""
 
     move: SignatureKind
     anchor: GraphNode | None
@@ -84,7 +85,7 @@ class Signature:
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
     """(before, after), in order of occurrence."""
     inserted: tuple[GraphNode, ...]
-    """Outermost first."""
+    """Inserted steps, the outermost first."""
     removed: tuple[GraphNode, ...]
 
     @property
@@ -186,23 +187,22 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """One step, or a run of similar steps."""
+    """A pair of steps, or a collapsed run of steps."""
 
     before: int | None
-    """Position in the graph before; None: only after, or a run."""
+    """Position in the graph before; None for an inserted step or a run."""
     after: int | None
     steps: int = 1
-    """More than 1, or no position: a collapsed run of steps that both paths have."""
+    """Number of steps; a line without positions is a collapsed run."""
     differing: int = 0
-    """Number of differing steps in a run that was cut."""
+    """Number of differing steps in a collapsed run."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most`
-    lines.
+    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most` lines.
 
-    Other steps are collapsed into runs with their number. If more steps differ than fit, the first are shown.
-    O(steps + edges).
+    The others are collapsed into runs. If more steps differ than fit, the first ones are shown. O(steps +
+    edges).
     """
     differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
     shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)
@@ -229,7 +229,7 @@ def _run(steps: int, differing: int) -> list[DifferenceLine]:
 
 
 def _beside(graph: Graph, pairs: Sequence[Pair], side: int, differs: B1) -> B1:
-    """[pairs] True for steps with an edge to or from a differing one of this graph."""
+    """[pairs] True for steps with an edge in `graph` to or from a differing step."""
     place = np.zeros(graph.n_nodes, np.int64)
     for k, pair in enumerate(pairs):
         node = pair[side]

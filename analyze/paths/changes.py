@@ -48,12 +48,12 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Number of root types whose assignment is resampled: those with most of the change."""
+"""Most root types whose assignment is resampled, those with most of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """All results, in indices of the table's categories."""
+    """Results of the comparison of paths; categories are indices into `table`."""
 
     table: PathTable
     shares: PathShares
@@ -61,9 +61,9 @@ class PathChanges:
     times: TimeTests
     account: PathAccount
     groups: tuple[PathGroup, ...]
-    """Ordered by score."""
+    """Groups sorted by score."""
     rest_moves: int
-    """Moves that were too small to be compared step by step."""
+    """Number of moves too small to be compared step by step."""
     rest_us: float
     repeats: tuple[RepeatsRow, ...]
 
@@ -113,7 +113,7 @@ def _confidence(
     account: PathAccount,
     pairs: CandidatePairs,
 ) -> F8:
-    """[flows] share of resamples in which at least half of a flow occurs; NaN where nothing was resampled.
+    """[flows] share of resamples in which at least half of a flow occurs; NaN if not resampled.
 
     Shares are drawn with the standard error of their test; the assignment is solved for all draws at once.
     """
@@ -156,14 +156,15 @@ def _confidence(
 
 @dataclass(frozen=True, slots=True)
 class ShareTests:
-    """Tests of each category's share of its root's requests, [categories], then of the rare ones, [roots]."""
+    """Tests of each category's share of its root's requests, [categories], followed by the pooled rare ones,
+    [roots]."""
 
     estimate: Estimate
     """[categories + roots] change of the shares."""
     tested: B1
-    """[categories] True if tested by itself, not pooled with rare ones."""
+    """[categories] True if tested alone, not pooled with rare categories."""
     q: F8
-    """[categories + roots]; NaN: not tested."""
+    """[categories + roots] q; NaN: not tested."""
     gained: B1
     """[categories] True for mutations (C.4): by their own test, or as new paths of a root type whose rare
     paths gained together."""
@@ -171,9 +172,9 @@ class ShareTests:
     """[categories] True for precursors: by their own test, or as vanished paths of a root type whose rare
     paths lost together."""
     rare_changed: B1
-    """[roots]"""
+    """[roots] True if the share of the root's pooled rare categories changed significantly."""
     new_kinds: I8
-    """[roots] distinct rare categories that only the problem has."""
+    """[roots] number of distinct rare categories that only the problem has."""
 
     @property
     def expected(self) -> F8:
@@ -182,7 +183,7 @@ class ShareTests:
 
     @property
     def seen(self) -> F8:
-        """[categories + roots] requests seen in the problem."""
+        """[categories + roots] requests observed in the problem."""
         return self.estimate.after * self.estimate.n1
 
 
@@ -242,7 +243,7 @@ class TimeTests:
     estimate: Estimate
     """Change of the logarithm of the median response time."""
     q: F8
-    """NaN where not tested."""
+    """[categories] q; NaN where not tested."""
     changed: B1
 
 
@@ -278,7 +279,7 @@ def _level_changes(
 
 
 def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) -> tuple[F8, B1]:
-    """([places] q, [places] True if a level changed by test and by more than a relative floor)."""
+    """([places] q, [places] True if a level changed significantly and by more than a relative floor)."""
     q = q_values(np.where(enough, found.p, np.nan))
     with np.errstate(invalid="ignore"):
         clear = found.clears(settings.least_z, np.log1p(floor)) & found.outside()
@@ -291,11 +292,11 @@ class _Family:
     operations: int
     categories: I8
     times: F8
-    """[categories of the family] times that each does the operation."""
+    """[categories of the family] number of times that a request of the category does the operation."""
 
 
 def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Significant changes of repeats, one an operation and direction, largest |contribution| first."""
+    """Significant changes of repeats, one per operation and direction, largest |contribution| first."""
     together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
     for change in _by_family(table, counts, shares):
         together[change.operation, change.after > change.before].append(change)
@@ -304,7 +305,8 @@ def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[Re
 
 
 def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
-    """Row of one loop in several families: means over their requests, sums of the rest."""
+    """Merge the rows of one loop in several families: means weighted by requests; sums of the counts and
+    contributions."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
     roots = tuple(dict.fromkeys(root for c in changes for root in c.roots))
     return RepeatsRow(
@@ -324,7 +326,7 @@ def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
 
 
 def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Change of each family, where significant."""
+    """Rows of families whose number of repeats changed significantly."""
     families = _families(table)
     if not families:
         return []
@@ -367,7 +369,8 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 
 def _families(table: PathTable) -> list[_Family]:
-    """Operations whose number differs within a family of categories; operations repeated together as one."""
+    """Operations whose number differs within a family of categories; those with equal numbers everywhere are
+    one entry."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
@@ -393,7 +396,8 @@ def _families(table: PathTable) -> list[_Family]:
 
 
 def _contribution(table: PathTable, shares: PathShares, family: _Family, change: float) -> float:
-    """Midpoint share of the family's requests x change of the count x slope of the response time."""
+    """Part of the change of the mean: midpoint share of the family's requests x `change` of the count x slope
+    of the response time over the count."""
     mine = family.categories
     weight = table.weight[:, mine].sum(axis=0)
     mean_us = shares.mean_us[:, mine].mean(axis=0)

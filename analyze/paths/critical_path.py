@@ -118,9 +118,9 @@ class Attribution:
     """
 
     criticality_0: F8
-    """pi: share of requests with the edge on their critical path, reference."""
+    """[edges] pi: share of requests with the edge on their critical path, reference."""
     criticality_1: F8
-    """Share of requests with the edge on their critical path, problem."""
+    """[edges] pi: share of requests with the edge on their critical path, problem."""
     critical_mean_0_us: F8
     """m = E[k·x] / pi: mean latency where critical. Where pi is 0 in one sample, the other sample's m (the
     edge's whole contribution is then a change of criticality); 0 if it is 0 in both."""
@@ -128,9 +128,9 @@ class Attribution:
     contribution_us: F8
     """A_e = E1[k·x] - E0[k·x]; adds up to the change of the mean response time."""
     latency_part_us: F8
-    """Mean pi times change of m."""
+    """[edges] part of `contribution_us` due to latency: mean pi times change of m."""
     criticality_part_us: F8
-    """Mean m times change of pi; the two parts add up to `contribution_us`."""
+    """[edges] part of `contribution_us` due to criticality: mean m times change of pi."""
 
 
 def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:

@@ -28,33 +28,34 @@ from analyze.paths.path_table import PathTable
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
-"""Weights of the normalised edit distance and of the prefix that is not shared: paths that diverge late are
-likely to be the same requests (TR §5.2: both share the path up to the point of impact)."""
+"""Weights of the normalised edit distance and of the unshared prefix: paths that diverge late are likely to
+be the same requests (TR §5.2: both share the path up to the point of impact)."""
 OTHER = -1
 OTHER_COST = 1.2
-"""Cost above that of any pair, so that OTHER takes only what has no partner."""
+"""Cost above that of any pair, so that OTHER only takes requests without a partner."""
 _NOTHING = 1e-12
-"""Relative amount that counts as rounding."""
+"""Relative amounts below this are rounding."""
 _TOLERANCE = 1e-9
 """Largest rounding error of the identity, relative to the larger mean."""
 _SHARE_WEIGHT = 0.3
 """Weight of a share of requests in the ranking, beside its part of the mean (L.9 item 9)."""
 _ALIKE = 0.6
-"""Jaccard index of two signatures from which on they are the same change."""
+"""Least Jaccard index of two signatures that counts as the same change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePairs:
-    """Pairs that may exchange requests; [pairs], sorted by (target, source)."""
+    """Pairs of categories that may exchange requests; arrays are [pairs], sorted by (target, source)."""
 
     source: I8
     target: I8
     cost: F8
-    """0 to 1."""
+    """[pairs] cost, 0 to 1."""
 
 
 def path_cost(left: str, right: str) -> float:
-    """0.7·d/longer + 0.3·(1 - common prefix/shorter), 0 for equal texts, at most 1."""
+    """Cost of moving a request: 0.7·d/longer + 0.3·(1 - common prefix/shorter), at most 1; 0 for equal
+    texts."""
     longer, shorter = max(len(left), len(right)), min(len(left), len(right))
     if longer == 0:
         return 0.0
@@ -64,7 +65,7 @@ def path_cost(left: str, right: str) -> float:
 
 
 def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
-    """Encode sequences of tokens as texts of one character a token, so that distances run on text."""
+    """Encode sequences of tokens as texts, one character a token, so that edit distances run on strings."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
 
@@ -72,7 +73,7 @@ def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
 def candidate_pairs(
     sequences: Mapping[int, tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
 ) -> CandidatePairs:
-    """Find for each target its `most` nearest sources of the same root.
+    """Pair each target with its `most` nearest sources of the same root.
 
     sources, targets: categories; sequences: their tokens. If a root has more sources, those with the most
     similar bags of tokens (cosine) are selected before the edit distances are computed; ties by index.
@@ -101,7 +102,7 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker the givers with the most similar bags of tokens, at most `most`, ascending."""
+    """For each taker, ascending indices of the at most `most` givers with the most similar bags of tokens."""
     if len(givers) <= most:
         return [np.arange(len(givers))] * len(takers)
     left, right = _bags(takers, givers)
@@ -111,7 +112,7 @@ def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[np
 
 
 def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
-    """Token counts scaled to unit length, [texts, tokens]."""
+    """([takers, tokens], [givers, tokens]) token counts scaled to unit length."""
     place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
 
     def of(texts: Sequence[str]) -> F8:
@@ -132,7 +133,7 @@ class Flows:
 
     source: I8
     target: I8
-    """Category, or OTHER."""
+    """[flows] category, or OTHER."""
     amount: F8
 
 
@@ -141,7 +142,7 @@ class TransportError(RuntimeError):
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
-    """Solve for the cheapest assignment. supply, demand: [categories] >= 0, the share each lost or gained.
+    """Solve for the cheapest assignment. supply, demand: [categories] >= 0, share that each lost or gained.
 
     Amounts from a source add up to its supply, amounts to a target to its demand (exactly, but for rounding
     of the last digit). Deterministic. Raises TransportError.
@@ -163,7 +164,7 @@ def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
 
 
 def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
-    """[pairs] amounts of the linear program, scaled to the largest margin during the solution."""
+    """[pairs] amounts of the linear program, which is scaled to its largest margin."""
     from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
     from scipy.sparse import coo_array
 
@@ -188,8 +189,8 @@ def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
 
 
 def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
-    """Amounts >= 0 whose sums nowhere exceed supply or demand; OTHER gets the rest. Amounts near 0 are
-    dropped."""
+    """[pairs] amounts >= 0 whose sums exceed neither supply nor demand; near-zero amounts are dropped. The
+    caller assigns the rest to OTHER."""
     clipped = np.where(amount > 1e-7 * np.minimum(supply[source], demand[target]), amount, 0.0)
     for place, margin in ((source, supply), (target, demand)):
         total = np.bincount(place, clipped, len(margin))
@@ -212,30 +213,30 @@ class PathShares:
     """Weighted shares and means of two periods; [2, categories] and [2, roots]."""
 
     of_all: F8
-    """s: each root's share of all requests; for a period without requests the other period's."""
+    """[2, roots] s: each root's share of all requests; a period without requests gets the other period's."""
     of_root: F8
-    """q: each category's share of its root's requests. A root without requests in one period gets the shares
-    of the other period, so that its whole effect is mix."""
+    """[2, categories] q: each category's share of its root's requests. A root without requests in one period
+    gets the other period's shares, so that its whole effect is mix."""
     mean_us: F8
-    """μ, [2, categories]; for an empty category the other period's."""
+    """[2, categories] μ: mean response time, µs; an empty category gets the other period's."""
     root: I8
 
     @property
     def change(self) -> F8:
-        """[categories] Δq."""
+        """[categories] Δq, change of the shares."""
         moved: F8 = self.of_root[1] - self.of_root[0]
         return moved
 
     @property
     def total_us(self) -> F8:
-        """[2] M."""
+        """[2] M, mean response time of both periods, µs."""
         sums: F8 = (self.of_all[:, self.root] * self.of_root * self.mean_us).sum(axis=1)
         return sums
 
 
 def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
-    """Shares and means from sums of weights and weighted means, [2, categories]; NaN means where a category
-    is empty."""
+    """Shares and means from sums of weights and weighted means, [2, categories]; means are NaN for empty
+    categories."""
     of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
     total = of_root_total.sum(axis=1, keepdims=True)
     of_all = of_root_total / np.where(total > 0, total, 1.0)
@@ -254,31 +255,31 @@ class PathAccount:
     before_us: float
     after_us: float
     mix_us: F8
-    """[roots]"""
+    """[roots] part of the workload mix."""
     flow_us: F8
-    """[flows]"""
+    """[flows] part of each flow."""
     timing_us: F8
-    """[categories] part of each category's response times."""
+    """[categories] part of the category's change of response time."""
     timed: B1
     """[categories] True if response times changed by test."""
     structure_rest_us: F8
-    """[roots] moves among paths that did not change by test."""
+    """[roots] part of moves among paths without a significant change."""
 
     @property
     def change_us(self) -> float:
-        """ΔM."""
+        """ΔM, change of the mean."""
         return self.after_us - self.before_us
 
     @property
     def sums_us(self) -> tuple[float, float, float, float]:
-        """Mix, structure, response times, and the unattributed rest (noise)."""
+        """(mix, structure, response times, unattributed rest, that is, noise)."""
         timing = float(self.timing_us[self.timed].sum())
         rest = float(self.structure_rest_us.sum() + self.timing_us[~self.timed].sum())
         return float(self.mix_us.sum()), float(self.flow_us.sum()), timing, rest
 
 
 def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
-    """Compute the account. flows: amounts are shares of the root's requests, as in `shares.change`.
+    """Compute the account of ΔM. flows: amounts are shares of the root's requests, as in `shares.change`.
 
     Raises ArithmeticError if the parts do not add up to the change: a bug, as the identity is exact.
     """
@@ -308,8 +309,8 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """[roots] mean response time of the paths that take no part in a move; of all paths if every path
-    does.
+    """[roots] mean response time of the paths that take part in no move; of all paths if each takes part in
+    one.
 
     The identity holds for any value; with this one a move from or to OTHER has a plausible cost.
     """
@@ -326,14 +327,14 @@ def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B
 
 @dataclass(frozen=True, slots=True)
 class PathMove:
-    """Requests that took another path."""
+    """Requests that moved from one path to another."""
 
     source: int
     """Category of origin, or OTHER: no precursor."""
     target: int
-    """Category of destination, or OTHER: the requests are spread over paths that did not change by test."""
+    """Category of destination, or OTHER: the requests spread over paths without a significant change."""
     share: float
-    """Share of all requests (midpoint share of the root x share of the root's requests)."""
+    """Share of all requests: midpoint share of the root x amount of the flow."""
     contribution_us: float
     confidence: float | None
     """Share of resamples in which at least half of the move occurs; None: not resampled."""
@@ -341,18 +342,18 @@ class PathMove:
 
 @dataclass(frozen=True, slots=True)
 class ComparedMove:
-    """A move, and the difference of its paths."""
+    """A move, with the aligned steps and the difference of its two paths."""
 
     move: PathMove
     signature: Signature | None
-    """None: no other path to compare with."""
+    """Difference of the paths; None without another path to compare with."""
     partners: tuple[int, int]
-    """Categories that were aligned, before and after; equal if there was no other."""
+    """Aligned categories, before and after; equal without another path to compare with."""
     pairs: list[Pair]
-    """Aligned steps of the two."""
+    """Aligned steps of `partners`."""
 
     def is_like(self, other: ComparedMove) -> bool:
-        """True if the two moves are one change."""
+        """True if the two moves make the same change."""
         mine, theirs = self.signature, other.signature
         if mine is None or theirs is None:
             return mine is theirs and self.partners == other.partners
@@ -361,10 +362,10 @@ class ComparedMove:
 
 @dataclass(frozen=True, slots=True)
 class PathGroup:
-    """Moves that are one change."""
+    """Moves that make the same change."""
 
     members: list[ComparedMove]
-    """Leading move first, by score."""
+    """Moves sorted by score, the leading one first."""
 
     @property
     def lead(self) -> ComparedMove:
@@ -383,7 +384,7 @@ class PathGroup:
 
     @property
     def share(self) -> float:
-        """Share of all requests."""
+        """Share of all requests, summed over moves."""
         return sum(one.move.share for one in self.members)
 
     @property
@@ -404,10 +405,10 @@ def grouped_moves(
     account: PathAccount,
     confidence: F8,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
-    """Groups by score, and the moves too small to be compared.
+    """(groups sorted by score, moves too small to be compared).
 
-    Moves come largest first; each joins the first group whose leading move has the same signature, or one
-    with a Jaccard index of 0.6. O(moves · (groups + steps²/64)).
+    Moves are taken by size; each joins the first group whose leading move has the same signature, or one with
+    a Jaccard index of 0.6 or more. O(moves · (groups + steps²/64)).
     """
     of_all = shares.of_all.mean(axis=0)[flow_roots(table.root, flows)] * flows.amount
     scale = max(float(shares.total_us.max()), 1e-300)
@@ -456,7 +457,7 @@ def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[Compare
 
 
 def _usual(table: PathTable) -> I8:
-    """[2, roots] the category with most requests of each root, in the reference and in the problem."""
+    """[2, roots] category with most requests of each root, in reference and problem."""
     usual = np.zeros((2, len(table.roots)), np.int64)
     for t in (0, 1):
         order = np.lexsort((np.arange(len(table.root)), -table.weight[t], table.root))

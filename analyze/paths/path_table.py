@@ -22,9 +22,9 @@ from schemas.windows import NS_PER_US
 
 _PROBLEM = 1
 _HISTORY = 2
-"""Code of the history's first sample, behind reference and problem."""
+"""Code of the history's first sample; reference and problem have 0 and 1."""
 _WINDOW_BITS = 40
-"""Bits of a window number: windows of one second since the epoch take 31 bits."""
+"""Bits of a window number in a key: windows of one second since the epoch take 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PathRequests:
 
     category: I8
     column: I8
-    """AFTER for the problem, FIRST_BLOCK and up for blocks of ordinary times."""
+    """[requests] AFTER for the problem, FIRST_BLOCK and up for blocks of the baseline."""
     response_ns: I8
     weight: F8
 
@@ -46,22 +46,21 @@ class PathTable:
     settings: PathSettings
     graphs: tuple[Graph, ...]
     categories: tuple[Category | None, ...]
-    """Categories of the population; None for one that only the history has."""
+    """Categories of the population; None for a category that only the history has."""
     roots: tuple[str, ...]
     root: I8
     """[categories] index into `roots`."""
     count: I8
     """[2, categories] requests of reference and problem."""
     weight: F8
-    """[2, categories] sums of their weights."""
+    """[2, categories] sums of the requests' weights."""
     mean_us: F8
-    """[2, categories] their weighted mean response time; NaN where there are none."""
+    """[2, categories] weighted mean response time, µs; NaN without requests."""
     requests: PathRequests
     blocks: tuple[int, int]
-    """Numbers of blocks of ordinary times in the reference, and after them in the history."""
+    """(number of blocks in the reference, number in the history); the reference's come first."""
     noise_assumed: bool
-    """True if there are too few windows to estimate the noise of shares and times between them: it is
-    assumed."""
+    """True if there are too few windows to estimate the noise between them, so that it is assumed."""
 
     @property
     def n_columns(self) -> int:
@@ -70,19 +69,18 @@ class PathTable:
 
     @property
     def side(self) -> I8:
-        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for the others."""
+        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for other columns."""
         side = np.full(self.n_columns, -1, np.int64)
         side[AFTER], side[FIRST_BLOCK : FIRST_BLOCK + self.blocks[0]] = 1, 0
         return side
 
     @property
     def block(self) -> I8:
-        """[columns] number of the block of ordinary times, -1 for none."""
+        """[columns] index of the block of the baseline, -1 for none."""
         return np.maximum(np.arange(self.n_columns) - FIRST_BLOCK, -1)
 
     def sums(self, value: F8) -> F8:
-        """[categories, columns] sums of a value of requests; before is the sum of all blocks of ordinary
-        times."""
+        """[categories, columns] sums of a value [requests]; column BEFORE sums all blocks of the baseline."""
         n = len(self.graphs)
         cell = self.requests.category * self.n_columns + self.requests.column
         found = totals(cell, value, n * self.n_columns).reshape(n, self.n_columns)
@@ -91,7 +89,8 @@ class PathTable:
 
 
 def path_table(population: Population, history: Population | None, settings: PathSettings) -> PathTable:
-    """Make the table of samples 0 (reference) and 1 (problem), and of all of `history`. O(requests)."""
+    """Build the table of samples 0 (reference) and 1 (problem), and of all samples of `history`.
+    O(requests)."""
     mine = {c.graph.key: c for c in population.categories}
     past = {c.graph.key: c for c in history.categories} if history is not None else {}
     graphs = sorted(
@@ -154,7 +153,7 @@ def _requests(
 
 
 def _blocks(start_ns: I8, n: int) -> I8:
-    """[requests] block, of n blocks of equal time."""
+    """[requests] block number, of n blocks of equal time."""
     if not len(start_ns):
         return np.zeros(0, np.int64)
     bounds = equal_time_bounds(int(start_ns.min()), int(start_ns.max()) + 1, n)

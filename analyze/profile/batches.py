@@ -1,8 +1,8 @@
-"""Requests of many graphs as flat arrays: a row a node, call or edge of a graph, as long as it has requests.
+"""Requests of many graphs as flat arrays: each node, call or edge of a graph is a row with a cell per
+request.
 
-A batch holds the requests of as many groups as fit into a number of cells; a group that is larger is in
-several. So memory is bounded, and what is worked out costs the same for one graph of many requests and for
-many graphs of a few.
+A batch holds the requests of as many groups as fit into a number of cells; a larger group is split over
+several batches. So memory is bounded, and one graph of many requests costs the same as many graphs of few.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 class SlottedRequests(NamedTuple):
-    """Requests that lie in a slot; arrays are [requests], by group, then by slot."""
+    """Requests inside a slot; arrays are [requests], by group, then by slot."""
 
     group: I8
     slot: I8
@@ -34,13 +34,13 @@ class SlottedRequests(NamedTuple):
     failed: B1
 
     def part(self, rows: slice) -> SlottedRequests:
-        """Cut out some of the requests; groups are numbered from 0 there."""
+        """Slice of the requests, groups renumbered from 0."""
         part = SlottedRequests._make(column[rows] for column in self)
         return part._replace(group=part.group - part.group[0])
 
 
 def requests_of(population: Population, groups: Sequence[RequestGroup]) -> SlottedRequests:
-    """The requests of groups, one group after the other. O(requests)."""
+    """Requests of all groups, one group after the other. O(requests)."""
     parts = [(population.categories[one.category], one.rows) for one in groups]
     columns = [
         np.concatenate([none, *(getattr(category, name)[rows] for category, rows in parts)])
@@ -59,29 +59,29 @@ def requests_of(population: Population, groups: Sequence[RequestGroup]) -> Slott
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests of some groups, and the nodes, units and edges of their graphs, numbered through.
+    """Requests of several groups, with the nodes, units and edges of their graphs in one numbering.
 
-    Numbers of groups are the batch's own. Layouts have a cell for each request of the graph.
+    Group numbers count from 0 within the batch. Layouts (Ragged) have a cell for each request of the graph.
     """
 
     numbers: slice
-    """Its groups, among all."""
+    """Range of the batch's groups among all groups."""
     parts: tuple[tuple[Category, I8], ...]
-    """[groups] category, and rows of it."""
+    """[groups] (category, rows of the category)."""
     requests: SlottedRequests
     n_of: I8
-    """[groups] requests."""
+    """[groups] number of requests."""
     place: I8
-    """[requests] place of each among those of its group."""
+    """[requests] index of the request within its group."""
     are_calls: B1
-    """[groups] whether the units are calls; else they are steps between records."""
+    """[groups] True if units are calls, else they are steps between records."""
     node: Ragged
     times: I8
     """[cells of nodes] ns since the start of the request."""
     root: I8
-    """[groups] node at which the requests begin."""
+    """[groups] node at which a request begins."""
     responses: Ragged
-    """[groups] where the nodes that a response may leave at lie in `response_node`."""
+    """[groups] range in `response_node`: nodes that may send the response."""
     response_node: I8
     unit_group: I8
     """[units]"""
@@ -90,16 +90,16 @@ class Batch:
     """[units] nodes."""
     end: I8
     above: I8
-    """[units] unit that called it, -1 for none."""
+    """[units] calling unit, -1 for none."""
     site: I8
     path: I8
     pattern: I8
-    """[units] numbers of names, as in `GraphSites`."""
+    """[units] `site`, `path`, `pattern`: numbers of names, as in `GraphSites`."""
     src: I8
-    """[edges] nodes."""
+    """[edges] `src`, `dst`: nodes."""
     dst: I8
     owner: I8
-    """[edges] units."""
+    """[edges] unit whose own time the edge is."""
     patterned: Patterned
 
     @property
@@ -109,19 +109,19 @@ class Batch:
 
     @property
     def first_request(self) -> I8:
-        """[groups] the first request of each."""
+        """[groups] index of the group's first request."""
         first: I8 = np.cumsum(self.n_of) - self.n_of
         return first
 
     def hosts(self) -> Codes:
-        """[cells of nodes] hosts, of categories that have them."""
+        """[cells of nodes] host; only categories with hosts."""
         found: Codes = np.concatenate(
             [category.host[:, rows].ravel() for category, rows in self.parts if category.host is not None]
         )
         return found
 
     def failing(self) -> I8:
-        """Cells of the nodes that failed."""
+        """Cells of failed nodes."""
         cells = [_NONE]
         for (category, rows), root in zip(self.parts, self.root.tolist(), strict=True):
             failures = category.failures
@@ -135,20 +135,20 @@ class Batch:
 
 
 class Patterned(NamedTuple):
-    """Places that have a call pattern: units of spans, points of records; arrays are [places]."""
+    """Places with a call pattern: units of spans, points of records; arrays are [places]."""
 
     group: I8
     site: I8
     pattern: I8
     enters: B1
     unit: I8
-    """-1 for points."""
+    """Unit of the place; -1 for points."""
 
 
 def batches(
     population: Population, groups: Sequence[RequestGroup], requests: SlottedRequests, cells: int
 ) -> Iterator[Batch]:
-    """Yield batches of about `cells` cells that hold all requests, in their order. O(cells)."""
+    """Yield batches of about `cells` cells that together hold all requests, in order. O(cells)."""
     n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
     first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
     for part in uneven_blocks(n_nodes[requests.group], cells):
@@ -220,7 +220,7 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _times(category: Category, rows: I8) -> I8:
-    """[nodes, rows] times; no copy where the rows lie together."""
+    """[nodes, rows] times; a view (no copy) if the rows are adjacent."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows) and (len(rows) == 1 or bool((rows[1:] > rows[:-1]).all())):
         return category.node_ns[:, first : last + 1]

@@ -26,7 +26,7 @@ TOLERANCE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRows:
-    """Sums of a measure by root, place and pattern; arrays are [rows], or [rows, 2] for both periods."""
+    """Sums of a measure by root, place and pattern; arrays are [rows], or [rows, 2] (before, after)."""
 
     root: I8
     place: I8
@@ -38,7 +38,8 @@ class MeasuredRows:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Rows of an account; arrays are [rows], in the measure's unit."""
+    """Terms of an account: calls, structure (pattern mix), slower; arrays are [rows], in the measure's
+    unit."""
 
     root: I8
     place: I8
@@ -48,30 +49,30 @@ class Parts:
 
     @property
     def total(self) -> F8:
-        """All three."""
+        """calls + structure + slower."""
         return self.calls + self.structure + self.slower
 
 
 @dataclass(frozen=True, slots=True)
 class ExactAccount:
-    """mix + calls + structure + slower = after - before."""
+    """Account that satisfies mix + calls + structure + slower = after - before."""
 
     before: float
     after: float
     mix: F8
-    """[roots]"""
+    """[roots] change due to the root type's share."""
     shares: F8
-    """[roots, 2] weighted share of each root type."""
+    """[roots, 2] weighted share of each root type, before and after."""
     parts: Parts
 
     @property
     def residual(self) -> float:
-        """Residual of the account: rounding."""
+        """Unexplained rest; only rounding."""
         return self.after - self.before - float(self.mix.sum() + self.parts.total.sum())
 
 
 def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "critical_ns") -> MeasuredRows:
-    """Rows of a column of the account table; `reference`, `problem` [slots]."""
+    """Rows of a column of the account table. reference, problem: [slots] True for slots of that period."""
     table = profile.account
     root, path, pattern, slot = (
         table[name].to_numpy().astype(np.int64) for name in ("root", "path", "pattern", "slot")
@@ -85,9 +86,9 @@ def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "cr
 
 
 def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
-    """The account of a measure; `requests` [roots, 2] is the weight of each root type's requests.
+    """Account of a measure. requests: [roots, 2] total weight of each root type's requests.
 
-    Raises ValueError where it does not add up, or a period has no request. O(rows log rows).
+    Raises ValueError if the residual exceeds TOLERANCE, or a period has no request. O(rows log rows).
     """
     n_roots = len(requests)
     if not requests.sum(axis=0).all():
@@ -142,7 +143,7 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
 
 
 def root_requests(profile: Profile, reference: B1, problem: B1) -> F8:
-    """[roots, 2] weight of the requests of each root type."""
+    """[roots, 2] total weight of each root type's requests."""
     table = profile.responses
     root, slot, w = (table[name].to_numpy() for name in ("root", "slot", "w"))
     return totals_by_side(root, w, slot, (reference, problem), len(profile.names.roots))

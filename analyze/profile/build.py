@@ -1,4 +1,4 @@
-"""Profiles of the requests at hand: flat columns of many graphs, no loop over requests."""
+"""Build profiles from loaded requests: flat columns over many graphs, no loop over requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_SLOT: Final = -1
 
 
 class Profiled(NamedTuple):
-    """A profile, and the requests that it was made of."""
+    """A profile and the groups of requests it was made from."""
 
     profile: Profile
     groups: tuple[RequestGroup, ...]
@@ -55,12 +55,12 @@ def profile_of(
     with_totals: bool = False,
     cells: int = FEW_CELLS,
 ) -> Profiled:
-    """The profile of a population's requests that lie in a slot of their sample.
+    """Profile of the population's requests that lie in a slot of their sample.
 
-    Slots of one sample must not overlap; those of the profile say what they hold. threshold_ns: requests of
-    a longer response time are counted in the column `over` of the account table; none without. with_totals:
-    votes of TOTAL_TIME, too, which statistics keep. cells: nodes of requests that are worked on at a time.
-    Raises ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
+    Slots of one sample must not overlap; in the profile's slots `watched` is filled in. threshold_ns: longer
+    requests are summed in the column `over` of the account table; None: none are. with_totals: include votes
+    of TOTAL_TIME, which stored statistics need. cells: nodes x requests processed at a time. Raises
+    ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
     """
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
@@ -87,7 +87,8 @@ def profile_of(
 
 
 def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tuple[RequestGroup, ...]:
-    """Group requests that lie in a slot by category and by what was left out of their graphs. O(n log n)."""
+    """Group the requests that lie in a slot by category and by the calls left out of their graphs. O(n log
+    n)."""
     categories = population.categories
     none = np.zeros(0, dtype=np.int64)
     sample, start_ns = (
@@ -117,7 +118,7 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
 
 
 def _variants(category: Category) -> I8:
-    """[requests] the first of the things left out of the graph that equal what was left out there."""
+    """[requests] index of the first equal entry in `category.left_behind`; 0 if all are equal."""
     if category.origin is None or len(set(category.left_behind)) <= 1:
         return np.zeros(category.n_requests, dtype=np.int64)
     first: dict[object, int] = {}
@@ -127,7 +128,7 @@ def _variants(category: Category) -> I8:
 
 
 def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:
-    """The slots with what each held."""
+    """Slots with `watched` filled in: requests, weight, first and last start."""
     n, w = (totals(requests.slot, of, len(slots)) for of in (np.ones(len(requests.slot)), requests.weight))
     first = np.full(len(slots), np.iinfo(np.int64).max)
     last = np.zeros(len(slots), dtype=np.int64)
@@ -153,7 +154,7 @@ def _add_failures(
     roots: I8,
     book: NameBook,
 ) -> None:
-    """Add failing calls of visits, and where the failures of each request began."""
+    """Add failing calls to `visits`, and the site where each request's failure began to `origins`."""
     none = np.zeros(0, dtype=np.int64)
     parts: list[tuple[npt.NDArray[np.integer[Any]], ...]] = [(none,) * 5]
     before = 0
@@ -190,22 +191,22 @@ def _add_failures(
 
 
 class _Runs(NamedTuple):
-    """Requests of one group in one slot; arrays are [runs] unless said otherwise."""
+    """Runs: requests of one group in one slot; arrays are [runs] unless said otherwise."""
 
     of_group: Ragged
-    """[groups] where their runs lie."""
+    """[groups] range of the group's runs."""
     slot: I8
     n: F8
     w: F8
     w2: F8
     response: F8
-    """Sums of requests, weight, squared weight, weight times response time."""
+    """Sums n, w, w2, response: requests, weights, squared weights, weight times response time (ns)."""
     place: I8
-    """[requests] place of each request's run among those of its group."""
+    """[requests] index of the request's run within its group."""
 
     @staticmethod
     def of(batch: Batch) -> _Runs:
-        """Find the runs of requests that are sorted by group and slot."""
+        """Runs of a batch's requests, which are sorted by group and slot."""
         requests = batch.requests
         number, first = numbered((requests.group, requests.slot))
         of_group = Ragged.of(np.bincount(requests.group[first], minlength=batch.n_groups))
@@ -216,46 +217,46 @@ class _Runs(NamedTuple):
 
 
 class _Rows:
-    """Rows of a table to be made of a batch: one a place and run of its group, then added up."""
+    """Layout with a row per (place, run of its group), to be filled from a batch and added to RowSums."""
 
     def __init__(self, group: I8, runs: _Runs) -> None:
         """group: [places] groups of the batch."""
         self.runs = runs
         self.layout = Ragged.of(runs.of_group.size[group])
         self.run = self.layout.at(runs.of_group.first[group])
-        """[rows]"""
+        """[rows] index of the run."""
 
     def totals(self, place: I8, request: I8, values: F8) -> F8:
-        """[rows] sums of values, each of a place and a request."""
+        """[rows] sums of `values`; place, request: where each value belongs."""
         return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
 
     def add(self, to: RowSums, places: I8, bins: I8, *values: F8) -> None:
-        """Add values [rows] at places and bins, both [places]."""
+        """Add columns of values, [rows] each, to `to`; places, bins: [places] key and bin of each place."""
         spread = self.layout.spread
         to.add(spread(places), self.runs.slot[self.run], spread(bins), np.stack(values))
 
 
 class _SitePlaces(NamedTuple):
-    """Sites that a group of a batch has; arrays are [places] unless said otherwise."""
+    """(group, site) pairs of a batch; arrays are [places] unless said otherwise."""
 
     group: I8
     site: I8
     n: I8
-    """Units of the site."""
+    """Number of units at the site."""
     first: I8
-    """The first of them."""
+    """First unit at the site."""
     of_unit: I8
-    """[units]"""
+    """[units] place of the unit."""
 
     @staticmethod
     def of(batch: Batch) -> _SitePlaces:
-        """Find them."""
+        """Places of a batch's units."""
         of_unit, first = numbered((batch.unit_group, batch.site))
         n = np.bincount(of_unit, minlength=len(first))
         return _SitePlaces(batch.unit_group[first], batch.site[first], n, first, of_unit)
 
     def patterns(self, batch: Batch, book: NameBook) -> I8:
-        """The pattern that most of the site's units have."""
+        """[places] most common call pattern of the site's units."""
         pattern = batch.pattern[self.first]
         by_place = batch.pattern[np.argsort(self.of_unit, kind="stable")]
         begin = np.cumsum(self.n) - self.n
@@ -274,7 +275,8 @@ def _add_votes(
     def vote(
         measure: int, layout: Ragged, place: I8, values: npt.NDArray[np.number], scale: float = 1
     ) -> None:
-        """Count the mean of rows [cells of `layout`] of each site's place [rows] in every request."""
+        """Vote once per request and place: the mean of `values` [cells of `layout`] over the place's rows,
+        times `scale`. place: [rows]."""
         here, first = numbered([place])
         place = place[first]
         voting = Ragged.of(batch.n_of[sites.group[place]])
@@ -300,7 +302,7 @@ def _add_votes(
 
 
 def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
-    """Add visits of units and, of records, of trace points."""
+    """Add visits of units and, for records, of trace points."""
     points, first = numbered((batch.patterned.group, batch.patterned.site))
     is_point = ~batch.are_calls[batch.patterned.group[first]]
     at_points = _Rows(batch.patterned.group[first][is_point], runs)
@@ -325,7 +327,7 @@ def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, st
 
 
 def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps) -> None:
-    """Add call patterns of units, and of records what follows trace points."""
+    """Add call patterns of units and, for records, of what follows each trace point."""
     places = batch.patterned
     number, first = numbered((places.group, places.site, places.pattern))
     group, n = places.group[first], np.bincount(number)
@@ -353,7 +355,7 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
 
 
 def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
-    """[units, a cell a run] critical ns with everything below."""
+    """[units, a cell a run] critical ns of the unit and everything it calls."""
     inclusive = units.totals(steps.unit, steps.request, steps.weighted_ns)
     depth = np.zeros(len(batch.above), dtype=np.int64)
     rows, above = np.arange(len(depth)), batch.above
@@ -372,7 +374,7 @@ def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
 def _add_account(
     rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, roots: I8, limit_ns: float
 ) -> None:
-    """Add what the response waited for, by path and pattern."""
+    """Add critical-path calls and times by root, path and pattern."""
     number, first = numbered((batch.unit_group, batch.path, batch.pattern))
     here = _Rows(batch.unit_group[first], runs)
     response_ns, weight = batch.requests.response_ns, batch.requests.weight

@@ -1,6 +1,6 @@
 """Site, path and call pattern of every unit of a refined graph.
 
-A *unit* is what has time of its own: of spans a call, of activity records a step between two points.
+A *unit* is the thing that has own time: for spans a call, for activity records a step between two points.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_IN
 
 @dataclass(frozen=True, slots=True)
 class GraphSites:
-    """The units of one graph; arrays are [units] unless said otherwise. Callers come before those they
-    call."""
+    """Units of one graph; arrays are [units] unless said otherwise. Callers come before their callees."""
 
     start: I8
     """Position at which the unit begins."""
@@ -33,18 +32,18 @@ class GraphSites:
     site: I8
     path: I8
     pattern: I8
-    """Call pattern; of steps that of no children."""
+    """Call pattern; for steps the one without children."""
     owner: I8
-    """[edges] the unit whose own time an edge of the graph is."""
+    """[edges] unit whose own time the edge is."""
     pattern_site: I8
-    """[site patterns] sites of the places that have a call pattern: units of spans, points of records."""
+    """[site patterns] site of each place with a call pattern: units of spans, points of records."""
     pattern_of: I8
-    """[site patterns] their patterns."""
+    """[site patterns] call pattern of the place."""
     enters: B1
-    """[site patterns] whether what follows a point of records there occurs for the first time: where loops
-    are entered. Of calls nowhere."""
+    """[site patterns] True if a step from this point leads to the first occurrence of an operation in the
+    graph (a loop is entered there). False for calls."""
     unit_at: I8
-    """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
+    """[nodes] unit that begins or ends at the node; -1 for none."""
 
     are_calls: bool
     """True if the units are calls; else they are steps between records."""
@@ -55,31 +54,31 @@ class GraphSites:
         return len(self.start)
 
     def of_units(self, values: F8) -> F8:
-        """[units, columns] sums of values of the edges, [edges, columns]."""
+        """[units, columns] sums over each unit's edges. values: [edges, columns]."""
         found = np.zeros((self.n_units, values.shape[1]))
         np.add.at(found, self.owner, values)
         return found
 
     def site_at(self, position: I4) -> I8:
-        """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""
+        """Sites of nodes: the call that a node starts or ends, or the trace point itself."""
         sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.pattern_site[position]
         return sites
 
 
 class RequestGroup(NamedTuple):
-    """Requests of one category with equal sites and patterns, and where they are."""
+    """Requests of one category with equal sites and patterns."""
 
     category: int
     """Index into the population's categories."""
     rows: I8
-    """Requests that lie in a slot, in the order of their slots."""
+    """Rows of the category that lie in a slot, ordered by slot."""
     slot: I8
-    """[rows] their slots, ascending."""
+    """[rows] slot of each row, ascending."""
     sites: GraphSites
 
 
 def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
-    """The units of a graph, named in `book`. O(nodes + edges)."""
+    """Units of a graph, their names numbered in `book`. O(nodes + edges)."""
     if graph.nesting is None:
         return _steps(graph, book)
     return _calls(graph, graph.nesting, left_behind, book)
@@ -157,10 +156,9 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
 def _operation(
     nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
 ) -> OperationName:
-    """Name of the operation of a span; `children`: positions where spans start that it calls, not points.
+    """Name of a span's operation. children: positions where the spans it calls start (no point events).
 
-    The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
-    they go.
+    The caller's side of a remote call includes the callee: client spans are called `GET` wherever they go.
     """
     node = nodes[position]
     # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.

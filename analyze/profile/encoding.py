@@ -1,8 +1,8 @@
-"""A profile of one slot as one Parquet file that any engine reads: `schemas.statistics` says what is in it.
+"""A profile of one slot as one Parquet file for any engine; `schemas.statistics` describes the content.
 
-One file, so that it is there whole or not at all, of one row: each relation is a column, a list of rows, and
-whoever needs no account does not read it. Names are keyed by hashes (`analyze.profile.name_keys`); a reader
-numbers them in the order of their rows. Encodings are those that DuckDB 1.x, polars and pandas read.
+One file, so that it is written whole or not at all, of one row: each relation is a column, a list of rows; a
+reader that needs no account skips that column. Names are keyed by hashes (`analyze.profile.name_keys`); a
+reader numbers them in row order. Encodings are limited to those that DuckDB 1.x, polars and pandas read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from analyze.profile.profile import (
     Watched,
     columns_of,
 )
+from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
 from schemas.arrays import I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
-STORED_VERSION: Final = 9
-"""Version of the form of a file."""
+STORED_VERSION: Final = 10
+"""Version of the file format."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
 META_COUNTS: Final = b"flowdiff.counts"
@@ -48,7 +49,7 @@ _RELATION_OF: Final = {
     "patterns": "pattern_visits",
     **{name: name for name in ("responses", "origins", "account")},
 }
-"""Table of a profile -> relation of the file; votes are lists by themselves."""
+"""Table of a profile -> relation of the file. Votes are missing: they are stored as lists."""
 _KEY_OF: Final = {
     "operations": "operation",
     "sites": "site",
@@ -57,11 +58,11 @@ _KEY_OF: Final = {
     "roots": "root",
     "errors": "error",
 }
-"""Relation of names -> its key."""
+"""Relation of names -> its key column."""
 _ACCOUNT: Final = ("paths", "account")
-"""Relations that a reader may do without: nothing else is by paths."""
+"""Relations a reader can skip: no other relation refers to paths."""
 _MOST_NUMBERS: Final = 1 << 28
-"""Numbers of a column that no file has: one that says so would fill the memory."""
+"""Most values in a column of a valid file; a footer that claims more would exhaust memory."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
@@ -69,7 +70,7 @@ _TYPES: Final[dict[str, type]] = {
 
 
 def _leaves(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
-    """Columns of Parquet that a column of the schema is."""
+    """Yield (path, type) of the Parquet leaf columns of a schema column."""
     if pa.types.is_list(type_):
         yield from _leaves(type_.value_type, f"{path}.list.element")
     elif pa.types.is_struct(type_):
@@ -84,38 +85,40 @@ _PACKED: Final = dict.fromkeys(
     (path for path in _LEAVES if path.endswith((".bins.list.element", ".n.list.element"))),
     "DELTA_BINARY_PACKED",
 )
-"""Bins and what is in each: steps between neighbours are small."""
+"""Columns -> encoding: deltas between neighbouring bins and counts are small."""
 
 
 class Stored(NamedTuple):
-    """Content of a file: sound, and not yet in the forms of a profile."""
+    """Content of a file, checked, but not yet a Profile."""
 
     names: NameColumns
     slots: tuple[Slot, ...]
-    """One."""
+    """Exactly one."""
     votes: Votes
     tables: Mapping[str, Mapping[str, Column]]
-    """Every other table -> column -> [rows], keys as integers, values as doubles."""
+    """Table (all but votes) -> column -> [rows]; keys as integers, values as doubles."""
     folded: tuple[FoldedNames, ...]
-    """Folded names, which whatever is joined with it needs, too: `analyze.profile.folded_names`."""
+    """Folded names; profiles joined with this one must fold them as well: `analyze.profile.folded_names`."""
+    segments: SegmentSums = NO_SEGMENTS
+    """Counts by values of attributes."""
 
     def without_totals(self) -> Stored:
-        """Leave out votes of total times, of which no test asks."""
+        """Drop the votes of TOTAL_TIME, which no test uses."""
         return self._replace(votes=self.votes.where(self.votes.keys[0] != TOTAL_TIME))
 
 
 def version() -> str:
-    """Version of meaning and form of stored profiles; other ones are not read."""
+    """Version of meaning and format of stored profiles; files of other versions are not read."""
     return f"{PROFILE_VERSION}.{STORED_VERSION}"
 
 
 def encode(profile: Profile) -> bytes:
-    """Parquet bytes of a profile of one slot; the same profile always gives the same bytes. O(rows)."""
+    """Parquet bytes of a profile of one slot, deterministic. O(rows)."""
     return encode_stored(stored_of(profile))
 
 
 def encode_stored(stored: Stored) -> bytes:
-    """The same of a profile in columns."""
+    """Parquet bytes of a profile in columns, as `encode`."""
     (slot,) = stored.slots
     columns = {"start_ns": pa.array([slot.start_ns]), "end_ns": pa.array([slot.end_ns])}
     columns |= {name: _row_of(rows) for name, rows in relations_of(stored).items()}
@@ -146,18 +149,22 @@ def encode_stored(stored: Stored) -> bytes:
 
 
 def _row_of(rows: pa.StructArray) -> pa.ListArray:
-    """The only value of a column: all rows of a relation."""
+    """Column of one value: the list of all rows of a relation."""
     return pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
 
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
-    """Rows of every relation of a profile."""
+    """Relation -> its rows, for all relations of a profile."""
     keys = name_keys(stored.names)
     is_total = stored.votes.keys[0] == TOTAL_TIME
     found = {
         **_name_relations(stored.names, keys),
         "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
         "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
+        **{
+            name: _relation(name, [_array(column) for column in rows.columns])
+            for name, rows in stored.segments._asdict().items()
+        },
     }
     for table, name in _RELATION_OF.items():
         columns = stored.tables[table]
@@ -208,7 +215,7 @@ def _name_relations(names: NameColumns, keys: NameKeys) -> dict[str, pa.StructAr
 
 
 def _or_null(keys: I8, number: I8) -> pa.Array:
-    """Keys of numbers; null of NO_CALLER."""
+    """Keys of name numbers; null for NO_CALLER."""
     return pa.array(np.append(keys, 0)[number], mask=number == NO_CALLER)
 
 
@@ -233,26 +240,26 @@ def _vote_rows(name: str, votes: Votes, keys: NameKeys) -> pa.StructArray:
 
 
 def _from_start(one: Watched) -> tuple[float, ...]:
-    """Give a row of a stretch; its times after its start, which is fewer digits."""
+    """JSON row of a watched stretch; times relative to its start, to save digits."""
     start = one.start_ns
     return start, one.end_ns - start, one.n, one.w, one.first_ns - start, one.last_ns - start
 
 
 def _watched(start: int, length: int, n: float, w: float, first: int, last: int) -> Watched:
-    """Give the stretch of a row. Raises TypeError where it is none."""
+    """Watched stretch of a JSON row, the inverse of `_from_start`. Raises TypeError for anything else."""
     at = int(start)
     return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
 
 
-def stored_of(profile: Profile) -> Stored:
-    """A profile in columns."""
+def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
+    """Profile in columns, with counts by attribute values."""
     tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
-    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded)
+    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded, segments)
 
 
 def profile_of_stored(stored: Stored) -> Profile:
-    """The profile of some columns."""
+    """Profile of stored columns."""
     tables = {
         name: pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
         for name, columns in stored.tables.items()
@@ -264,11 +271,11 @@ def profile_of_stored(stored: Stored) -> Profile:
 def stored_tables(
     data: pa.Buffer | bytes | None, *, with_account: bool = True, with_totals: bool = False
 ) -> Stored | None:
-    """Read a file of `encode` as columns; None for none, other bytes, and another version. O(rows), no
-    object a name.
+    """Read a file of `encode` as columns; None if `data` is None, is no such file, or has another version.
+    O(rows), without an object per name.
 
-    Every key is looked up among the names that it refers to. Without the account there are no paths, which
-    nothing else is by.
+    Every key is checked against the names it refers to. Without the account paths are not read either: only
+    the account refers to them.
     """
     if data is None:
         return None
@@ -285,8 +292,11 @@ def stored_tables(
         parts = [_votes(rows[name], keys) for name in ("votes", "totals") if name in rows]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
-        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded())
-        return stored if _is_sound(stored) else None
+        segments = SegmentSums(
+            *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
+        )
+        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
+        return stored if _is_sound(stored) and are_sound(segments, keys.root.keys) else None
     except _UNREADABLE:
         return None
 
@@ -296,11 +306,11 @@ _UNREADABLE: Final = (
     *(pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError),
     *(OverflowError, RecursionError, AttributeError),
 )
-"""Errors that bytes raise which are no statistics."""
+"""Errors raised by bytes that are not a statistics file."""
 
 
 def is_of_other_version(data: pa.Buffer | bytes) -> bool:
-    """Tell whether a file holds statistics of another version; false for other files."""
+    """True if a file holds statistics of another version; False for other files."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
@@ -309,7 +319,7 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
-    """Count the votes that a file holds from its footer; 0 of no such file."""
+    """Number of votes in a file, from its footer; 0 if it is no statistics file."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return int(json.loads(metadata[META_COUNTS])["vote"])
@@ -318,14 +328,14 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
 
 
 Rows = Mapping[str, pa.Array]
-"""Columns of a relation."""
+"""Column name -> array, of one relation."""
 
 
 class StatisticsFile:
-    """A file of `encode`, of which relations are read that one asks for."""
+    """A file of `encode`; relations are read on demand."""
 
     def __init__(self, data: pa.Buffer | bytes) -> None:
-        """Read the footer. Raises what bytes raise that are no such file, `_UNREADABLE`."""
+        """Read the footer. Raises one of `_UNREADABLE` if the bytes are no such file."""
         self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = self._file.metadata
         self._metadata = metadata.metadata or {}
@@ -336,7 +346,7 @@ class StatisticsFile:
 
     @staticmethod
     def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
-        """The file of some bytes; None where they are none."""
+        """Open a file from bytes; None if they are no statistics file."""
         try:
             return StatisticsFile(data)
         except _UNREADABLE:
@@ -344,11 +354,11 @@ class StatisticsFile:
 
     @property
     def version(self) -> str:
-        """Version of what is stored, `version()`; empty for other files."""
+        """Version of the stored profile, see `version()`; empty for other files."""
         return str(self._metadata.get(META_VERSION, b""), "utf-8")
 
     def slot(self) -> Slot:
-        """Time that the statistics are of."""
+        """The slot of time that the statistics describe."""
         rows = self._file.read(["start_ns", "end_ns"], use_threads=False)
         start, end = (int(rows[name][0].as_py()) for name in ("start_ns", "end_ns"))
         return Slot(0, start, end, tuple(_watched(*row) for row in json.loads(self._metadata[META_WATCHED])))
@@ -362,7 +372,7 @@ class StatisticsFile:
         )
 
     def relations(self, names: Sequence[str]) -> dict[str, Rows]:
-        """Rows of some relations. Raises KeyError where the file lacks one."""
+        """Relation -> its rows, for `names`. Raises KeyError if the file lacks one."""
         row = self._file.read([*names], use_threads=False)
         found: dict[str, Rows] = {}
         for name in names:
@@ -381,7 +391,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> Column:
-    """Numbers of a column. Raises ValueError where one is missing."""
+    """Column as numpy array. Raises ValueError if it has nulls."""
     if column.null_count:
         raise ValueError("a number is missing")
     values: Column = column.to_numpy(zero_copy_only=False)
@@ -389,10 +399,10 @@ def _plain(column: pa.Array) -> Column:
 
 
 class _Keys:
-    """Keys of the names of one kind in the order of their rows, to be looked up."""
+    """Lookup of the keys of one kind of name: key -> row."""
 
     def __init__(self, keys: I8) -> None:
-        """Raises ValueError where two names have one key."""
+        """Raises ValueError if two names share a key."""
         self.keys = keys
         self._order = np.argsort(keys)
         self._ordered = keys[self._order]
@@ -400,7 +410,7 @@ class _Keys:
             raise ValueError("two names of one key")
 
     def numbers(self, wanted: I8) -> I8:
-        """[wanted] places of keys. Raises ValueError where one has no name."""
+        """[wanted] row of each key. Raises ValueError for an unknown key."""
         if np.array_equal(wanted, self.keys):  # every name once, in order
             return np.arange(len(wanted))
         if not len(self.keys):
@@ -412,7 +422,7 @@ class _Keys:
         return found
 
     def numbers_or_none(self, wanted: pa.Array) -> I8:
-        """The same; NO_CALLER for null."""
+        """[wanted] row of each key as in `numbers`; NO_CALLER for null."""
         is_there = ~wanted.is_null().to_numpy(zero_copy_only=False)
         found = np.full(len(wanted), NO_CALLER, dtype=np.int64)
         found[is_there] = self.numbers(_plain(wanted.drop_null()))
@@ -420,7 +430,7 @@ class _Keys:
 
 
 class _NamedKeys(NamedTuple):
-    """`NameKeys` of a file."""
+    """Key lookups by kind of name, as in `NameKeys`."""
 
     operation: _Keys
     site: _Keys
@@ -431,7 +441,7 @@ class _NamedKeys(NamedTuple):
 
 
 def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
-    """Columns of a table of a profile, names numbered; None: empty ones."""
+    """Columns of a profile's table with keys replaced by name numbers; rows None: empty columns."""
     found: dict[str, Column] = {}
     for column in (*TABLES[table][0], *TABLES[table][1]):
         if rows is None:
@@ -446,7 +456,7 @@ def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[s
 
 
 def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
-    """Names, and the keys that they were stored by."""
+    """Names of a file, and lookups of the keys they are stored under."""
     none = np.zeros(0, np.int64)
     keys = _NamedKeys(
         **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
@@ -478,7 +488,7 @@ def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
 
 
 def _texts(words: pa.Array) -> pa.StringArray:
-    """Words. Raises ValueError or ArrowInvalid where one is missing, or is no UTF-8."""
+    """Check a text column. Raises ValueError if it has nulls, ArrowInvalid if it is not UTF-8."""
     words.validate(full=True)
     if words.null_count:
         raise ValueError("a word is missing")
@@ -486,13 +496,13 @@ def _texts(words: pa.Array) -> pa.StringArray:
 
 
 def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
-    """Numbers of words of a closed list. Raises ValueError for others."""
+    """[words] index into `known`. Raises ValueError for unknown words."""
     found: I8 = _plain(pc.index_in(words, value_set=pa.array(known, pa.string()))).astype(np.int64)
     return found
 
 
 def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
-    """Votes of places. Raises ValueError where not every bin has its numbers."""
+    """Read votes. Raises ValueError unless every bin has a valid count."""
     lists = {name: rows[name] for name in ("bins", "n", "w", "w2") if rows[name].null_count < len(rows[name])}
     if any(column.null_count for column in lists.values()) or (len(rows["site"]) and "n" not in lists):
         raise ValueError("numbers of bins are missing")
@@ -513,7 +523,7 @@ def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
 
 
 def _is_sound(stored: Stored) -> bool:
-    """Tell whether every number stands for a name or a slot, and every run of votes has its rows."""
+    """True if every number refers to a name, slot or bin, values are finite, and the runs cover all votes."""
     many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
     runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))

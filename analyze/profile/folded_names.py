@@ -1,4 +1,4 @@
-"""Fold names of profiles that are joined: a window by itself may have few names, and a day too many."""
+"""Fold the names of profiles that are joined: each window may have few names, and their union too many."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from analyze.refine.stored import Operation
 
 
 def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int | None) -> Folding:
-    """The folding that holds for all: as coarse as any was folded, and coarser where all are too many.
+    """Common folding: at least as coarse as each in `before`, coarser if all names together are too many.
 
-    most: as `RefineSettings.max_names`; None: what was folded before, and no more.
+    most: as `RefineSettings.max_names`; None: only what `before` folds.
     """
     components = Counter(operation.component for one in names for operation in one.operations)
     if not before and (most is None or max((len(components), *components.values())) <= most):
@@ -27,21 +27,22 @@ def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int 
 
 
 def folded(names: Names, before: Sequence[FoldedNames], folding: Folding) -> Names:
-    """Names in their order, some of which may be equal now; before: how they are folded."""
+    """Names after folding, in the same order; some may be equal then. before: folding they already have."""
     if folding == Folding(before):
         return names
     return names.called(partial(_operation, folding), partial(_root, folding))
 
 
 def _operation(folding: Folding, name: OperationName) -> OperationName:
-    """Its callees are components, distinguished by `+`."""
+    """Fold an operation; its callees are components joined by `+`."""
     component, point, _ = folding.name(Operation(name.component, name.point))
     callees = {folding.component(callee) for callee in name.callee.split("+")}
     return OperationName(component, point, "+".join(sorted(callees)))
 
 
 def _root(folding: Folding, root: str) -> str:
-    """A component may hold a slash: the first part that is one of those folded is taken for it."""
+    """Fold a root type. A component may contain slashes: the first prefix that is a folded component
+    counts."""
     places = [at for at, letter in enumerate(root) if letter == "/"]
     for at in places:
         if folding.level(folding.component(root[:at])):

@@ -1,7 +1,7 @@
-"""Add windows up while they are read: what is held is a slot a block of time, however many windows it has.
+"""Add windows up while they are read, so that memory holds one slot per block of time, not each window.
 
-Names are numbered once for all windows of a run. Slots of one run lie beside each other without being
-renumbered: whoever reads a history after the samples goes on with their numbers.
+Names are numbered once for all windows of a run, so slots of one run can be placed side by side without
+renumbering: a history read after the samples continues their numbering.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from analyze.profile.profile import (
     recoded,
     summed,
 )
+from analyze.profile.segment_sums import SegmentSums, summed_segments
 from analyze.profile.shards import BY_SITE, MOST_VOTES, site_parts
 from analyze.profile.slot_votes import OneSlotVotes, SlotVotes
 from analyze.profile.votes import Votes, summed_votes
@@ -38,40 +39,42 @@ from schemas.arrays import I8
 from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
-"""Windows that are held one by one until they are added up."""
+"""Most windows held separately before they are added up."""
 MOST_ROWS: Final = 200_000
-"""Rows of a table that are put in order; in more nobody looks for an order."""
+"""Maximum rows of a table that is sorted; larger ones stay unsorted, as no reader needs an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
 
 class Added(NamedTuple):
-    """Windows that were added up, as it goes to whoever gathers slots."""
+    """Sum of several windows, as passed to `Gathering.add`."""
 
     names: NameColumns
     slot: Slot
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
     folded: tuple[FoldedNames, ...]
+    segments: SegmentSums
 
 
 class Adding:
-    """Windows that are added up as one slot, with names of its own: of each is held what is added, no more.
+    """Accumulator of windows into one slot, with a name numbering of its own; keeps only the sums.
 
-    A breakdown is of samples that are compared: without keep_account there is none.
+    keep_account: keep the breakdown table, needed only for compared samples.
     """
 
     def __init__(self, *, keep_account: bool = True) -> None:
         self._names = [name for name in _TABLES if keep_account or name != "account"]
         self._only: Stored | None = None
-        """The first window, until there is another."""
+        """First window, until a second one is added."""
         self._run = RunNames()
         self._votes: list[Votes] = []
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
         self._watched: list[Watched] = []
         self._folded: set[FoldedNames] = set()
+        self._segments: list[SegmentSums] = []
 
     def add(self, window: Stored) -> None:
-        """Take a window in."""
+        """Add a window."""
         if not self._votes and self._only is None:
             self._only = window
             return
@@ -90,17 +93,20 @@ class Adding:
         for slot in window.slots:
             self._watched += slot.watched
         self._folded.update(window.folded)
+        self._segments.append(window.segments)
 
     def _add_up(self, shard: Column | None = None) -> None:
         self._votes = [summed_votes(self._votes, shard).compact()]
         self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
+        self._segments = [summed_segments(self._segments)]
 
     def stored(self) -> Stored | None:
-        """The slot; None of no window."""
+        """Sum of the windows; None if none was added."""
         return self._summed()[0]
 
     def _summed(self) -> tuple[Stored | None, Column]:
-        """The slot, and the parts of its sites by which its votes are ordered where they were added up."""
+        """(sum of the windows or None, [sites] part of each). Votes are ordered by part if several were
+        added."""
         if self._only is not None:
             votes, tables = self._only.votes.compact(), self._only.tables
             only = self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
@@ -117,11 +123,13 @@ class Adding:
             votes,
             {name: columns_of(table) for name, table in whole.items()},
             tuple(sorted(self._folded, key=str)),
+            self._segments[0],
         )
         return stored, parts
 
     def added(self, folder: Callable[[], Path]) -> Added | None:
-        """The same, its votes put aside in the folder of a `Scratch` where they are many."""
+        """Sum of the windows as `Added`; None if none was added. Many votes are spilled to the scratch
+        `folder`."""
         stored, parts = self._summed()
         if stored is None:
             return None
@@ -131,12 +139,12 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.names, slot, votes, tables, stored.folded)
+        return Added(stored.names, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
 class Gathering:
-    """Slots as they are read."""
+    """Accumulator of slots while they are read."""
 
     run: RunNames
     scratch: Scratch = field(default_factory=Scratch)
@@ -144,19 +152,24 @@ class Gathering:
     votes: list[OneSlotVotes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
-    """Names that windows folded, each by itself."""
+    """Names that were folded in single windows."""
+    segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
+    """Sample -> counts by attribute values, one entry a slot."""
+    most_votes: int | None = None
+    """Most votes held as a table; None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
-        """Take a slot in."""
+        """Add a slot."""
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
+        self.segments.setdefault(sample, []).append(added.segments)
         self.votes.append(added.votes.renumbered(codes.site, codes.pattern))
         for name, columns in added.tables.items():
             self.tables[name].append(recoded(name, columns, codes._asdict()))
 
     def add_silent(self, slot: Slot) -> None:
-        """Take in a stretch without a request: with windows that were added up, or a slot of its own."""
+        """Add a stretch without requests: to the last summed slot before it, else as a slot."""
         mine = [
             at
             for at, other in enumerate(self.slots)
@@ -170,10 +183,11 @@ class Gathering:
         self.slots[last] = replace(self.slots[last], watched=watched)
 
     def gathered(self, n_blocks: int | None = None) -> Gathered:
-        """Return the windows that were read, slots of a sample in the order of time.
+        """Slots read so far, ordered by sample and time.
 
-        n_blocks: the first sample's slots show the noise as so many blocks (`blocks_of_slots`), and its votes
-        are in the first slot of each: nobody asks for them slot by slot.
+        n_blocks: the first sample's slots are grouped into so many blocks to estimate noise
+        (`blocks_of_slots`), and the votes of a block are all put in its first slot: no test needs them by
+        slot.
         """
         order = sorted(
             range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
@@ -198,23 +212,28 @@ class Gathering:
                 for name, parts in self.tables.items()
             },
             tuple(sorted(self.folded, key=str)),
+            {sample: summed_segments(parts) for sample, parts in self.segments.items()},
+            self.most_votes,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Slots of a run."""
+    """All slots of a run, sorted."""
 
     run: RunNames
     names: Names
-    """Names that were numbered by then."""
+    """Names numbered so far in the run."""
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
     folded: tuple[FoldedNames, ...]
+    segments: Mapping[int, SegmentSums]
+    """Sample -> counts by attribute values."""
+    most_votes: int | None = None
 
     def beside(self, other: Gathered) -> Gathered:
-        """With the slots of what was read after it, numbered by the same run."""
+        """Append the slots of `other`, read later in the same run."""
         n = len(self.slots)
         slots = n + np.arange(len(other.slots))
         return Gathered(
@@ -227,11 +246,14 @@ class Gathered:
                 for name, table in self.tables.items()
             },
             (*self.folded, *other.folded),
+            {},
+            self.most_votes,
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
-        """The profile; names that were folded stay so, and those that are more than `most_names` are."""
-        large = self.votes.n_rows > MOST_VOTES
+        """Make the profile. Folded names stay folded; more are if there are over `most_names`."""
+        most = MOST_VOTES if self.most_votes is None else min(MOST_VOTES, self.most_votes)
+        large = self.votes.n_rows > most
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
         runs = self.votes if large else None
         profile = Profile(self.names, self.slots, votes=votes, **self.tables, runs=runs)
@@ -243,16 +265,16 @@ class Gathered:
 
 
 def _ordered(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several slots as one table, in order where they are not too many."""
+    """Concatenate rows of several slots; sorted by key if at most MOST_ROWS."""
     rows = pa.concat_tables([SCHEMAS[name].empty_table(), *parts])
     return rows if rows.num_rows > MOST_ROWS else summed(name, [rows])
 
 
 def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
-    """[slots] the block of each of a sample's slots: about as many to each block."""
+    """[slots] block of each slot of a sample; blocks are of about equal size."""
     return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
 
 
 def _in_slots(name: str, table: pa.Table, slots: I8) -> pa.Table:
-    """Rows in other slots; slots: what each of theirs becomes."""
+    """Renumber the slots of a table; slots: [old number] new."""
     return recoded(name, columns_of(table), {"slot": slots})

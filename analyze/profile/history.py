@@ -1,11 +1,11 @@
-"""A history cut into blocks: each is one noise sample, as long as what is compared where that leaves enough.
+"""Cut a history into blocks: each is one noise sample, as long as the compared samples if that leaves enough.
 
-What a system does on its own shows between blocks. How far two means differ by chance
-depends on how long each was watched, so a block should be as long as the shortest sample; where that leaves
-too few blocks to estimate a spread from, blocks are shorter, down to a window; where it leaves more than
-there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept;
-blocks of six hours or longer are whole quarters of a UTC day, by which their sums are.
-Where whole days are compared, blocks are days, too: of parts of days the course of the day would be noise.
+Differences between blocks show the system's normal variation. By how much two means differ by chance depends
+on the length of each, so a block should be as long as the shortest sample; if that leaves too few blocks to
+estimate a spread, blocks are shorter, down to a window; if it leaves more than there are sample codes, they
+are longer. Cuts lie on window bounds, because statistics are kept by window; blocks of six hours or longer
+are whole quarters of a UTC day, because sums of windows are kept by quarter. If whole days are compared,
+blocks are days: with parts of days the daily cycle would count as noise.
 """
 
 from __future__ import annotations
@@ -19,47 +19,49 @@ import numpy as np
 
 from analyze.load import load_population, sample_of, told_samples
 from analyze.population import Sample
+from analyze.profile.needed_memory import needed_memory
 from analyze.profile.numbering import RunNames
 from analyze.profile.samples import ComparedSamples
 from analyze.profile.stored import QUARTER_NS, ProfileTally, gathered
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
-from schemas.errors import PeriodError
+from schemas.errors import ConfigError, PeriodError
 from schemas.periods import Period, fitted
 from schemas.ranges import overlap, total_ns, united
 from schemas.windows import Window
 
 MOST_BLOCKS: Final = 120
-"""A sample's code is one byte: 256, less those that are compared. A spread known from 120 blocks is known to
-6 % (1 / sqrt(2 * 120)); more would only cost."""
+"""Most blocks of a history. A sample's code is one byte: 256, less the compared samples. A spread estimated
+from 120 blocks is known to 6 % (1 / sqrt(2 * 120)); more would only cost."""
 MOST_OF_REFERENCE: Final = 64
-"""Blocks of a reference."""
+"""Most blocks a reference is cut into."""
 LEAST_BLOCKS: Final = 12
-"""From fewer, a spread is known to 20 % at best, and an envelope trimmed by a tenth is the whole range."""
+"""Fewest blocks wanted: below that a spread is known to 20 % at best, and an envelope trimmed by a tenth is
+the whole range."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Ordinary times as samples."""
+    """Baseline periods, cut into blocks that serve as samples."""
 
     blocks: tuple[tuple[LakePeriod, ...], ...]
-    """In order of time; each one sample."""
+    """Blocks in time order, each one sample."""
     left_out: tuple[Period, ...] = ()
-    """Ranges that would have been in it and are among what is compared."""
+    """Ranges of the history left out because they are among the compared samples."""
 
     @property
     def samples(self) -> tuple[tuple[str, tuple[LakePeriod, ...]], ...]:
-        """Named `history 1`, `history 2`, …, as loading takes them."""
+        """(name, periods) of each block, as loading needs them: `history 1`, `history 2`, …"""
         return tuple((f"history {number}", block) for number, block in enumerate(self.blocks, 1))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A range of the history with flows in all its windows."""
+    """Range of the history in which every window has flows."""
 
     period: Period
     windows: tuple[Window, ...]
-    """Windows that it touches, adjacent, in time order."""
+    """Windows the range overlaps, adjacent, in time order."""
 
 
 def cut_history(
@@ -70,14 +72,12 @@ def cut_history(
     most: int = MOST_BLOCKS,
     calendar_ns: int = 0,
 ) -> History:
-    """Blocks of a history beside what is compared.
+    """Cut periods into blocks of a history, leaving out the compared samples.
 
-    calendar_ns: parts of the calendar, a day for example, that are a block each, however many pieces are left
-    of them, where half is left of `LEAST_BLOCKS` of them at least; 0: none.
-
-    `periods` may overlap each other and may hold the samples: the windows of a sample are left out where a
-    range of the history overlaps it. Windows that are not sealed yet are passed by. Raises PeriodError where
-    a range holds no window, or where nothing is left.
+    calendar_ns: length of a calendar unit, e.g. a day; each unit is one block, in however many pieces, if at
+    least half of it is left, provided that makes `LEAST_BLOCKS`; 0: off. `periods` may overlap each other and
+    the samples; where a sample overlaps a range of the history, the sample's windows are left out. Unsealed
+    windows are skipped. Raises PeriodError if a range holds no window, or if nothing is left.
     """
     compared = [part for sample in samples for part in parts_of(sample)]
     ranges = [
@@ -107,7 +107,7 @@ def cut_history(
 
 
 def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
-    """Parts of a period that are left without the windows of some samples."""
+    """Parts of a period outside the windows of the samples in `taken`."""
     left = [period]
     for part in taken:
         first, past = (
@@ -121,7 +121,7 @@ def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
 
 
 def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
-    """A period without the windows in which nothing happened."""
+    """Parts of a period around runs of adjacent `windows`: gaps without flows are cut out."""
     runs: list[list[Window]] = []
     for window in windows:
         if runs and runs[-1][-1].end_ns == window.start_ns:
@@ -132,13 +132,13 @@ def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
 
 
 def _stretch(period: Period, windows: Sequence[Window]) -> _Stretch:
-    """Part of a period within some windows."""
+    """Part of a period from the first to the last of `windows`."""
     start, end = max(period.start_ns, windows[0].start_ns), min(period.end_ns, windows[-1].end_ns)
     return _Stretch(replace(period, start_ns=start, end_ns=end), tuple(windows))
 
 
 def _by_calendar(stretches: Sequence[_Stretch], length_ns: int) -> list[list[_Stretch]]:
-    """The parts of the calendar of which half is left, in order of time; of no length none."""
+    """Calendar units of length_ns of which at least half is left, in time order; empty if length_ns is 0."""
     found: dict[int, list[_Stretch]] = {}
     for stretch in stretches if length_ns else ():
         for number, windows in groupby(stretch.windows, lambda window: window.start_ns // length_ns):
@@ -151,7 +151,7 @@ def _by_calendar(stretches: Sequence[_Stretch], length_ns: int) -> list[list[_St
 
 
 def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
-    """Length that blocks should have: see the module."""
+    """Length of a block, ns; see the module."""
     window_ns = min(stretch.windows[0].length_ns for stretch in stretches)
     longest = max(stretch.period.end_ns - stretch.period.start_ns for stretch in stretches)
     length = _of_quarters(max(window_ns, wanted_ns), window_ns)
@@ -165,12 +165,12 @@ def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
 
 
 def _has_quarters(length_ns: int, window_ns: int) -> bool:
-    """Tell whether quarters of a day fit into a block, and windows into them."""
+    """True if a block is at least a quarter of a day and windows divide a quarter."""
     return length_ns >= QUARTER_NS and QUARTER_NS % window_ns == 0
 
 
 def _of_quarters(length_ns: int, window_ns: int) -> int:
-    """The whole quarters of a day in it, where it has any."""
+    """Round a length down to whole quarters of a day, if `_has_quarters`."""
     return length_ns - length_ns % QUARTER_NS if _has_quarters(length_ns, window_ns) else length_ns
 
 
@@ -180,7 +180,7 @@ def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
 
 
 def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
-    """A stretch in parts of about equal length, cut at bounds of windows; of quarters where they have any."""
+    """Cut a stretch into parts of about equal length, at window bounds, or at quarters if `_has_quarters`."""
     period, windows = stretch.period, stretch.windows
     start = np.array([window.start_ns for window in windows], dtype=np.int64)
     of_quarters = _has_quarters(block_ns, windows[0].length_ns)
@@ -192,34 +192,34 @@ def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
 
 
 def _joined(pieces: Sequence[_Stretch], most: int) -> list[list[_Stretch]]:
-    """At most `most` blocks: neighbours share one where ranges alone are too many."""
+    """Merge neighbouring pieces into at most `most` blocks."""
     n = min(most, len(pieces))
     bounds = [len(pieces) * place // n for place in range(n + 1)]
     return [[*pieces[first:past]] for first, past in pairwise(bounds)]
 
 
 def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
-    """Count the blocks, about as long as those of a history, that a reference makes."""
+    """Number of blocks in a reference, each about as long as one of the history."""
     usual = float(np.median([sample.length_ns for sample in history]))
     return max(1, min(MOST_OF_REFERENCE, round(reference.length_ns / max(usual, 1))))
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""Samples read from statistics: large ones, none, the history, or the compared ones as well."""
+"""Which samples are read from statistics: large ones, none, the history, or all."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
-"""Names and periods, which share no instant."""
+"""(name, periods) of samples that share no instant."""
 
 MOST_HISTORY: Final = 50_000
-"""Requests of a history that are read as such: one second of refining. Refined together with the samples
-they are distinguished by them even where a window has few requests; windows of more decide alike by
-themselves (0 of 99,000 call patterns moved at 580 requests a window, 0.3 % at 130)."""
+"""Most requests of a history loaded as requests: one second of refining. They are refined together with the
+samples, which helps windows of few requests; windows of more get the same result alone (0 of 99,000 call
+patterns differed at 580 requests a window, 0.3 % at 130)."""
 MOST_REQUESTS: Final = 2_000_000
-"""Requests of the samples that are read as such: at 30 nodes about 8 GB of refined matrices and their
+"""Most requests of the samples loaded as requests: at 30 nodes about 8 GB of refined matrices and their
 source."""
 
 
 class Read(NamedTuple):
-    """Samples, and ordinary times beside them."""
+    """Compared samples, and the history."""
 
     compared: ComparedSamples
     history: ComparedSamples | None
@@ -233,14 +233,19 @@ def read_samples(
     use: StatisticsUse = "auto",
     can_use: bool = True,
     workers: int = 1,
+    most_bytes: int | None = None,
 ) -> Read:
-    """Read the samples in the form that their size asks for.
+    """Read samples as requests or as statistics, depending on their size.
 
-    can_use: whether the methods can work from statistics; where not, `auto` never does. workers: processes
-    that may share the work on statistics. Raises as `load_population` and `gathered`.
+    can_use: True if the methods work on statistics; if not, `auto` never uses them. workers: processes for
+    reading statistics. most_bytes: memory for requests; if they need more, statistics are read, window by
+    window. Raises as `load_population` and `gathered`, and ConfigError if requests are needed and do not fit.
     """
     large = can_use and use == "auto"
-    if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
+    over, over_with_history = _too_large(compared, history, most_bytes)
+    if not large and (over or (over_with_history and use == "never")) and use != "all":
+        raise _does_not_fit(compared, history if use == "never" else (), most_bytes or 0, can_use=can_use)
+    if use == "all" or (large and (over or n_flows(compared) > MOST_REQUESTS)):
         how = (
             "compared from the statistics of their windows: there are no examples, no explanations, and no "
             "breakdown of slow requests"
@@ -252,11 +257,17 @@ def read_samples(
             else None
         )
         a_slot = _windows_a_slot(compared, history)
-        both = _statistics(compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers)
-        past = _statistics(history, refine, run, a_slot=None, workers=workers) if history else None
+        both = _statistics(
+            compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers, most_bytes=most_bytes
+        )
+        past = (
+            _statistics(history, refine, run, a_slot=None, workers=workers, most_bytes=most_bytes)
+            if history
+            else None
+        )
         return Read(both.noted(after=[f"The samples were {how}."]), past)
-    if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
-        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers)
+    if history and (use == "history" or (large and (over_with_history or n_flows(history) > MOST_HISTORY))):
+        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers, most_bytes=most_bytes)
         population = load_population(compared, refine, folded=past.population.folded).population
         return Read(ComparedSamples(population).noted(after=past.population.notes), past)
     loaded = load_population(compared, refine, history=history)
@@ -264,9 +275,32 @@ def read_samples(
     return Read(ComparedSamples(loaded.population), past)
 
 
+def _too_large(compared: NamedSamples, history: NamedSamples, most_bytes: int | None) -> tuple[bool, bool]:
+    """(samples exceed `most_bytes`, samples and history together do)."""
+    if most_bytes is None:
+        return False, False
+    alone, both = (
+        sum(needed_memory(part for _, parts in samples for part in parts))
+        for samples in (compared, [*compared, *history])
+    )
+    return alone > most_bytes, both > most_bytes
+
+
+def _does_not_fit(
+    compared: NamedSamples, history: NamedSamples, most_bytes: int, *, can_use: bool
+) -> ConfigError:
+    needed = sum(needed_memory(part for _, parts in [*compared, *history] for part in parts))
+    instead = "leave --statistics to itself" if can_use else "the method robust"
+    return ConfigError(
+        f"The requests of these periods take about {needed >> 20:,} MB, and {most_bytes >> 20:,} MB of "
+        "--memory are left for them.",
+        remedy=f"Take shorter periods, more memory, or {instead}, which can do without requests.",
+    )
+
+
 def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
-    """Windows of what is compared that may be added up: where a history shows the noise, no more than one of
-    its blocks has, and so many that LEAST_BLOCKS slots of each sample are left."""
+    """Number of compared windows to add up per slot: with a history at most the windows of one of its blocks,
+    and so few that each sample has LEAST_BLOCKS slots; else 1."""
     if not history:
         return 1
     fewest, a_block = (
@@ -277,7 +311,7 @@ def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
 
 
 def n_flows(samples: NamedSamples) -> int:
-    """Flows of the windows that samples touch."""
+    """Number of flows in the windows that the samples overlap."""
     parts = [part for _, parts in samples for part in parts]
     # A window that two samples touch (filters part them) counts once.
     flows = {
@@ -294,9 +328,9 @@ def _statistics(
     a_slot: int | None,
     n_blocks: int | None = None,
     workers: int,
+    most_bytes: int | None = None,
 ) -> ComparedSamples:
-    """Statistics of samples that are compared, or of blocks of a history (a_slot None), added up as they
-    come."""
+    """Statistics of compared samples, or of blocks of a history (a_slot None), added up while reading."""
     tally = ProfileTally()
     found = gathered(
         [parts for _, parts in samples],
@@ -306,7 +340,8 @@ def _statistics(
         with_silent=a_slot is not None,
         a_slot=a_slot,
         n_blocks=n_blocks,
-        workers=workers,
+        workers=1 if most_bytes is not None else workers,
+        most_bytes=most_bytes,
     )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."

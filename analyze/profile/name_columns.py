@@ -1,4 +1,4 @@
-"""Names in columns, as they are stored and numbered: a hundred thousand sites are no objects of Python."""
+"""Names in columns, as stored and numbered, so that 100,000 sites need no Python objects."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from schemas.arrays import B1, I8
 
 @dataclass(frozen=True, slots=True)
 class NameColumns:
-    """The words of a profile; row `k` of a kind is what its number `k` stands for."""
+    """Names of a profile; row `k` of each kind is the name numbered `k`."""
 
     component: pa.DictionaryArray
-    """[operations], like the two after it: a word that many share is there once."""
+    """component, point, callee: [operations], dictionary-encoded."""
     point: pa.DictionaryArray
     callee: pa.DictionaryArray
     caller: I8
-    """[sites], like the two after it."""
+    """caller, operation, kind: [sites]."""
     operation: I8
     kind: I8
     above: I8
-    """[paths], and the site of each."""
+    """above, path_site: [paths] path of the caller, and site."""
     path_site: I8
     n_patterns: int
     pattern: I8
-    """[children] of all patterns, in their order: whose, and what."""
+    """pattern, child, calls, awaited: [children] of all patterns, ordered by pattern: pattern number,
+    operation, number of calls, 1 if awaited."""
     child: I8
     calls: I8
     awaited: I8
@@ -38,7 +39,7 @@ class NameColumns:
 
     @property
     def many(self) -> dict[str, int]:
-        """Counts of names by the key column that holds their numbers."""
+        """Key column -> number of names of that kind."""
         return {
             "site": len(self.caller),
             "path": len(self.above),
@@ -48,7 +49,7 @@ class NameColumns:
         }
 
     def are_sound(self) -> bool:
-        """Tell whether every number stands for a name, and a path comes after the one above it."""
+        """True if every number refers to a name, and each path comes after its caller's path."""
         n_operations, n_sites = len(self.component), len(self.caller)
         kinds = [int(kind) for kind in SiteKind]
         at = np.arange(len(self.above))
@@ -104,7 +105,7 @@ def _columns(rows: object, n: int) -> list[I8]:
 
 
 def names_of(columns: NameColumns) -> Names:
-    """The names of some columns. O(names)."""
+    """Names as tuples, from columns. O(names)."""
     kinds = [SiteKind(number) for number in range(len(SiteKind))]
     bounds = np.searchsorted(columns.pattern, np.arange(columns.n_patterns + 1)).tolist()
     children = list(

@@ -1,7 +1,7 @@
-"""Keys of names: 64-bit hashes that are the same in every window, so that sums of any windows add up by key.
+"""Keys of names: 64-bit hashes, the same in every window, so that sums of any windows can be joined by key.
 
-Words are hashed once each (`stitch.columnar.hashing`), everything made of them by arithmetic on columns. Two
-of a million names have one key with a probability of 3e-8; such a window is not kept.
+Each word is hashed once (`stitch.columnar.hashing`); keys of compound names are computed from the hashes by
+array arithmetic. Among a million names two collide with probability 3e-8; such a window is not stored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from schemas.arrays import I8, U8
 from stitch.columnar.hashing import hash_dictionary, hash_word, hash_words, mix
 
 _NONE: Final = np.uint64(hash_word(None))
-"""Hash of no caller, and of nothing above."""
+"""Hash in place of a missing caller or parent path."""
 
 
 class NameKeys(NamedTuple):
-    """Keys by kind of name; element `k` is that of number `k`."""
+    """Keys by kind of name; element `k` is the key of name number `k`."""
 
     operation: I8
     site: I8
@@ -48,7 +48,7 @@ def name_keys(names: NameColumns) -> NameKeys:
 
 
 def _patterns(names: NameColumns, operation: U8) -> U8:
-    """[patterns] hash of the set of children, in any order."""
+    """[patterns] order-independent hash of the children."""
     child = mix(operation[names.child] + names.calls.astype(np.uint64))
     child = mix(child + names.awaited.astype(np.uint64))
     total = np.zeros(names.n_patterns, dtype=np.uint64)
@@ -57,7 +57,7 @@ def _patterns(names: NameColumns, operation: U8) -> U8:
 
 
 def _paths(names: NameColumns, site: U8) -> U8:
-    """[paths] level by level, as a path is known by the one above it."""
+    """[paths] key of each path, computed level by level from its parent's."""
     found = np.full(len(names.above) + 1, _NONE, dtype=np.uint64)
     left, above = np.arange(len(names.above)), names.above
     is_known = np.zeros(len(found), dtype=np.bool_)

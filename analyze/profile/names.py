@@ -1,7 +1,7 @@
 """Names of sites: operations, calls of one operation by another, calling paths and call patterns.
 
-A `NameBook` numbers them while graphs are read; what is kept is a `Names`, plain tuples that can be stored,
-compared and joined with those of another profile.
+A `NameBook` numbers them while graphs are read; the result is a `Names`: plain tuples that can be stored,
+compared and joined with another profile's.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from schemas.arrays import I8
 
 NO_CALLER: Final = -1
 MOST_DEPTH: Final = 32
-"""Deeper calls are distinguished by their operation only."""
+"""Deepest call distinguished by its path; deeper ones only by their operation."""
 
 
 class OperationName(NamedTuple):
-    """Name of the work of a span or activity record; with the callee where a span waits for one remote
-    call."""
+    """Name of a span's or activity record's work, with the callee if the span waits for one remote call."""
 
     component: str
     point: str
     callee: str = ""
-    """Component of the one remote call that the span is the caller's side of; empty for any other span."""
+    """Component called, if the span is the caller's side of one remote call; else empty."""
 
     @property
     def what(self) -> str:
@@ -42,21 +41,21 @@ class OperationName(NamedTuple):
 
 
 class SiteKind(IntEnum):
-    """Kind of place that a site is."""
+    """Kind of a site."""
 
     CALL = 0
-    """Spans: calls of an operation by another."""
+    """Spans: calls of an operation by a calling operation."""
     STEP = 1
-    """Activity records: the way from one trace point to the next."""
+    """Activity records: step from one trace point to the next."""
     POINT = 2
-    """Activity records: a trace point, with what comes after it as its call pattern."""
+    """Activity records: a trace point, whose call pattern is the points that follow it."""
 
 
 class SiteName(NamedTuple):
-    """A site: operations by number."""
+    """A site; operations by number."""
 
     caller: int
-    """Operation of the caller (of a step: where it begins); NO_CALLER for a root or a point."""
+    """Operation of the caller (for a step: its start); NO_CALLER for a root or a point."""
     operation: int
     kind: SiteKind
 
@@ -70,28 +69,28 @@ class PathName(NamedTuple):
 
 
 class Child(NamedTuple):
-    """One entry of a call pattern."""
+    """Entry of a call pattern: an operation, with how many calls of it."""
 
     operation: int
     calls: int
-    """Rounded up to a power of two, so that 3 and 4 children are one pattern."""
+    """Number of calls, rounded up to a power of two, so that 3 and 4 children are one pattern."""
     awaited: bool
 
     @property
     def least(self) -> int:
-        """The smallest number that is rounded to its own."""
+        """Smallest number of calls that rounds up to `calls`."""
         return self.calls // 2 + 1 if self.calls > 1 else self.calls
 
 
 CallPattern = tuple[Child, ...]
-"""The children of a call, sorted."""
+"""Children of a call, sorted."""
 PatternRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
-"""Less the number of children, then their names."""
+"""Sort key of patterns: (-number of children, their names)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The words of a profile; everything else in it is numbers into these."""
+    """Names of a profile; its tables hold indices into these."""
 
     operations: tuple[OperationName, ...] = ()
     sites: tuple[SiteName, ...] = ()
@@ -100,24 +99,24 @@ class Names:
     roots: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     unrecorded: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Operation -> whom it calls, of whom nothing was recorded there; no part of a name."""
+    """Operation -> component it calls that recorded nothing there; not part of the name."""
 
     def callee(self, operation: int) -> str:
-        """Whom an operation calls, recorded or not; empty for nobody."""
+        """Component an operation calls, recorded or not; empty for none."""
         return self.operations[operation].callee or self.unrecorded.get(operation, "")
 
     def operation(self, site: int) -> OperationName:
-        """Operation of a site."""
+        """Operation of a site (the callee)."""
         return self.operations[self.sites[site].operation]
 
     def caller(self, site: int) -> OperationName | None:
-        """Operation that calls at a site."""
+        """Operation that calls at a site; None without a caller."""
         caller = self.sites[site].caller
         return None if caller == NO_CALLER else self.operations[caller]
 
     def called(self, name: Callable[[OperationName], OperationName], root: Callable[[str], str]) -> Names:
-        """Give operations and root types other names, in their order; what has one name now is one to who
-        numbers it, and in a call pattern one child."""
+        """Rename operations and root types, order kept. Names that become equal get one number from a later
+        numbering; in a call pattern they become one child."""
         operations = tuple(map(name, self.operations))
         first = {one: at for at, one in reversed([*enumerate(operations)])}
         patterns = tuple(
@@ -133,15 +132,15 @@ class NameBook:
 
     operations: Numbering[OperationName] = field(default_factory=Numbering)
     sites: Numbering[tuple[int, int, int]] = field(default_factory=Numbering)
-    """(caller, operation, kind) -> number; plain tuples of integers, which are made and found faster."""
+    """(caller, operation, kind) -> number; integer tuples are faster than SiteName."""
     paths: Numbering[tuple[int, int]] = field(default_factory=Numbering)
     patterns: Numbering[CallPattern] = field(default_factory=Numbering)
     _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
-    """Children as they came -> number of their pattern."""
+    """Children in call order -> number of their pattern."""
     roots: Numbering[str] = field(default_factory=Numbering)
     errors: Numbering[str] = field(default_factory=Numbering)
     _ranks: dict[int, PatternRank] = field(default_factory=dict)
-    """Ranks of the patterns that were asked for."""
+    """Pattern -> rank, cached."""
 
     def pattern(self, children: Sequence[tuple[int, bool]]) -> int:
         """Number of the pattern of (operation, awaited) children, in any order."""
@@ -152,9 +151,9 @@ class NameBook:
         return number
 
     def most_common(self, patterns: Sequence[int]) -> int:
-        """The pattern that most calls have; of equals that of most children, then the first by its names.
+        """Most frequent pattern; ties: most children, then first by names.
 
-        By names, not by number: two profiles must choose alike, and number their patterns as they come.
+        By names, not by number: two profiles must agree, and each numbers patterns in its order of arrival.
         """
         if patterns.count(patterns[0]) == len(patterns):
             return patterns[0]
@@ -171,7 +170,7 @@ class NameBook:
         return self._ranks[pattern]
 
     def names(self) -> Names:
-        """Names that were numbered so far."""
+        """Names numbered so far."""
         return Names(
             tuple(self.operations),
             tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
@@ -183,7 +182,7 @@ class NameBook:
 
 
 def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
-    """Make the pattern of (operation, awaited, calls), equal ones added up."""
+    """Make a pattern from (operation, awaited, calls); calls of equal (operation, awaited) are added up."""
     counts: dict[tuple[int, bool], int] = {}
     for operation, awaited, n in children:
         counts[operation, awaited] = counts.get((operation, awaited), 0) + n
@@ -195,7 +194,7 @@ def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
 
 
 def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[int]:
-    """Find what one comes to from some numbers in one step or more."""
+    """Numbers reachable from `begin` by one or more steps in `nexts`."""
     seen, left = set[int](), list(begin)
     while left:
         new = set(nexts.get(left.pop(), ())) - seen
@@ -205,7 +204,7 @@ def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[i
 
 
 class Recoding(NamedTuple):
-    """Old number -> new number, one array a kind of name."""
+    """Old number -> new number, one array per kind of name."""
 
     site: I8
     path: I8
@@ -218,33 +217,33 @@ ARROW = " -> "
 
 
 class PartName(NamedTuple):
-    """An edge of a graph, or a site."""
+    """Name of a graph's edge, or of a site."""
 
     source: str
-    """Node at which the edge begins; of a call the call itself."""
+    """Node at which the edge begins; for a call the call itself."""
     target: str
-    """Node at which it ends; empty for a call."""
+    """Node at which the edge ends; empty for a call."""
     src: int
     dst: int
-    """Positions in the graph; -1 for a site."""
+    """src, dst: positions in the graph; -1 for a site."""
     site: int
-    """Number of the site; -1 for several."""
+    """Number of the site; -1 if several."""
 
     @property
     def text(self) -> str:
-        """`a/x -> b/y`, or `a/x`: what a marker's pattern is matched with."""
+        """`a/x -> b/y`, or `a/x`; marker patterns are matched against it."""
         return f"{self.source}{ARROW}{self.target}" if self.target else self.source
 
 
 def edge_name(graph: Graph, edge: int, site: int) -> PartName:
-    """An edge by its nodes, without hosts: the same on every machine."""
+    """Name an edge by its nodes, without hosts, so that it is the same on every machine."""
     src, dst = (int(position) for position in graph.edges[edge])
     before, after = (graph.nodes[position]._replace(host="").text for position in (src, dst))
     return PartName(before, after, src, dst, site)
 
 
 def site_name(site: int, names: Names) -> PartName:
-    """A site: of records the step between two points; of spans the call, whoever makes it."""
+    """Name a site: for records the step between two points; for spans the callee, whoever calls it."""
     name = names.sites[site]
     operation = names.operation(site).text
     caller = names.caller(site)

@@ -1,7 +1,8 @@
-"""Number the names of many files once: equal names get one number, whatever each file calls them.
+"""Number the names of many files consistently: equal names get one number, whatever their number in each
+file.
 
-Nothing is done name by name: a window of a hundred thousand sites is renumbered in a few hundredths of a
-second, and names become objects once, at the end.
+All by array operations: a window of 100,000 sites is renumbered in a few hundredths of a second, and Python
+objects are made once, at the end.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from schemas.arrays import I8
 
 @dataclass(slots=True)
 class Keys:
-    """Integers, numbered in the order in which they first come."""
+    """Integer keys, numbered in order of first appearance."""
 
     ordered: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """The keys, ascending, and the number of each."""
+    """ordered, number: the keys, ascending, and the number of each."""
     number: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.ordered)
 
     def numbers(self, keys: I8) -> I8:
-        """Numbers of keys, new ones too. O(keys log known)."""
+        """[keys] number of each key; new keys are added. O(keys log known)."""
         at = np.searchsorted(self.ordered, keys)
         known = self.ordered.take(at, mode="clip") == keys if len(self) else np.zeros(len(keys), np.bool_)
         if not known.all():
@@ -44,7 +45,7 @@ class Keys:
         return found
 
     def keys(self) -> I8:
-        """[numbers] what each stands for."""
+        """[numbers] the key of each number."""
         found = np.empty_like(self.ordered)
         found[self.number] = self.ordered
         return found
@@ -52,12 +53,12 @@ class Keys:
 
 @dataclass(slots=True)
 class Texts:
-    """Texts, likewise."""
+    """Texts, numbered in order of first appearance."""
 
     known: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
 
     def numbers(self, texts: pa.StringArray | pa.DictionaryArray) -> I8:
-        """Numbers of texts, new ones too."""
+        """[texts] number of each text; new texts are added."""
         if isinstance(texts, pa.DictionaryArray):
             found: I8 = self.numbers(texts.dictionary)[texts.indices.to_numpy()]
             return found
@@ -73,30 +74,30 @@ _LOW = (1 << 32) - 1
 
 @dataclass(slots=True)
 class RunNames:
-    """The names of a run. Keys are pairs of numbers, packed."""
+    """Names of a run. Each kind's key is a pair of numbers, packed into 64 bits."""
 
     texts: Texts = field(default_factory=Texts)
     components: Keys = field(default_factory=Keys)
     """(component, callee)"""
     operations: Keys = field(default_factory=Keys)
-    """(number of those, point)"""
+    """(number of the (component, callee) pair, point)"""
     sites: Keys = field(default_factory=Keys)
     """(caller + 1, operation and kind)"""
     chains: Keys = field(default_factory=Keys)
-    """(chain above + 1, site)"""
+    """(parent chain + 1, site)"""
     paths: Keys = field(default_factory=Keys)
-    """The chain of each path, in the order in which files name them."""
+    """Chain of each path, in the order in which files name paths."""
     children: Keys = field(default_factory=Keys)
     """(operation, calls and whether awaited)"""
     prefixes: Keys = field(default_factory=Keys)
-    """(prefix + 1, child): patterns are chains, as paths are."""
+    """(prefix + 1, child): a pattern is a chain of children, as a path is one of sites."""
     patterns: Keys = field(default_factory=Keys)
-    """Prefix + 1 of the last child; 0 of no child."""
+    """Prefix + 1 that ends with the last child; 0 if there is no child."""
     roots: Texts = field(default_factory=Texts)
     errors: Texts = field(default_factory=Texts)
 
     def taken_in(self, names: NameColumns) -> Recoding:
-        """Number the names of a file: what each of its numbers is here."""
+        """Number the names of a file; returns its numbers -> the run's numbers."""
         component, callee = (self.texts.numbers(texts) for texts in (names.component, names.callee))
         pair = self.components.numbers(component << 32 | callee)
         operation = self.operations.numbers(pair << 32 | self.texts.numbers(names.point))
@@ -113,7 +114,7 @@ class RunNames:
         )
 
     def _paths(self, names: NameColumns, site: I8) -> I8:
-        """Level by level, as a path is known by the one above it."""
+        """[paths] the run's number of each, level by level: a path's key contains its parent's."""
         found = np.full(len(names.above) + 1, NO_CALLER, dtype=np.int64)
         open_ = names.above == NO_CALLER
         done = np.zeros(len(found), dtype=np.bool_)
@@ -127,7 +128,7 @@ class RunNames:
         return self.paths.numbers(found[:-1])
 
     def _patterns(self, names: NameColumns, operation: I8) -> I8:
-        """Child by child, in the order of their operations here."""
+        """[patterns] the run's number of each, child by child in the run's order of operations."""
         child = self.children.numbers(
             operation[names.child] << 32 | names.calls << 1 | names.awaited if len(operation) else names.child
         )
@@ -142,11 +143,11 @@ class RunNames:
         return self.patterns.numbers(prefix + 1)
 
     def names(self) -> Names:
-        """Names that were numbered so far. O(names)."""
+        """Names numbered so far. O(names)."""
         return names_of(self.columns())
 
     def columns(self) -> NameColumns:
-        """The same in columns."""
+        """Names numbered so far, in columns."""
         operations, sites = self.operations.keys(), self.sites.keys()
         chains, path_at = self.chains.keys(), np.append(self.paths.keys().argsort(), NO_CALLER)
         paths = chains[self.paths.keys()]
@@ -175,7 +176,7 @@ class RunNames:
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.texts.known)
 
     def _children(self) -> tuple[I8, I8]:
-        """(pattern, child) of all patterns, in their order."""
+        """(pattern, child) of the children of all patterns, by pattern."""
         prefixes = self.prefixes.keys()
         at = self.patterns.keys() - 1
         pattern = np.arange(len(at))

@@ -1,9 +1,8 @@
-"""Profiles: what the sites of many requests did, as sums and histograms that can be added up.
+"""Profiles: sums and histograms over the sites of many requests, which can be added up.
 
-A profile holds no request. It is cut into *slots* of time (windows, or blocks of one), so that what the
-system does on its own can be distinguished from a change; profiles of different windows can be joined.
-Everything that is tested at sites is tested on profiles, whether they were made of the requests at hand or
-read from a lake's `stats/`.
+A profile holds no request. It is divided into *slots* of time (windows, or blocks of windows), so that normal
+variation can be separated from a change; profiles of different windows can be joined. All tests of sites run
+on profiles, whether made from loaded requests or read from a lake's `stats/`.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
 Column = npt.NDArray[Any]
 
 PROFILE_VERSION: Final = 8
-"""Version of the meaning of a stored profile; another one is made anew."""
+"""Version of the meaning of a stored profile; profiles of other versions are made anew."""
 
 OWN_TIME, OVERLAP, CALLS, STRETCH, TOTAL_TIME = 0, 1, 2, 3, 4
-"""Measures of `votes`: a request's mean own time of a site's calls (ns); its mean overlap of their children
-times 2^16; its number of calls times 2^16; the mean time that the children take together, over that of the
-longest of them, times 2^16; the mean duration of its calls (ns), for readers of statistics: no test asks."""
+"""Measures in `votes`, one value a request and site: mean own time of the site's calls (ns); mean overlap of
+their children * 2^16; number of calls * 2^16; stretch: time the children take together over the longest
+child's, mean, * 2^16; mean duration of the calls (ns), for readers of statistics, not used by tests."""
 RATIO_SCALE: Final = 65536.0
-"""Ratios and counts are multiplied by this before they are put in bins of ratios."""
+"""Factor applied to ratios and counts before binning."""
 
 _KEYS: Final = {
     "measure": pa.int8(),
@@ -77,36 +76,36 @@ SCHEMAS: Final = {
     name: pa.schema([*((key, _KEYS[key]) for key in keys), *((value, pa.float64()) for value in values)])
     for name, (keys, values) in TABLES.items()
 }
-"""Schema of each table of a profile, rows sorted by the key columns, each key once."""
+"""Schema of each table of a profile; rows sorted by the key columns, keys unique."""
 
 
 class Watched(NamedTuple):
-    """A stretch of time, and what it held."""
+    """A stretch of time, with counts of its requests."""
 
     start_ns: int
     end_ns: int
     n: float = 0.0
     w: float = 0.0
-    """Requests, and their weight."""
+    """n, w: number of requests, and their weight."""
     first_ns: int = 0
     last_ns: int = 0
-    """When the first and the last of them began; of no request there is none."""
+    """first_ns, last_ns: start of the first and last request; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A stretch of time of one sample."""
+    """Interval of one sample."""
 
     sample: int
     start_ns: int
     end_ns: int
-    """Half open."""
+    """start_ns, end_ns: half-open interval."""
     watched: tuple[Watched, ...] = ()
-    """Windows that were added up in it, itself where it is one; none where no request was looked for."""
+    """Windows summed in this slot (itself if one); empty if no request was looked for."""
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Watched time in seconds; the slot's length if nothing is watched."""
         if self.watched:
             return sum(one.end_ns - one.start_ns for one in self.watched) / 1e9
         return (self.end_ns - self.start_ns) / 1e9
@@ -114,7 +113,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Sums and histograms of sites by slot; tables as in SCHEMAS."""
+    """Sums and histograms of sites by slot; table columns as in SCHEMAS."""
 
     names: Names
     slots: tuple[Slot, ...]
@@ -125,44 +124,44 @@ class Profile:
     responses: pa.Table
     origins: pa.Table
     folded: tuple[FoldedNames, ...] = ()
-    """Names that were too many, as they were folded."""
+    """Folded names."""
     runs: SlotVotes | None = None
-    """Votes that are too many for a table; `votes` is empty then."""
+    """Votes too many for a table; `votes` is empty then."""
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name; of votes in runs their table."""
+        """Name -> table; `runs` are converted to a table."""
         found = {name: getattr(self, name) for name in SCHEMAS}
         return found if self.runs is None else found | {"votes": self.runs.table()}
 
     def at_sites(self, table: str, column: str, slots: B1) -> F8:
-        """Add a column of a table up over some slots: [sites]."""
+        """[sites] sums of a column of a table over slots. slots: [all slots] True for those to include."""
         rows = getattr(self, table)
         inside = slots[rows["slot"].to_numpy()]
         return totals(rows["site"].to_numpy()[inside], rows[column].to_numpy()[inside], len(self.names.sites))
 
     def at_operations(self, table: str, column: str, slots: B1) -> F8:
-        """Add the same up by operation: [operations]."""
+        """[operations] sums of a column of a table over slots, as `at_sites`."""
         of = np.array([site.operation for site in self.names.sites], dtype=np.int64)
         return totals(of, self.at_sites(table, column, slots), len(self.names.operations))
 
     def responded(self, column: str, slots: B1) -> float:
-        """Add a column of `responses` up over some slots."""
+        """Sum of a column of `responses` over slots. slots: [all slots] True for those to include."""
         return float(self.responses[column].to_numpy()[slots[self.responses["slot"].to_numpy()]].sum())
 
     def votes_at(self, site: int) -> pa.Table:
-        """Votes at a site."""
+        """Votes of one site."""
         if self.runs is not None:
             return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
 def columns_of(table: pa.Table) -> dict[str, Column]:
-    """Give the columns of a table."""
+    """Column name -> array."""
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -> pa.Table:
-    """Give a table other numbers; codes: by key column what each of its numbers becomes."""
+    """Make a table with key columns renumbered; codes: key column -> [old number] new."""
     arrays = [
         pa.array(codes[key][columns[key]].astype(columns[key].dtype) if key in codes else columns[key])
         for key in SCHEMAS[name].names
@@ -171,7 +170,7 @@ def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -
 
 
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several tables of one name with equal keys added up, sorted by key. O(rows log rows)."""
+    """Concatenate tables named `name`, add up rows of equal key, sort by key. O(rows log rows)."""
     keys, values = TABLES[name]
     rows = pa.concat_tables(parts) if parts else SCHEMAS[name].empty_table()
     if not rows.num_rows:
@@ -182,9 +181,9 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
-    """One profile of several, the slots of each after those of the one before. O(rows log rows).
+    """Join profiles; slots are numbered on from one to the next. O(rows log rows).
 
-    Names that are folded in one of them are folded in all: a request that has two of them counts twice.
+    A name folded in one profile is folded in all: a request with two of the merged names counts twice.
     """
     before = [fold for profile in profiles for fold in profile.folded]
     folding = folding_of([profile.names for profile in profiles], before, None)

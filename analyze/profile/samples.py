@@ -1,6 +1,6 @@
-"""The samples of a comparison: requests at hand, or statistics that were kept of them.
+"""Samples of a comparison, as loaded requests or as stored statistics.
 
-Both say what they hold in numbers, and give a profile; whoever compares asks no further.
+Both have summaries and a profile; methods that compare need not know which one it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.gathering import Gathered
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums
 from analyze.stats.histograms import value_of
 from analyze.stats.silences import (
     ComparedTraffic,
@@ -34,16 +35,23 @@ PAIR_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class ComparedSamples:
-    """Samples to compare: requests at hand, or their kept statistics."""
+    """Samples to compare: loaded requests, or stored statistics."""
 
     population: Population
-    """The samples and their requests; of samples that are statistics it holds none."""
+    """Samples and their requests; no requests if the samples are statistics."""
     kept: Profile | None = None
-    """The statistics: their slots cannot be chosen any more. Slot.sample: index into `samples`."""
+    """Statistics, their slots fixed. Slot.sample is an index into `samples`."""
     gathered: Gathered | None = None
-    """Windows that were read, where names were numbered by a run."""
+    """Windows that were read, if their names were numbered by a run."""
     workers: int = 1
-    """Processes that may share the work on statistics."""
+    """Number of processes for work on statistics."""
+
+    @property
+    def segments(self) -> tuple[SegmentSums, ...]:
+        """Counts by attribute values, one entry a sample; empty for loaded requests."""
+        if self.gathered is None:
+            return ()
+        return tuple(self.gathered.segments.get(at, NO_SEGMENTS) for at in range(len(self.samples)))
 
     @staticmethod
     def of_statistics(
@@ -54,12 +62,12 @@ class ComparedSamples:
         gathered: Gathered | None = None,
         workers: int = 1,
     ) -> ComparedSamples:
-        """Take statistics of some samples; who looks for examples finds none."""
+        """Make from statistics of samples; there are no example requests."""
         nothing = Population((), {}, notes, samples, window_ns=window_ns, folded=profile.folded)
         return ComparedSamples(nothing, profile, gathered, workers)
 
     def noted(self, *before: str, after: Sequence[str] = ()) -> ComparedSamples:
-        """Give the same with more that a reader should know of how they were made."""
+        """Add notes for the reader on how the samples were made, before or after the others."""
         notes = (*before, *self.population.notes, *after)
         return replace(self, population=replace(self.population, notes=notes))
 
@@ -69,22 +77,21 @@ class ComparedSamples:
         return self.population.samples
 
     def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
-        """Give the profile that was kept, or make it, slot by slot."""
+        """Return the stored profile, or make one by `slots`."""
         if self.kept is not None:
             return Profiled(self.kept, ())
         return profile_of(self.population, slots, threshold_ns)
 
     def has_requests(self, sample: int) -> bool:
-        """Tell whether a sample has a request that tests may use."""
+        """True if a sample has a request that tests may use."""
         if self.kept is None:
             return self.population.has_requests(sample)
         return bool(_in_sample(self.kept, sample)[self.kept.responses["slot"].to_numpy()].any())
 
     def summaries(self) -> tuple[SampleSummary, ...]:
-        """Give counts and response times of every sample, over all tested flows.
+        """Counts and response times of every sample, over all tested flows.
 
-        Of statistics quantiles are read from bins, to about 1 %; there is no number of categories (0), and
-        what was left out of tests is not known.
+        From statistics: quantiles from bins, to about 1 %; number of categories 0; excluded flows unknown.
         """
         return tuple(
             _of_requests(self.population, sample, named)
@@ -95,9 +102,8 @@ class ComparedSamples:
 
     @cached_property
     def traffic(self) -> ComparedTraffic:
-        """Requests of the first two samples, the time for which they were recorded, and silences in it:
-        request by request, or window by window, in which requests began between the first and the last. O(n
-        log n)."""
+        """Requests of the first two samples, the time recorded, and silences in it: by request, or from the
+        first and last request of each window. O(n log n)."""
         return compared_traffic(
             [
                 population_traffic(self.population, sample)
@@ -109,12 +115,13 @@ class ComparedSamples:
 
 
 def samples_of(given: Population | ComparedSamples) -> ComparedSamples:
-    """Give a population as samples; samples as they are."""
+    """Wrap a population; ComparedSamples are returned unchanged."""
     return ComparedSamples(given) if isinstance(given, Population) else given
 
 
 def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
-    """The profile of two that were numbered by one run, `one` first; None where they were not."""
+    """Joint profile of two samples numbered by one run, `one` first; None if they were not, or names are
+    folded."""
     first, second = one.gathered, other.gathered
     if first is None or second is None or first.run is not second.run:
         return None
@@ -122,7 +129,7 @@ def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
 
 
 def _in_sample(profile: Profile, sample: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """[slots] whether each is of a sample."""
+    """[slots] True if the slot belongs to a sample."""
     return np.array([slot.sample == sample for slot in profile.slots], dtype=np.bool_)
 
 
@@ -191,7 +198,7 @@ def _summary(named: Sample, **numbers: object) -> SampleSummary:
 
 
 def _quantile(rows: dict[str, F8], q: float) -> float | None:
-    """Quantile of response times as recorded, µs; linear inside a bin. None without requests."""
+    """Quantile of response times, µs, unweighted; linear inside a bin. None without requests."""
     n = np.bincount(rows["bin"].astype(np.int64), rows["n"])
     if not n.any():
         return None

@@ -1,8 +1,8 @@
-"""Shards of sites: some sites of a profile at a time, so that tests need no more memory than one shard.
+"""Shards: disjoint sets of a profile's sites, tested one at a time, so that memory is bounded by a shard.
 
-What is tested together lies in one shard: all sites of an operation, by a hash of its name, which is the same
-whoever works it out. Steps of records belong together by where they begin as well, and are one shard. A shard
-goes to another process in few bytes, with no name that it does not need; its votes are read there.
+Sites that are tested together are in one shard: all sites of an operation, by a hash of its name, which is
+the same in every process. Steps of records also belong together by where they begin, so all are one shard. A
+shard is small to send to another process: only the names it needs; votes are read there.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
-"""Votes that are held as a table, and tested at once: a GB. More stay in runs."""
+"""Most votes held as a table and tested at once: a GB. More are kept as runs."""
 SHARD_VOTES: Final = 2_000_000
-"""Votes of a shard: 0.1 GB."""
+"""Votes of one shard: 0.1 GB."""
 BY_SITE: Final = ("visits", "patterns")
-"""Tables of which a shard has its part; rows of a slot lie in the order of the shards."""
+"""Tables split by shard; a slot's rows lie in the order of the shards."""
 PROBLEM: Final = 1
-"""Sample that is compared with the one before."""
+"""Index of the problem sample; the one before is the reference."""
 _PART_BITS: Final = 10
 PARTS: Final = 1 << _PART_BITS
-"""A shard is one of so many parts of the operations, or several."""
+"""Number of hash parts of the operations; a shard is one or several parts."""
 _ODD: Final = np.uint32(0x9E3779B1)
-"""2^32 over the golden ratio: multiplied by it, every bit of a hash reaches the highest (Knuth 6.4)."""
+"""2^32 over the golden ratio: multiplication by it spreads every bit of a hash to the highest (Knuth 6.4)."""
 
 
 class SiteShard(NamedTuple):
-    """Some sites of a profile. Their names, call patterns and operations are numbered by themselves."""
+    """Part of a profile's sites. Names, call patterns and operations are renumbered within the shard."""
 
     names: NameColumns
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
-    """Visits and patterns; of responses what each slot holds."""
+    """visits and patterns of the shard; responses of the whole profile, by slot."""
     site: I8
-    """Number of each site in the whole, ascending; likewise of the call patterns."""
+    """site, pattern: number in the whole profile of each of the shard's sites and call patterns,
+    ascending."""
     pattern: I8
 
     def profile(self) -> Profile:
-        """Give the shard as a profile. O(rows).
+        """The shard as a profile. O(rows).
 
-        Where a history shows the noise the problem is tested as a whole: its votes are added up.
+        With a history for the noise the problem is tested as a whole: its votes are put in one slot.
         """
         problem = [slot for slot, one in enumerate(self.slots) if one.sample == PROBLEM]
         if not any(one.sample > PROBLEM for one in self.slots):
@@ -62,7 +63,7 @@ class SiteShard(NamedTuple):
         return self._profile(replace(self.votes, parts=tuple(parts)))
 
     def at_sites(self, sites: B1) -> Profile:
-        """Give the same with votes of some sites alone, [sites] whether of it, those of each slot."""
+        """The shard as a profile with votes of selected sites, not merged over slots; sites: [sites] mask."""
         return self._profile(self.votes.of_sites(sites))
 
     def _profile(self, votes: SlotVotes) -> Profile:
@@ -71,7 +72,7 @@ class SiteShard(NamedTuple):
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
-    """Give a profile shard by shard, those without a site left out; votes: those of the profile."""
+    """Yield a profile's shards, empty ones skipped; votes: all votes of the profile."""
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
@@ -93,7 +94,7 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
 
 
 def site_parts(names: NameColumns) -> Column:
-    """[sites] the part of the operation of each, which has the same in all files. O(sites and words)."""
+    """[sites] hash part of the site's operation, the same in all files. O(sites and words)."""
     hashed = np.zeros(len(names.component), dtype=np.uint32)
     for texts in (names.component, names.point, names.callee):
         words = [crc32(word.encode()) for word in texts.dictionary.to_pylist()]
@@ -103,20 +104,20 @@ def site_parts(names: NameColumns) -> Column:
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
-    """Count the shards of so many votes, where each has a site; records are one."""
+    """Number of shards for that many votes; 1 for records."""
     if any(site.kind is SiteKind.STEP for site in names.sites):
         return 1
     return min(PARTS, -(-votes.n_rows // most_votes))
 
 
 def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> list[I8]:
-    """[shards] the rows of each."""
+    """[shards] row indices of each shard."""
     order = np.argsort(shard, kind="stable")
     return np.split(order, np.cumsum(np.bincount(shard, minlength=n))[:-1])
 
 
 def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
-    """[shards] the rows of each, which are not copied where they come in order."""
+    """[shards] rows of each; slices without a copy if the rows are in shard order."""
     of = shard[rows["site"].to_numpy()]
     if not (of[1:] >= of[:-1]).all():
         order = np.argsort(of, kind="stable")
@@ -126,7 +127,7 @@ def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
 
 
 def _by_slot(responses: pa.Table) -> pa.Table:
-    """Response times of each slot, all root types and bins together."""
+    """Sums of responses by slot, over root types and bins."""
     slot = responses["slot"].to_numpy()
     n = int(slot.max(initial=-1)) + 1
     columns: dict[str, Column] = {"root": np.zeros(n), "slot": np.arange(n), "bin": np.zeros(n)}
@@ -149,14 +150,14 @@ def _shard(
 
 
 def _numbers(some: I8, n: int) -> I8:
-    """[n + 1] the place of each number among some; NO_CALLER of the others, and of NO_CALLER itself."""
+    """[n + 1] number -> its index in `some`, else NO_CALLER; the last is that of NO_CALLER (-1)."""
     found = np.full(n + 1, NO_CALLER, dtype=np.int64)
     found[some] = np.arange(len(some))
     return found
 
 
 def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) -> NameColumns:
-    """Names of some sites and call patterns, and the operations that they need."""
+    """Names of a subset of sites and call patterns, and the operations they need."""
     of_child = to_pattern[names.pattern] >= 0
     caller, operation, child = names.caller[site], names.operation[site], names.child[of_child]
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
@@ -182,5 +183,5 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
 
 
 def _words_of(texts: pa.DictionaryArray, at: pa.Array) -> pa.DictionaryArray:
-    """Take some, with no word that they do not need."""
+    """Take entries, and drop unused words from the dictionary."""
     return texts.take(at).cast(pa.string()).dictionary_encode()

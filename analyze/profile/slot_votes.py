@@ -1,8 +1,7 @@
-"""Votes of the slots of a comparison: what runs there are is at hand, their rows lie in files where they are
-many.
+"""Votes of a comparison's slots: keys of the runs are in memory, their rows in files if they are many.
 
-A slot's file holds the runs of a shard side by side (`analyze.profile.shards`), whoever wrote it: a shard
-needs one piece of every file, and whoever tests it reads that himself. Nobody holds all rows at once.
+A slot's file holds the runs of a shard side by side (`analyze.profile.shards`): a shard needs one contiguous
+piece of every file, which the process that tests it reads. No process holds all rows at once.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from schemas.arrays import B1, I8
 from stitch.scratch import Scratch
 
 MOST_HELD: Final = 100_000
-"""Rows of a slot that stay in memory: half a megabyte."""
+"""Most rows of a slot kept in memory: half a megabyte."""
 
 
 class _FileColumn(NamedTuple):
-    """A column of a file."""
+    """A column stored in a file at an offset; `type` is its dtype, `n` its length."""
 
     path: str
     type: str
@@ -35,7 +34,7 @@ class _FileColumn(NamedTuple):
     n: int
 
     def rows(self, first: int, past: int) -> Column:
-        """Read some rows."""
+        """Read rows [first, past)."""
         at = self.offset + first * np.dtype(self.type).itemsize
         return np.fromfile(self.path, self.type, past - first, offset=at)
 
@@ -46,17 +45,18 @@ class OneSlotVotes:
 
     slot: int
     keys: tuple[Column, ...]
-    """Measure, site, pattern."""
+    """measure, site, pattern."""
     n_rows: Column
-    """Rows of each run."""
+    """Number of rows of each run."""
     first: Column
-    """Where they begin."""
+    """Index of the first row of each run."""
     columns: tuple[Column | _FileColumn, ...]
-    """Bins, and the numbers of `Votes.sums`."""
+    """Bins, then the columns of `Votes.sums`."""
 
     @staticmethod
     def of(votes: Votes, shard: Column, folder: Callable[[], Path]) -> OneSlotVotes:
-        """Put votes aside where they are many, in a file in the folder of a `Scratch`; shard: [sites]."""
+        """Spill votes to a file in a scratch `folder` if they are many; shard: [sites] shard of each, to
+        order by."""
         held = len(votes.bin) <= MOST_HELD
         votes = votes if held else summed_votes([votes], shard).compact()
         columns = (votes.bin, *votes.sums)
@@ -69,13 +69,13 @@ class OneSlotVotes:
         return int(self.n_rows.sum(dtype=np.int64))
 
     def renumbered(self, site: I8, pattern: I8) -> OneSlotVotes:
-        """With new numbers for the old."""
+        """Renumber sites and patterns: site, pattern: [old number] new."""
         measure, of_site, of_pattern = self.keys
         new = site[of_site].astype(np.int32), pattern[of_pattern].astype(np.int32)
         return replace(self, keys=(measure, *new))
 
     def some(self, runs: I8) -> OneSlotVotes:
-        """Some runs; what lies in a file stays there."""
+        """Select runs by index; rows in a file stay there."""
         first, n_rows, columns = self.first[runs], self.n_rows[runs], self.columns
         if not any(isinstance(column, _FileColumn) for column in columns):
             columns = tuple(_rows(columns, first, n_rows))
@@ -85,7 +85,7 @@ class OneSlotVotes:
         )
 
     def read(self) -> Votes:
-        """Give them with their rows."""
+        """Read all rows."""
         bins, *sums = _rows(self.columns, self.first, self.n_rows)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
         return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
@@ -96,7 +96,7 @@ def _first(n_rows: Column) -> Column:
 
 
 def _rows(columns: Iterable[Column | _FileColumn], first: Column, n_rows: Column) -> Iterator[Column]:
-    """Give the rows of runs, read from the first of them to the last: those of a shard lie side by side."""
+    """Yield the runs' rows of each column. Reads from first to last run: a shard's lie side by side."""
     ends = first.astype(np.int64) + n_rows
     past = int(ends.max(initial=0))
     begin = int(first.min(initial=past))
@@ -123,37 +123,37 @@ def _written(columns: Iterable[Column], folder: Path) -> tuple[_FileColumn, ...]
 
 @dataclass(frozen=True, slots=True)
 class SlotVotes:
-    """Votes of several slots; some may be of the same."""
+    """Votes of several slots; several parts may belong to one slot."""
 
     parts: tuple[OneSlotVotes, ...]
     scratch: tuple[Scratch, ...] = ()
-    """Where their rows lie."""
+    """Scratch folders that hold the rows; kept alive here."""
 
     @property
     def n_rows(self) -> int:
-        """Rows of all of them."""
+        """Rows of all parts."""
         return sum(part.total_rows for part in self.parts)
 
     def table(self) -> pa.Table:
-        """The table, its rows sorted by key, those of one slot added up."""
+        """Table sorted by key, equal keys added up."""
         if not self.parts:
             return SCHEMAS["votes"].empty_table()
         return summed_votes([part.read() for part in self.parts]).table()
 
     def read(self) -> Votes:
-        """Give them with their rows; a key may come more than once."""
+        """Read all rows; keys may repeat."""
         return joined_votes([part.read() for part in self.parts])
 
     def of_sites(self, sites: B1) -> SlotVotes:
-        """Votes at some sites. sites: [sites] True for those."""
+        """Select the votes of sites. sites: [sites] mask."""
         parts = tuple(part.some(np.flatnonzero(sites[part.keys[1]])) for part in self.parts)
         return replace(self, parts=parts)
 
     def renumbered(self, site: I8, pattern: I8) -> SlotVotes:
-        """With new numbers for the old."""
+        """Renumber sites and patterns: site, pattern: [old number] new."""
         return replace(self, parts=tuple(part.renumbered(site, pattern) for part in self.parts))
 
     def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
-        """With those of other slots, which come after `n_slots`."""
+        """Append the votes of `other`, whose slots are shifted by n_slots."""
         moved = (replace(part, slot=part.slot + n_slots) for part in other.parts)
         return SlotVotes((*self.parts, *moved), self.scratch + other.scratch)

@@ -1,7 +1,7 @@
-"""Profiles of windows and periods, read from the lake's `stats/` where they are kept and made where not.
+"""Profiles of windows and periods: read from the lake's `stats/` if stored there, else made.
 
-A window's profile depends on nothing but its own flows and the settings: each window is refined alone. What
-can be read is read, whoever asks; what had to be made is kept if the lake can be written to.
+A window's profile depends only on its flows and the settings: each window is refined alone. New profiles are
+stored if the lake is writable.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from analyze.load import load_population
+from analyze.load import load_population, read_flow_files
+from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
     Stored,
@@ -31,14 +33,16 @@ from analyze.profile.encoding import (
     votes_kept,
 )
 from analyze.profile.gathering import Added, Adding, Gathered, Gathering
+from analyze.profile.needed_memory import needed_memory
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import Profile, Slot
+from analyze.profile.segment_sums import segment_sums
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
 from schemas.errors import PeriodError
 from schemas.periods import Period
 from schemas.windows import NS_PER_DAY, Window
-from stitch.heap import keep_freed
+from stitch.heap import give_back, keep_freed
 from stitch.lake.place import open_store
 from stitch.lake.stats_files import (
     StatsKey,
@@ -56,16 +60,19 @@ from stitch.processes import map_in_order, worker_processes
 from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
-"""Sums of windows are kept by this: a block of a history is seldom shorter than a quarter of a day where it
-is long to read."""
+"""Length by which sums of windows are stored: blocks of a history that is long to read are seldom shorter
+than a quarter of a day."""
 MOST_SLOTS: Final = 120
-"""Slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
+"""Most slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
 
+BYTES_A_VOTE: Final = 512
+"""Memory per vote held as a table, twice what it takes during tests."""
 WINDOWS_A_WORKER: Final = 6
-"""Fewest that a process of its own is started for: that takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
+"""Fewest windows that justify another process: its start takes 1.3 s of CPU, a window of 8,400 spans 0.2
+s."""
 VOTES_A_WORKER: Final = 20_000_000
-"""The same of votes that are kept: so many are read and added up in 0.7 s of CPU, and whoever reads and tests
-after that goes on with the processes."""
+"""Fewest stored votes that justify another process: 0.7 s of CPU to read and add up; later steps use the
+processes as well."""
 
 
 @dataclass(slots=True)
@@ -73,18 +80,18 @@ class ProfileTally:
     """Counts of windows read, made and written while profiles are collected."""
 
     read: int = 0
-    """Windows whose profile was kept in the lake."""
+    """Windows whose profile was read from the lake."""
     made: int = 0
-    """Windows (or parts of one) whose requests were read."""
+    """Windows (or parts of one) profiled from their requests."""
     kept: int = 0
-    """Number of made ones that were written to the lake."""
+    """Profiles made and written to the lake."""
     outdated: int = 0
-    """Number of files of other profile versions that were deleted when new ones were written."""
+    """Files of other profile versions deleted when new ones were written."""
     refusals: list[str] = field(default_factory=list)
-    """Why some could not be written, each reason once."""
+    """Reasons why writing failed, each once."""
 
     def add(self, other: ProfileTally) -> None:
-        """Count what another one counted."""
+        """Add the counts of another tally."""
         self.read += other.read
         self.made += other.made
         self.kept += other.kept
@@ -93,20 +100,20 @@ class ProfileTally:
 
 
 class _Block(NamedTuple):
-    """Neighbouring windows of a sample, or what its period has of them, that are added up."""
+    """Neighbouring windows of a sample (clipped to its period) that are added up to one slot."""
 
     sample: int
     pieces: tuple[LakePeriod, ...]
 
 
 class _KeptBlock(NamedTuple):
-    """Where the statistics of a block's windows are kept."""
+    """Keys of a block's stored statistics, for a worker process."""
 
     keys: tuple[tuple[str, StatsKey], ...]
-    """(lake, key) of each window; none where one is no whole window."""
+    """(lake, key) of each window; empty if one is not a whole window."""
     keep_account: bool
     folder: Path
-    """Folder of the `Scratch` for its votes."""
+    """Scratch folder for the block's votes."""
 
 
 def gathered(
@@ -119,23 +126,24 @@ def gathered(
     a_slot: int | None = 1,
     n_blocks: int | None = None,
     workers: int = 1,
+    most_bytes: int | None = None,
 ) -> Gathered:
-    """Slots of several samples, in time order.
+    """Read several samples as slots, in time order.
 
-    Slot.sample is the sample's place in `samples`. `a_slot`: so many neighbouring windows (or the parts of
-    them that a period has) are added up in a slot, and more where there would be over MOST_SLOTS of a sample;
-    None: a sample is one slot, and has no account. `n_blocks`: see `Gathering.gathered`. Whole windows
-    without a filter come from `stats/`; the others are made of their requests, and not kept. What a filter
-    leaves nothing of has no slot, unless with_silent: then windows that were recorded and hold nothing have
-    empty ones. So many processes (`workers`) read what is kept, where it is worth their start. Raises
-    LakeError where flows cannot be read, PeriodError where no sample has a request.
+    Slot.sample is the index into `samples`. a_slot: number of neighbouring windows (clipped to the period)
+    per slot, more if a sample would exceed MOST_SLOTS; None: one slot a sample, without account. n_blocks:
+    see `Gathering.gathered`. Whole windows without a filter come from `stats/`; others are made from
+    requests, and not stored. A window in which the filter leaves nothing has no slot; with_silent: recorded
+    windows without requests have empty slots. workers: most processes that read, started only if worthwhile.
+    most_bytes: memory for the requests of a window, and for all votes. Raises LakeError if flows cannot be
+    read, PeriodError if no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
     blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
-    gathering = Gathering(run)
-    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch)
+    gathering = Gathering(run, most_votes=None if most_bytes is None else most_bytes // BYTES_A_VOTE)
+    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch, most_bytes)
     for block, added in reading.blocks(blocks, workers):
         if added is None:
             continue
@@ -151,7 +159,7 @@ def gathered(
 
 
 def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
-    """Windows by slot; parts: (sample, part of it)."""
+    """Blocks of windows, one a slot; parts: (sample, period)."""
     wanted = [(sample, _clipped(here, part)) for sample, part in parts for here in whole_windows(part)]
     many, seen = Counter(sample for sample, _ in wanted), Counter[int]()
 
@@ -166,7 +174,7 @@ def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iter
 
 
 def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
-    """The block with one piece for what it has of a quarter of a day, where the sum of that is kept."""
+    """Replace windows that make up a stored quarter-day sum by that sum."""
     pieces: list[LakePeriod] = []
     for windows in _by_quarter(block.pieces):
         quarter = _joined(windows)
@@ -175,8 +183,8 @@ def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
 
 
 def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
-    """Neighbours of one lake and one quarter of a UTC day; what is not all of its window is alone, and so is
-    a window of a length that does not divide a quarter."""
+    """Runs of whole windows in one lake and one quarter of a UTC day; a clipped window, or one whose length
+    does not divide a quarter, is alone."""
 
     def quarter_of(here: LakePeriod) -> tuple[Path, bool, int]:
         start_ns, joins = here.windows[0].start_ns, _is_whole(here) and QUARTER_NS % here.window_ns == 0
@@ -186,7 +194,7 @@ def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
 
 
 def _joined(windows: Sequence[LakePeriod]) -> LakePeriod:
-    """Windows of one lake as one piece."""
+    """Merge neighbouring windows of one lake into one period."""
     first, last = windows[0], windows[-1]
     return replace(
         first,
@@ -212,16 +220,17 @@ def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Settings by which blocks are read."""
+    """Reader of blocks, with its settings."""
 
     settings: RefineSettings
     tally: ProfileTally
     keep_account: bool
     scratch: Scratch
+    most_bytes: int | None = None
 
     def blocks(self, blocks: Sequence[_Block], workers: int) -> Iterator[tuple[_Block, Added | None]]:
-        """Every block as one slot, None where its windows hold no request; by several processes where there
-        is enough to read."""
+        """Yield (block, its sum as one slot; None without requests); in several processes if there is enough
+        to read."""
         if workers > 1:
             workers = min(workers, self._votes_kept(blocks) // VOTES_A_WORKER)
         if workers < 2:
@@ -238,13 +247,13 @@ class _Reading:
                     yield block, added
 
     def _votes_kept(self, blocks: Sequence[_Block]) -> int:
-        """Estimated number of votes to read, if all windows have as many as the first that is kept."""
+        """Estimated number of stored votes, from the first stored window times the number of windows."""
         pieces = [here for block in blocks for here in block.pieces]
         data = (_read(here, self.settings) for here in pieces if _is_whole(here))
         return next((votes_kept(one) for one in data if one is not None), 0) * len(pieces)
 
     def _here(self, blocks: Sequence[_Block]) -> Iterator[Added | None]:
-        """Read them in this process. What is not kept is made."""
+        """Read blocks in this process; make the profiles that are not stored."""
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
@@ -253,7 +262,9 @@ class _Reading:
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account)
                 for here, of_window in zip(block.pieces, kept, strict=False):
-                    stored = _kept_or_made(of_window, here, self.settings, self.tally)
+                    stored = _kept_or_made(
+                        of_window, here, self.settings, self.tally, most_bytes=self.most_bytes
+                    )
                     if stored is not None:
                         adding.add(stored)
                 yield adding.added(lambda: self.scratch.folder)
@@ -266,7 +277,7 @@ def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey]
 
 
 def _read_there(block: _KeptBlock) -> Added | None:
-    """Add up what is kept of a block, in a process of its own; None where some of it is not."""
+    """Add up a block's stored statistics, in a worker process; None if some are not stored."""
     keep_freed()
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
@@ -283,12 +294,13 @@ def _read_there(block: _KeptBlock) -> Added | None:
 
 @cache
 def _store(lake: str) -> Store:
-    """Stores of lakes that a worker process reads from."""
+    """Store of a lake, cached in a worker process."""
     return open_store(lake)
 
 
 def _silent(part: LakePeriod, slots: Sequence[Slot]) -> Iterator[Slot]:
-    """Whole windows in which a recording went on beside those that hold requests, ascending."""
+    """Whole windows without requests during which recording went on around windows with requests,
+    ascending."""
     there = {slot.start_ns for slot in slots}
     length, bounds = part.window_ns, (part.period.start_ns, part.period.end_ns)
     for one in part.recorded:
@@ -312,12 +324,11 @@ def keep_profiles(
     watch: Callable[[int, int], None],
     workers: int | Executor = 1,
 ) -> None:
-    """See to it that the profile of every window that the periods touch is kept.
+    """Ensure that the profile of every window that the periods overlap is stored.
 
-    Windows of a quarter of a day that is kept instead of them (`coarsen`) are. Missing ones are made one
-    after the other, or by so many processes (`workers`) where they are worth their start, or by whoever takes
-    tasks; each with a window at a time in memory. What cannot be written is in `tally.refusals`. Raises
-    LakeError.
+    Windows whose quarter-day sum is stored instead (`coarsen`) count as stored. Missing ones are made one
+    after the other, or by `workers` processes if worthwhile, or by an Executor; each holds one window at a
+    time in memory. Failed writes are in `tally.refusals`. Raises LakeError.
     """
     pieces = _each_window(periods)
     missing = []
@@ -348,11 +359,11 @@ def keep_profiles(
 
 
 def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, tally: ProfileTally) -> int:
-    """See to it that the sum of the windows of every quarter of a UTC day that the periods touch is kept, and
-    whole: how many those are.
+    """Ensure that the sum of every quarter of a UTC day that the periods overlap is stored; returns the
+    number of quarters.
 
-    Windows whose statistics are missing are made. Memory: the statistics of one quarter. What cannot be
-    written is in `tally.refusals`. Raises LakeError.
+    Missing statistics of windows are made. Memory: the statistics of one quarter. Failed writes are in
+    `tally.refusals`. Raises LakeError.
     """
     quarters = _quarters(periods)
     for quarter in quarters:
@@ -361,12 +372,12 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
 
 
 class Coarsened(NamedTuple):
-    """Windows whose statistics are kept by the quarter of a day alone."""
+    """Counts of windows whose statistics are now stored only as quarter-day sums."""
 
     windows: int
     quarters: int
     size: int
-    """Bytes that went, or would go, with their own."""
+    """Bytes freed, or to be freed in a dry run."""
 
 
 def coarsen(
@@ -377,11 +388,10 @@ def coarsen(
     tally: ProfileTally,
     dry_run: bool = False,
 ) -> Coarsened:
-    """Keep statistics of quarters of a UTC day that ended then or before by quarter, and drop those of their
-    windows, once the sum is there and whole.
+    """Store the sum of each quarter of a UTC day that ended by until_ns, then delete its windows' statistics.
 
-    Of windows of which none are kept none are made. Stopped at any instant, the next run goes on. As
-    `keep_quarters`; raises OSError where something cannot be removed.
+    Quarters without stored windows are skipped. Can be interrupted at any time; the next run continues.
+    Raises as `keep_quarters`, and OSError if a file cannot be removed.
     """
     n_windows = n_quarters = size = 0
     for quarter in _quarters(periods):
@@ -403,7 +413,7 @@ def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
 
 
 def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
-    """Keep the sum of a quarter's windows where it is not: whether it is there now."""
+    """Store the sum of a quarter's windows unless it is there; True if it is stored now."""
     key, written = key_of(quarter, settings), ProfileTally()
     kept = stored_tables(_read(quarter, settings))
     if kept is not None and _is_of(kept, key):
@@ -417,30 +427,30 @@ def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally
 
 
 def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
-    """The windows that periods touch, each as a whole and once."""
+    """Windows that periods overlap, whole, each once."""
     return [*{(here.root, here.windows): here for part in periods for here in whole_windows(part)}.values()]
 
 
 def _profile_made(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
-    """Make the profile of a whole window, and keep it."""
+    """Make and store the profile of a whole window."""
     tally = ProfileTally()
     _kept_or_made(None, here, settings, tally)
     return tally
 
 
 def _named_profile_made(settings: RefineSettings, window: Period) -> ProfileTally:
-    """Make it in a process of its own, which finds the lake and the window's files itself."""
+    """Make a window's profile in a worker process, which opens the lake itself."""
     return _profile_made(settings, _lakes().sealed_part(window))
 
 
 @cache
 def _lakes() -> Lakes:
-    """Lakes that a worker process has opened: one snapshot for all of its windows."""
+    """Lakes opened by a worker process: one snapshot for all of its windows."""
     return Lakes()
 
 
 def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
-    """Part of a period within one of its windows."""
+    """Clip a window to a period."""
     start_ns, end_ns = (
         max(here.period.start_ns, part.period.start_ns),
         min(here.period.end_ns, part.period.end_ns),
@@ -449,14 +459,13 @@ def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
 
 
 def _is_whole(here: LakePeriod) -> bool:
-    """Tell whether a period is all of its windows, so that statistics of it are kept."""
+    """True if a period is exactly its windows, without filter, so that statistics are stored for it."""
     bounds = (here.period.start_ns, here.period.end_ns)
     return here.period.where is None and bounds == (here.windows[0].start_ns, here.windows[-1].end_ns)
 
 
 def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
-    """Yield the kept statistics of each piece, read ahead where a lake is in a bucket; None for a part of a
-    window."""
+    """Yield the stored statistics of each piece, prefetched for a bucket; None for a clipped window."""
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
@@ -464,7 +473,7 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
-    """Each window that a period touches as a period of its own, in their order. O(files)."""
+    """Each window that a period overlaps as a whole period, in order. O(files)."""
     files: dict[str, dict[str, list[Path]]] = {}
     for table in ("flows", "structures", "params"):
         for path in getattr(part, table):
@@ -483,19 +492,19 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
 
 
 def window_pieces(part: LakePeriod) -> list[LakePeriod]:
-    """Parts of a period within each of its windows, without its filter, in the order of time."""
+    """Part of a period in each of its windows, without its filter, in time order."""
     whole = replace(part, period=replace(part.period, where=None))
     return [_clipped(here, whole) for here in whole_windows(whole)]
 
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
-    """Statistics that are kept of a window; None where there are none, or of a part of one."""
-    is_listed = all(path in here.sums for path in (*here.flows, *here.structures))
+    """Stored statistics of a window; None if there are none, or `here` is a part of a window."""
+    is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
-    """The profile of a whole window, `here`, kept or made; None where it holds no request."""
+    """Profile of a whole window, read or made; None if it holds no request."""
     stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
@@ -507,9 +516,13 @@ def _kept_or_made(
     tally: ProfileTally,
     *,
     with_totals: bool = False,
+    most_bytes: int | None = None,
 ) -> Stored | None:
-    """The profile of a window, or the sum of several, from what was kept, if that is one; else made, and that
-    of a whole window kept: of a part of one, or of what a filter leaves of it, there is no other use."""
+    """Profile of a window, or sum of several: `stored` if it matches, else made; stored if `here` is whole
+    windows.
+
+    A window whose requests exceed `most_bytes` is made in slices of time, refined separately, and not stored.
+    """
     key = key_of(here, settings) if _is_whole(here) else None
     if key is not None and stored is not None and _is_of(stored, key):
         tally.read += len(here.windows)
@@ -518,19 +531,59 @@ def _kept_or_made(
         whole = _summed_windows(here, settings, tally)
         return whole if with_totals or whole is None else whole.without_totals()
     tally.made += 1
+    n_slices = 1 if most_bytes is None else _slices_needed(here, most_bytes)
+    if n_slices > 1:
+        return _made_of_slices(here, n_slices, settings)
     try:
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
-    slot = Slot(0, here.period.start_ns, here.period.end_ns)
-    stored = stored_of(profile_of(loaded.population, [slot], with_totals=True).profile)
+    stored = made_of(loaded.population, here, settings)
     if key is not None:
         _keep(here.store, key, encode_stored(stored), tally)
     return stored if with_totals else stored.without_totals()
 
 
+def _slices_needed(here: LakePeriod, most_bytes: int) -> int:
+    """Number of slices so that each slice's requests fit into most_bytes; 1 if all fit, with parameters."""
+    needed = needed_memory([here])
+    if sum(needed) <= most_bytes:
+        return 1
+    return max(2, -(-needed.requests // most_bytes))
+
+
+def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Stored | None:
+    """Sum over n slices of equal numbers of requests, without counts by attributes; None without requests."""
+    starts = np.sort(
+        np.concatenate([table["start_ns"].to_numpy() for _, table in read_flow_files(here, ["start_ns"])])
+    )
+    if not len(starts):  # the filter keeps nothing of it
+        return None
+    begin, end = here.period.start_ns, here.period.end_ns
+    cuts = sorted({begin, *starts[np.arange(1, n) * len(starts) // n].tolist(), end})
+    adding = Adding()
+    for bounds in pairwise(cuts):
+        start_ns, end_ns = bounds
+        part = replace(here, period=replace(here.period, start_ns=start_ns, end_ns=end_ns))
+        try:
+            loaded = load_population([("window", part)], settings)
+        except PeriodError:
+            continue
+        adding.add(stored_of(profile_of(loaded.population, [Slot(0, *bounds)]).profile))
+        del loaded
+        give_back()
+    return adding.stored()
+
+
+def made_of(population: Population, here: LakePeriod, settings: RefineSettings) -> Stored:
+    """Profile of a window's requests, with counts by attribute values."""
+    slot = Slot(0, here.period.start_ns, here.period.end_ns)
+    profile = profile_of(population, [slot], with_totals=True).profile
+    return stored_of(profile, segment_sums(population, settings.statistics))
+
+
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
-    """Add up several windows, each kept or made; None where none holds a request."""
+    """Add up the windows of a quarter, each read or made; None if none holds a request."""
     adding = Adding()
     for here in whole_windows(quarter):
         kept = stored_tables(_read(here, settings), with_totals=True)
@@ -558,7 +611,7 @@ def _kept_data(store: Store, key: StatsKey) -> pa.Buffer | None:
 
 
 def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None:
-    """Write it if that is possible: a lake that may only be read is compared all the same."""
+    """Store a profile; a failure is noted in the tally, so that a read-only lake can be compared."""
     try:
         put_stats(store, key, data)
         tally.outdated += drop_versions(store, key, is_of_other_version)
@@ -571,9 +624,8 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 
 
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
-    """Under which the profile of a window, or the sum of a quarter of a day, is kept: all that it is made of,
-    which parameters are not."""
-    tables = (("flows", here.flows), ("structures", here.structures))
+    """Key of a stored profile or quarter-day sum: window, source files, and settings."""
+    tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
         Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,

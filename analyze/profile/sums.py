@@ -1,4 +1,4 @@
-"""The rows of a profile's table while it is made: collected category by category, added up as they grow."""
+"""Collect the rows of a profile's table category by category, and add them up as they grow."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from analyze.stats.sums import keyed_sums, numbered, totals
 from schemas.arrays import F8, I8
 
 _PENDING: Final = 1 << 20
-"""Rows that are added up at a time: 8 MB of keys."""
+"""Most rows collected before they are added up: 8 MB of keys."""
 _APART: Final = 8
-"""Times as many, added up, lie apart before they are joined."""
+"""Summed rows are kept in separate parts up to this multiple of _PENDING, then joined."""
 _SEVERAL: Final = 2
 _FEW_WEIGHTS: Final = 8
-"""Weights that are counted one by one, which takes a sort without values."""
+"""Up to this many distinct weights are counted one by one, by a sort without values."""
 _SLOT, _PLACE = 16, 32
-"""A row's number: place << 32 | slot << 16 | bin."""
+"""Bit offsets in a row's number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
 MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
-"""Slots of one profile: what the number has room for."""
+"""Most slots of one profile that fit into a row's number."""
 
 
 class _Part(NamedTuple):
-    """Rows that are added up."""
+    """Rows already added up."""
 
     places: I8
-    """[key columns, places] in their order, each once."""
+    """[key columns, places] sorted, unique."""
     row: I8
-    """[rows] numbers, ascending, each once."""
+    """[rows] row numbers, ascending, unique."""
     values: list[F8]
-    """Columns, [rows] each."""
+    """Summed columns, [rows] each."""
 
 
 class RowSums:
-    """Rows of one table. A *place* is the key without slot and bin. Memory: distinct keys.
+    """Accumulator of one table's rows. A *place* is the key without slot and bin. Memory: distinct keys.
 
-    Places are numbered as they are reported, equal ones too; when rows are added up they are numbered anew,
-    in their order. What was added up lies apart until there is much of it: most categories have places of
-    their own, and to go through everything for each million of rows would take a multiple.
+    Places are numbered as reported, with duplicates; when rows are added up they are renumbered in key order.
+    Summed parts stay separate until they are large: most categories have places of their own, and merging
+    into everything for each million rows would cost a multiple.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,9 +58,9 @@ class RowSums:
         self._parts: list[_Part] = []
 
     def places(self, *key: I8 | int) -> I8:
-        """Numbers of places by their columns of the key, [places] or one value for all.
+        """[places] numbers of new places; key: their key columns, an array or one value for all.
 
-        They hold for the next call of `add` or `count`.
+        Valid until the next call of `add` or `count`.
         """
         sizes = [np.size(column) for column in key]
         columns = np.empty((len(key), 0 if 0 in sizes else max(sizes)), dtype=np.int64)
@@ -82,7 +82,7 @@ class RowSums:
             self._settle()
 
     def count(self, places: I8, slots: I8, bins: I8, weight: F8, weights: F8) -> None:
-        """Add one request a row, to `n`, `w` and `w2`; arrays are [rows], `weights` those that there are."""
+        """Add each row's 1, weight, weight² to `n`, `w`, `w2`; arrays are [rows], `weights` distinct."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
         if len(weights) > _FEW_WEIGHTS:
             self.add(places, slots, bins, np.stack([np.ones(len(weight)), weight, weight * weight]))
@@ -95,7 +95,7 @@ class RowSums:
             self._settle()
 
     def _settle(self) -> None:
-        """Add up what came; equal places get one number."""
+        """Add up the pending rows; equal places get one number."""
         if not self._n_places:
             return
         names = np.concatenate(self._places, axis=1)
@@ -115,7 +115,7 @@ class RowSums:
             self._join()
 
     def _join(self) -> None:
-        """Make one part of all."""
+        """Join all parts into one."""
         if len(self._parts) < _SEVERAL:
             return
         names = np.concatenate([part.places for part in self._parts], axis=1)
@@ -127,7 +127,7 @@ class RowSums:
         self._parts = [_added_up(names[:, first], rows)]
 
     def table(self) -> pa.Table:
-        """The table: sorted by key, each key once. What was collected is gone afterwards."""
+        """Table sorted by key, keys unique. Empties the accumulator."""
         schema = SCHEMAS[self.name]
         self._settle()
         self._join()
@@ -149,7 +149,7 @@ class RowSums:
 
 
 def _added_up(places: I8, parts: Sequence[tuple[I8, list[F8]]]) -> _Part:
-    """Rows of equal number added up, in their order."""
+    """Add up rows of equal number, sorted by it."""
     columns = zip(*(values for _, values in parts), strict=True)
     (row,), sums = keyed_sums(
         [np.concatenate([row for row, _ in parts])], [np.concatenate(column) for column in columns]
@@ -164,11 +164,11 @@ def _renumbered(row: I8, numbers: I8) -> I8:
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
 _AT_ONCE = 1 << 16
-"""Cells that are summed in one go: their copies stay in a core's second-level cache."""
+"""Most cells summed at once, so that copies stay in a core's second-level cache."""
 
 
 class Grouped:
-    """Rows of equal code; there may be none: a request of one record has no step."""
+    """Row indices grouped by code; may be empty: a request of one record has no step."""
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
@@ -177,14 +177,14 @@ class Grouped:
         self.codes = ordered[self.starts]
         self.sizes = np.append(self.starts[1:], len(code)) - self.starts
         self.place = np.empty(len(code), dtype=np.int64)
-        """[rows] place of each row's code."""
+        """[rows] index into `codes`."""
         self.place[self.order] = np.repeat(np.arange(len(self.codes)), self.sizes)
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
-        """[codes] rows of each, ascending."""
+        """[codes] row indices of each, ascending."""
 
     def sums(self, values: Numbers) -> F8:
-        """[codes, columns] sums of [rows, columns]."""
+        """[codes, columns] sums of values [rows, columns]."""
         if len(self.codes) == len(values):
             single: F8 = values[self.order].astype(np.float64)
             return single

@@ -13,19 +13,19 @@ from schemas.report.time_strip import Course, TimeStrip
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, NS_PER_SECOND, NS_PER_US
 
 MOST_TICKS: Final = 48
-"""Ticks of a sample: about as many as can be told apart on a phone."""
+"""Most ticks of a sample: about as many as are distinguishable on a phone."""
 _TICKS_NS: Final = (
     *(n * NS_PER_SECOND // 1000 for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(n * NS_PER_SECOND for n in (1, 2, 5, 10, 15, 30)),
     *(n * NS_PER_MINUTE for n in (1, 2, 5, 10, 15, 30)),
     *(n * 60 * NS_PER_MINUTE for n in (1, 2, 3, 6, 12)),
 )
-"""Lengths of a tick below a day, which begins at a multiple of its length."""
+"""Tick lengths below a day, ns; a tick begins at a multiple of its length."""
 _PERCENTILE: Final = 0.95
 
 
 def time_strip(compared: ComparedSamples) -> TimeStrip | None:
-    """Course of each of two samples; None for another number, statistics, or a sample without requests."""
+    """Time courses of two samples; None for another number, for statistics, or if a sample has no request."""
     if compared.kept is not None or len(compared.samples) != PAIR_SIZE:
         return None
     courses = [_course(compared.population, sample) for sample in range(PAIR_SIZE)]
@@ -68,7 +68,7 @@ def _course(population: Population, sample: int) -> Course | None:
 
 
 def tick_of(first_ns: int, last_ns: int) -> int:
-    """Shortest tick that parts `[first_ns, last_ns]` into at most `MOST_TICKS`, ns."""
+    """Shortest tick, ns, that divides `[first_ns, last_ns]` into at most `MOST_TICKS`."""
     for tick_ns in _TICKS_NS:
         if last_ns // tick_ns - first_ns // tick_ns < MOST_TICKS:
             return tick_ns
@@ -77,9 +77,9 @@ def tick_of(first_ns: int, last_ns: int) -> int:
 
 
 def percentiles(tick: I8, values: F8, requests: I8) -> F8:
-    """[ticks] 95th percentile of the values of each tick, the nearest rank; 0 of an empty one.
+    """[ticks] 95th percentile of each tick's values, nearest rank; 0 for an empty tick.
 
-    tick: [requests] tick of each value; requests: [ticks] their number.
+    tick: [requests] tick of each value; requests: [ticks] number of values.
     """
     ordered = values[np.lexsort((values, tick))]
     past = np.cumsum(requests)

@@ -1,6 +1,6 @@
-"""Times of the units of graphs: own time, duration, how much ran side by side, the critical part.
+"""Times of graph units: own time, duration, overlap of children, critical time.
 
-Of many graphs at once, flat (`batches`), or of some units of one category as matrices [units, requests].
+For a batch of many graphs, flat (`batches`), or for units of one category as matrices [units, requests].
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class CallTimes:
     """Times of the units of a batch; arrays are [cells of units], ns."""
 
     own: I8
-    """Exclusive time: duration less the union of the awaited children's. Of a step its latency."""
+    """Own time: duration less the union of the awaited children's intervals; for a step its latency."""
     duration: I8
     wide: I8
-    """[wide units] those of several children."""
+    """[wide units] units with several children."""
     overlap: F8
     """[cells of wide units] sum of the children's durations over their union, >= 1."""
     stretch: F8
-    """[cells of wide units] the union over the longest child, >= 1: one where all fit beside it."""
+    """[cells of wide units] union of the children over the longest child, >= 1; 1 if all run during it."""
 
 
 def call_times(batch: Batch) -> CallTimes:
@@ -74,13 +74,14 @@ def call_times(batch: Batch) -> CallTimes:
 
 
 class CriticalSteps(NamedTuple):
-    """Edges on the critical paths of requests; arrays are [steps]."""
+    """Edges on the critical paths of requests; arrays are [steps], one entry an edge and request."""
 
     unit: I8
     """Unit whose own time the edge is (`GraphSites.owner`)."""
     request: I8
     weighted_ns: F8
-    """Latency by the weight of the request: those of a request add up to its response time exactly."""
+    """Latency times the request's weight; a request's steps add up exactly to its response time times
+    weight."""
 
 
 def critical_steps(batch: Batch) -> CriticalSteps:
@@ -112,8 +113,8 @@ def critical_steps(batch: Batch) -> CriticalSteps:
 
 
 def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:
-    """[cells of items] which of an item's choices among `nodes` is the latest in a request, the first of
-    equals; an item without one gets some number."""
+    """[cells of items] for each item and request the index of its latest choice, relative to `nodes`; the
+    first of equal ones; arbitrary for an item without choices."""
     chosen = items.spread(choices.first)
     for n in np.unique(choices.size[choices.size > 1]).tolist():
         rows, cells = items.chosen(np.flatnonzero(choices.size == n))
@@ -124,7 +125,7 @@ def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:
 
 
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
-    """[units, requests] own time of some units; `times` [nodes, requests]."""
+    """[units, requests] own time of `units`, ns; times: [nodes, requests]."""
     own: I8 = times[sites.end[units]] - times[sites.start[units]]
     start, end, below = sites.start.tolist(), sites.end.tolist(), _calls_below(sites)
     for place, unit in enumerate(units.tolist()):
@@ -140,7 +141,7 @@ def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
 
 
 def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
-    """Unit -> units that it calls and that take time, ascending. O(units)."""
+    """Unit -> units it calls with start != end, ascending. O(units)."""
     below: dict[int, list[int]] = {}
     for unit, (above, start, end) in enumerate(
         zip(sites.above.tolist(), sites.start.tolist(), sites.end.tolist(), strict=True)
@@ -151,7 +152,7 @@ def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
 
 
 def _union(starts: I8, ends: I8) -> I8:
-    """[cells] length of the union of intervals [intervals, cells]; none ends before it starts."""
+    """[cells] length of the union of intervals [intervals, cells]; ends >= starts."""
     if len(starts) == _PAIR:
         both = np.minimum(*ends) - np.maximum(*starts)
         pair: I8 = (ends - starts).sum(axis=0) - np.maximum(both, 0)
@@ -167,17 +168,17 @@ def _union(starts: I8, ends: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class PathTimes:
-    """The edges of one category."""
+    """Critical times by edge, of one category."""
 
     site: I8
-    """[edges] the site whose own time an edge is."""
+    """[edges] site whose own time the edge is."""
     us: F8
-    """[edges, requests] latency where the edge is on the request's critical path, else 0. A column adds up
-    to the response time."""
+    """[edges, requests] latency, µs, where the edge is on the request's critical path, else 0. A column adds
+    up to the response time."""
     on_path: B1
-    """[edges, requests]"""
+    """[edges, requests] True where the edge is on the critical path."""
     graph: GraphSites
-    """Graph of the edges and nodes."""
+    """Units of the category's graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,8 @@ class AllPathTimes:
     names: Names
 
     def responses(self, unmarked: Sequence[B1] | None = None) -> tuple[F8, ...]:
-        """[categories] of [requests]: response times, or what is left of them on edges without a marker."""
+        """[categories] of [requests]: response times, µs; with `unmarked`, [edges] masks: critical time on
+        those edges only."""
         return tuple(
             times.us.sum(axis=0) if unmarked is None else unmarked[number].astype(np.float64) @ times.us
             for number, times in enumerate(self.categories)
@@ -210,16 +212,16 @@ def path_times(population: Population) -> AllPathTimes:
 
 @dataclass(frozen=True, slots=True)
 class AtSites:
-    """The sites of one category's edges; arrays are [sites, requests]."""
+    """Critical times summed by site, of one category; arrays are [sites, requests]."""
 
     codes: I8
-    """[sites] ascending."""
+    """[sites] site numbers, ascending."""
     us: F8
     on_path: B1
 
 
 def at_sites(times: PathTimes, rows: slice, unmarked: B1 | None = None) -> AtSites:
-    """Edges of a site added up, over some requests; only edges without a marker."""
+    """Sum critical times by site for `rows`; unmarked: [edges] mask of edges to include, None: all."""
     chosen = slice(None) if unmarked is None else unmarked
     grouped = Grouped(times.site[chosen])
     us, on_path = times.us[chosen, rows], times.on_path[chosen, rows]

@@ -1,7 +1,7 @@
-"""Votes in runs: a row a place and slot, and its bins one after the other.
+"""Votes in runs: one row per (place, slot), with its bins in consecutive rows.
 
-Of what is kept of a window nine rows of ten are votes, and most of their key is that of the row before. In
-runs a vote is a bin and a number, six bytes; the whole key stands once a place.
+Nine of ten stored rows of a window are votes, most with the same key as the row before. In runs a vote is a
+bin and a number, six bytes; the key is stored once a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8
 
 _WEIGHTS = ("n", "w", "w2")
 _AT_ONCE = 1 << 11
-"""Runs that are added up in one go: their rows stay in a core's second-level cache."""
+"""Runs added up at once, so that their rows stay in a core's second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Votes:
     keys: tuple[Column, ...]
     """[runs] measure, site, pattern, slot."""
     n_rows: Column
-    """Rows of each run."""
+    """Number of rows of each run."""
     bin: Column
-    """[rows] ascending in a run."""
+    """[rows] bin, ascending within a run."""
     sums: tuple[Column, ...]
-    """[rows] requests, and where they have any their weights and squared weights."""
+    """[rows] number of requests; if weighted also sums of weights and squared weights."""
 
     @staticmethod
     def of(columns: Mapping[str, Column]) -> Votes:
-        """From the columns of the table, rows of one place and slot side by side."""
+        """Make from the columns of the table; rows of one place and slot must be adjacent."""
         keys = [columns[name] for name in ("measure", "site", "pattern", "slot")]
         n = len(keys[0])
         new = np.zeros(n, dtype=np.bool_)
@@ -55,11 +55,11 @@ class Votes:
 
     @property
     def weights(self) -> tuple[Column, ...]:
-        """[rows] n, w, w2."""
+        """[rows] n, w, w2; all three are n if unweighted."""
         return self.sums if len(self.sums) > 1 else self.sums * len(_WEIGHTS)
 
     def compact(self) -> Votes:
-        """The same in few bytes."""
+        """The same votes in the smallest dtypes."""
         types = (np.int8, np.int32, np.int32, np.int32)
         return Votes(
             tuple(key.astype(to, copy=False) for key, to in zip(self.keys, types, strict=True)),
@@ -69,12 +69,12 @@ class Votes:
         )
 
     def renumbered(self, site: I8, pattern: I8) -> Votes:
-        """With new numbers for the old."""
+        """Renumber sites and patterns: site, pattern: [old number] new."""
         measure, of_site, of_pattern, slot = self.keys
         return replace(self, keys=(measure, site[of_site], pattern[of_pattern], slot))
 
     def where(self, runs: B1) -> Votes:
-        """Keep some of the runs."""
+        """Keep the runs marked in the mask [runs]."""
         if runs.all():
             return self
         rows = np.repeat(runs, self.n_rows)
@@ -86,12 +86,12 @@ class Votes:
         )
 
     def moved(self, bins: I8) -> Votes:
-        """With bins that are so many further, [runs]; as far as there are bins."""
+        """Shift each run's bins by `bins` [runs], clipped to the range of bins."""
         there = np.clip(self.bin + np.repeat(bins.astype(np.int32), self.n_rows), 0, N_BINS - 1)
         return replace(self, bin=there.astype(np.uint16))
 
     def histograms(self, place: I8, column: I8) -> Histograms:
-        """Add the first of the sums up by the place and column of each run."""
+        """Add up the request counts by `place` and `column`, [runs] each."""
         alike = np.zeros_like(place)
         (of, *_), rows = self.sums, self.n_rows
         summed = summed_votes([Votes((alike, place, alike, column), rows, self.bin, (of,))])
@@ -99,7 +99,7 @@ class Votes:
         return Histograms(place, column, summed.bin.astype(np.int64), summed.sums[0].astype(np.float64))
 
     def table(self) -> pa.Table:
-        """The table, its rows in the order of the runs."""
+        """Table with its rows in the order of the runs."""
         schema = SCHEMAS["votes"]
         length = self.n_rows.astype(np.int64)
         keys = [
@@ -112,7 +112,7 @@ class Votes:
 
 
 def joined_votes(parts: Sequence[Votes]) -> Votes:
-    """Votes of several one after the other; a key may come in each of them."""
+    """Concatenate votes; a key may repeat."""
     weighted = max(len(part.sums) for part in parts)
     return Votes(
         tuple(np.concatenate(columns) for columns in zip(*(part.keys for part in parts), strict=True)),
@@ -123,17 +123,17 @@ def joined_votes(parts: Sequence[Votes]) -> Votes:
 
 
 def rows_of(first: I8, n_rows: Column) -> I8:
-    """[rows] numbers of the rows of runs that begin at `first`."""
+    """[rows] row indices of runs, given each run's first row and number of rows."""
     length = n_rows.astype(np.int64)
     before = np.cumsum(length) - length
     return np.repeat(first - before, length) + np.arange(int(length.sum()))
 
 
 def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
-    """Votes of several as one: a run a key, ordered by it. O(rows and runs times the bins they span).
+    """Add votes up: one run per key, sorted by key. O(rows and runs times the bins they span).
 
-    shard: [sites] by which the sums are ordered first. A cell is a run's bin: what is added is added where it
-    belongs, and nothing is sorted but the runs.
+    shard: [sites] leading sort key. Each run gets a dense array of cells, one a bin, to which rows are added
+    in place; only runs are sorted.
     """
     key = [np.concatenate(columns).astype(np.int64) for columns in zip(*(p.keys for p in parts), strict=True)]
     number, first = numbered(key if shard is None else [shard[key[1]].astype(np.int64), *key])
@@ -162,10 +162,10 @@ def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
 
 
 def _filled(keys: tuple[Column, ...], begin: I8, bin_0: I8, total: Column) -> Votes:
-    """Votes in few bytes of the cells that are not 0; total: [columns, cells]; those of a run go on from
-    `begin`, and its bin 0 would be at `bin_0`.
+    """Votes from dense cells, zeros dropped, in small dtypes. total: [columns, cells]; a run's cells start at
+    `begin`; `bin_0` is the offset of its bin 0.
 
-    Some runs at a time: what lies between stays in a core's cache, and takes no new pages.
+    Works on a slice of runs at a time, so that intermediates stay in a core's cache.
     """
     to = total.dtype if total.dtype.kind == "f" else np.min_scalar_type(max(total.max(initial=0), 1 << 8))
     ends = np.append(begin, total.shape[1])
@@ -183,8 +183,8 @@ def _filled(keys: tuple[Column, ...], begin: I8, bin_0: I8, total: Column) -> Vo
 
 
 def _fit_together(parts: Sequence[Votes], run: Sequence[I8]) -> bool:
-    """Tell whether all numbers are whole, and their sums of four bytes; run: [parts] the number of each run's
-    key, which a part may have several times."""
+    """True if all sums are integers and fit into 32 bits. run: [parts][runs] key number of each run; a part
+    may repeat a key."""
     if any(column.dtype.kind != "u" for part in parts for column in part.sums):
         return False
     most = 0

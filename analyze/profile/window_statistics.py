@@ -1,7 +1,7 @@
-"""Statistics of a period's windows by relation, for views: those kept are read, the others made of requests.
+"""Statistics of a period's windows by relation, for SQL views: read if stored, else made from requests.
 
-What is made is the same as what would be kept, so a view answers alike before and after `summarize`. Nothing
-is written: whoever only asks may have no right to.
+Both give equal results, so a view answers alike before and after `summarize`. Nothing is written: a reader
+may lack the permission.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.load import load_population
-from analyze.profile.build import profile_of
-from analyze.profile.encoding import StatisticsFile, relations_of, stored_of, version
-from analyze.profile.profile import Slot
-from analyze.profile.stored import kept_of_window, window_pieces
+from analyze.profile.encoding import StatisticsFile, relations_of, version
+from analyze.profile.stored import kept_of_window, made_of, window_pieces
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod
 from schemas.errors import PeriodError
@@ -26,19 +24,19 @@ _START: Final = pa.field("start_ns", pa.int64(), nullable=False)
 
 
 class WindowStatistics:
-    """Relations of the windows of one period, each read when it is asked for."""
+    """Relations of the windows of one period, each read on demand."""
 
     def __init__(self, found: LakePeriod, settings: RefineSettings) -> None:
-        """Take the period; its filter is left aside."""
+        """found: the period; its filter is ignored."""
         self._pieces = window_pieces(found)
         self._settings = settings
         self._made: dict[int, Mapping[str, pa.StructArray]] = {}
-        """By place of the window: relations of those that are not kept."""
+        """Index of a window that is not stored -> its relations."""
 
     def rows(self, relation: str) -> pa.Table:
-        """Rows of a relation: names once each, sums with the `start_ns` of their window.
+        """Rows of a relation over all windows: names once each; sums with the `start_ns` of their window.
 
-        Raises LakeError where requests cannot be read.
+        Raises LakeError if requests cannot be read.
         """
         schema = columns_of_relation(relation)
         if relation not in NAMES:
@@ -57,7 +55,7 @@ class WindowStatistics:
         return pa.concat_tables(parts)
 
     def _windows(self, relation: str) -> Iterator[tuple[int, pa.StructArray]]:
-        """(start of a window, its rows of a relation), in the order of time."""
+        """Yield (start of a window, its rows of a relation), in time order."""
         for at in range(len(self._pieces)):
             here = self._pieces[at]
             if at not in self._made:
@@ -75,5 +73,4 @@ class WindowStatistics:
             loaded = load_population([("window", here)], self._settings)
         except PeriodError:
             return {}
-        slot = Slot(0, here.period.start_ns, here.period.end_ns)
-        return relations_of(stored_of(profile_of(loaded.population, [slot], with_totals=True).profile))
+        return relations_of(made_of(loaded.population, here, self._settings))

@@ -1,18 +1,18 @@
 """Refine stored structures by what the whole population shows, for the samples at hand.
 
-The kernel looks at one request at a time; what takes many is decided here. One idea a file:
+The kernel looks at one request at a time; decisions that take many requests are made here. One idea a file:
 
-* `stored`: all requests of a structure are one matrix, nodes by requests.
-* `name_folding`: names that hold ids would make a structure of every request, so what differs becomes `#`.
-* `messages`: what a message starts nobody waits for: it is a request of its own.
-* `clocks` (S3): a call lies inside its caller's span, so calls bound how far two clocks are apart.
-* `span_tree`: the tree of spans behind a structure, which the next steps shorten.
-* `consensus`: questions that every request answers, added up over all structures in which they are asked.
+* `stored`: all requests of a structure as one matrix, nodes by requests.
+* `name_folding`: names with ids would give each request a structure of its own; differing parts become `#`.
+* `messages`: no request waits for the work that a message starts, so it becomes a request of its own.
+* `clocks` (S3): a call lies inside its caller's span, so calls bound the offset between two clocks.
+* `span_tree`: the tree of spans behind a structure, which the next steps prune.
+* `consensus`: votes of requests on yes-no questions, pooled over all structures.
 * `asynchrony` (S7): a child that outlives its parent in most calls was not waited for.
-* `sibling_order` (S5): calls of one parent run one after the other where nearly all requests say so.
-* `hosts`: of which components the host belongs to the name.
-* `drafts` (S6): the graphs that come of it; requests of one structure may take several.
-* `graphs`: nodes in canonical order, equal graphs as one category, times that fit the graph.
+* `sibling_order` (S5): calls of one parent are sequential where nearly all requests agree.
+* `hosts`: which components carry their host in the name.
+* `drafts` (S6): the resulting graphs; requests of one structure may get several.
+* `graphs`: nodes in canonical order, equal graphs merged to a category, times consistent with the graph.
 
 `pipeline` calls them in turn.
 """

@@ -32,24 +32,24 @@ from stitch.columnar.runs import ranges
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
-"""Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
+"""Operations of a question: (parent, child), or (parent, child, span below the child)."""
 
 _MOVED = 0.5
-"""Difference of the share between the reference and another sample that is worth a note."""
+"""Least difference of the share between the reference and another sample for a note."""
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Calls of a sample from which a share of them is used."""
+"""Fewest calls of a sample for its share of late calls to be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asynchrony:
-    """Decisions on the children of one structure."""
+    """Asynchronous children of one structure."""
 
     left_behind: frozenset[int] = frozenset()
-    """Units that nobody waits for."""
+    """Units that their parent does not wait for."""
     waited: tuple[tuple[int, int], ...] = ()
-    """(unit below a unit left behind, ancestor that waits for it)."""
+    """(unit below a unit in `left_behind`, ancestor that waits for the unit)."""
 
 
 class _Units(NamedTuple):
@@ -58,19 +58,19 @@ class _Units(NamedTuple):
     structure: I8
     start: I8
     end: I8
-    """Stored columns."""
+    """start, end: stored columns."""
     above: I8
-    """Unit of the parent; -1 for roots."""
+    """Parent unit; -1 for roots."""
     awaited: B1
     operation: I8
     """Index into `names`."""
     names: tuple[Operation, ...]
     first: tuple[int, ...]
-    """[structures] the first unit of each."""
+    """[structures] first unit."""
 
     @staticmethod
     def of(trees: Sequence[SpanTree | None]) -> _Units:
-        """Number the units of trees through."""
+        """Concatenate the units of all trees, numbered consecutively, one structure after another."""
         names = Numbering[Operation]()
         rows: list[tuple[int, int, int, int, bool, int]] = []
         first = []
@@ -87,7 +87,7 @@ class _Units(NamedTuple):
         return _Units(of, start, end, above, awaited > 0, operation, tuple(names), tuple(first))
 
     def places(self, key: I8) -> list[Calls]:
-        """Operations of keys [places, calls]."""
+        """Operations for rows of `key`, [places, calls]."""
         return [tuple(self.names[call] for call in calls) for calls in key.tolist()]
 
 
@@ -99,9 +99,9 @@ def _asked_once(
     answer: Answer,
     cells: int,
 ) -> tuple[Answers, I8]:
-    """Votes on a yes-no question by place, and [entries] the place of each.
+    """Votes on a yes-no question by place, and [entries] the index of each entry's place.
 
-    One request decides nothing, however many calls it has: it counts once at a place.
+    A request counts once per place, however many calls it has there: one request must not decide alone.
     """
     votes = ask(categories, times, asked, n_apart, 1, answer, cells)
     is_first = np.zeros(len(asked.structure), dtype=np.bool_)
@@ -119,8 +119,8 @@ def find_asynchronous(
 ) -> tuple[list[Asynchrony], tuple[str, ...]]:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Pooled over all samples by (parent operation, child operation). Returns what was found by category, and
-    sentences on it in `samples`, the names of those compared, the first of the flows'. cells: as of `ask`.
+    Votes are pooled over all samples by (parent operation, child operation). Returns decisions by category,
+    and notes on the compared samples, named in `samples` (the first of `flows`). cells: as in `ask`.
     O(spans), and O(spans below asynchronous children · children).
     """
     categories, units, n_apart = flows.categories, _Units.of(trees), len(samples)
@@ -166,7 +166,7 @@ def find_asynchronous(
 
 
 def _below(tree: SpanTree, behind: Set[int]) -> Iterator[tuple[int, int]]:
-    """(span, unit left behind) for every span that the unit waits for, directly or through others."""
+    """(span, unit left behind) for every span that the unit awaits, directly or through others."""
     top = {unit: unit for unit in behind}
     for unit in range(1, tree.n_units):
         above = top.get(tree.parent[unit])
@@ -177,7 +177,7 @@ def _below(tree: SpanTree, behind: Set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: list[bool]) -> Iterator[tuple[int, int]]:
-    """(span, ancestor that waits for it); spans below one that stays come with it."""
+    """(span, ancestor that waits for it); descendants of such a span move with it and are not listed."""
     stays: set[int] = set()
     for (unit, child), is_kept in zip(below, kept, strict=True):
         if tree.parent[unit] in stays:
@@ -188,7 +188,7 @@ def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: list[bool]) -
 
 
 def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
-    """Tell whether a unit ends after its parent does, by more than S5's epsilon."""
+    """Answer True where a unit ends after its parent by more than S5's epsilon."""
 
     def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = called[entries]
@@ -203,10 +203,11 @@ def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
 
 
 def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
-    """Tell whether a span ends before the waiting ancestor's next own event.
+    """Answer True where a span ends before the waiting ancestor's next own event.
 
-    That is the first start of another of its children once the unit left behind has started, or its end. It
-    is asked once for a unit left behind, however many spans are below it; `cells` of siblings at a time.
+    That event is the first start of another child after the start of the unit left behind, or the ancestor's
+    end; computed once per unit left behind, however many spans are below it, for `cells` cells of siblings at
+    a time.
     """
     by_above = np.argsort(units.above, kind="stable")
 
@@ -238,7 +239,7 @@ def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
 
 
 DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
-"""Beginning of the note that lists them: no concern while both periods have them."""
+"""Beginning of the note on asynchronous children; no concern while both periods have them."""
 
 
 def _notes(
@@ -248,7 +249,7 @@ def _notes(
     kept: set[Calls],
     samples: Sequence[str],
 ) -> tuple[str, ...]:
-    """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
+    """Sentences: children asynchronous in some samples only, then all deferred ones; most calls first."""
     stays: dict[Calls, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)

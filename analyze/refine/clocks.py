@@ -1,27 +1,26 @@
-"""Correct clock skew between hosts, from both sides of remote calls or of ways there and back.
+"""Correct clock skew between hosts, from both sides of remote calls or of round trips.
 
-The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
-bounds the correction of the server's clock: `client start - server start <= correction <= client end -
-server end`. Other children say nothing: one that ends after its parent may as well be asynchronous (S7).
-Times inside one host are never moved against each other.
+The serving span cannot start before the calling span nor end after it, so every such pair on two hosts bounds
+the correction of the server's clock: `client start - server start <= correction <= client end - server end`.
+Other children give no bound: one that ends after its parent may as well be asynchronous (S7). Times on one
+host are never moved against each other.
 
 Records have no calling span around them; their order is explicit, and every edge between two hosts bounds the
-correction of one clock against the other: from a to b from below, from b to a from above. A request that goes
-there and comes back bounds it from both sides, as a remote call of spans does.
+correction of one clock against the other: an edge from a to b from below, from b to a from above. A request
+that goes there and back bounds it from both sides, like a remote call of spans.
 
-A remote call says `lower <= correction <= upper`: the serving span lies inside the calling one. Time spent on
-the network only moves the two bounds apart, so whatever the network does, intervals of one clock keep a point
-in common. Hence the rules:
+Each remote call gives `lower <= correction <= upper`. Network time only moves the two bounds apart, so
+whatever the network does, the intervals of one clock have a point in common. Hence the rules:
 
-* Bounds that allow 0 say nothing against the clocks. Otherwise the smallest correction that they allow is
-  taken: what is left of the interval is the network's, and is not divided among the two legs by guessing.
-* One correction serves all samples as long as one fits. That no single one does, but one before and another
-  one after some moment, is what no network delay can bring about: the clock was set then (a step).
-* Where that does not fit either (a drift), every minute is tried by itself, and what is left is *loose*: to
-  be corrected request by request.
+* If 0 lies within the bounds, the clocks are taken as right. Otherwise the smallest correction within the
+  bounds is used: the rest of the interval is network time, and is not split between the two legs by guessing.
+* One correction serves all samples if one fits. If none fits throughout, but one before and another after
+  some moment, no network delay can explain it: the clock was set then (a step).
+* If that does not fit either (a drift), every minute is fitted separately, and minutes without a fit are
+  *loose*: corrected request by request.
 
-"Fits" means that at most one call in `_ONE_IN` contradicts, among all calls and in every sample that has
-enough of them to speak for itself (else a short problem period would vanish in a long reference).
+"Fits" means that at most one call in `_ONE_IN` contradicts, among all calls and in every sample with enough
+calls of its own (else a short problem period would vanish in a long reference).
 
 Example, in ms: the server's clock is 2 ahead, a call spends 0.5 on either leg, so the correction lies in
 [-2.5, -1.5] and is -1.5. A release adds 500 to the first leg: [-502.5, -1.5], still -1.5, and the 500 stay
@@ -50,38 +49,39 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 _Pair = tuple[int, int]
 _MAX_NOTES = 5
 _ONE_IN = 20
-"""One call in so many may contradict: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
+"""Calls of which one may contradict the fit: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
 _BLOCKS = 64
-"""Blocks of calls among which steps are sought; a found step is then placed between two calls."""
+"""Number of blocks of calls between which steps are sought; a step is then placed between two calls."""
 _MAX_STEPS = 3
-"""A clock that would have to be set more often drifts."""
+"""Most steps of a clock; one that needs more drifts."""
 NOT_BOUNDED = np.int64(1) << 61
-"""Stands for a bound that a request does not give: larger than any time, far from overflow."""
+"""Placeholder for a missing bound: larger than any time, far from overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Corrections:
-    """Corrections to add to the times of each host, ns, constant in slices of time."""
+    """Corrections to add to each host's times, ns, constant within a slice of time."""
 
     from_ns: I8
-    """[slices - 1] where each slice but the first begins, ascending."""
+    """[slices - 1] start of each slice but the first, ascending."""
     add_ns: I8
-    """[hosts, slices]"""
+    """[hosts, slices] ns to add."""
     loose: dict[_Pair, B1]
-    """Hosts (ascending) -> [slices] whether their calls are corrected request by request instead."""
+    """(host, host) ascending -> [slices] True where their calls are corrected request by request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clocks of all hosts, for all samples."""
+    """Clock corrections of all hosts, for all samples."""
 
     host_code: I8
-    """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
+    """[hosts + 1] host code of a matrix -> host number here; -1 for unknown hosts and those over the
+    limit."""
     corrections: _Corrections | None = None
-    """None: no clock needs one."""
+    """None: no clock needs a correction."""
     notes: tuple[str, ...] = ()
     moves: tuple[ClockMove, ...] = ()
-    """Pairs of hosts whose clocks did not stay as far apart as they were."""
+    """Pairs of hosts whose clock offset changed."""
 
 
 def estimate_clocks(
@@ -89,10 +89,10 @@ def estimate_clocks(
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
-    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls decides
-    nothing: where they contradict, they are corrected request by request. O(spans); the second pass over
-    the data runs only if some pair of hosts contradicts, in some sample. Notes are on pairs that call each
-    other in the first `n_compared` samples.
+    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls gets no
+    correction: contradictions are corrected request by request. O(spans); the second pass over the data runs
+    only if some pair of hosts contradicts, in some sample. Notes cover pairs that call each other in the
+    first `n_compared` samples.
     """
     host_code = _frequent_hosts(flows, trees, settings.max_skew_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
@@ -127,7 +127,7 @@ def estimate_clocks(
 
 
 def _moved(clock: PairClock) -> int | None:
-    """Movement of a clock against the other over all pieces of time, ns; 0: none; None: unknown."""
+    """Range of the clock's correction over time, ns; 0: constant; None: unknown (loose pieces)."""
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
@@ -228,7 +228,7 @@ def _statements(a: str, b: str, clock: PairClock) -> Iterator[str]:
 
 
 def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
-    """Corrections of all hosts in the slices that the pieces of all pairs make."""
+    """Corrections of all hosts, in slices cut at the steps of all pairs."""
     from_ns = np.unique(np.array([at for clock in fitted.values() for at in clock.from_ns], dtype=np.int64))
     # The first slice has no beginning; any moment before the others will do.
     begin_ns = np.concatenate((from_ns[:1] - 1, from_ns)) if len(from_ns) else np.zeros(1, dtype=np.int64)
@@ -243,7 +243,7 @@ def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
 
 
 def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
-    """[hosts, slices] corrections along the spanning tree of the pairs of hosts with the most calls."""
+    """[hosts, slices] corrections, added up along the maximum spanning tree of the pairs' call counts."""
     # Not above: a tenth of a second at every start, and only clocks that contradict each other need it.
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
@@ -270,7 +270,7 @@ def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
 
 
 def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: Clocks) -> I8:
-    """[nodes, requests] times after correction, relative to the root; the stored array itself if right."""
+    """[nodes, requests] corrected times relative to the root; `category.node_ns` itself if unchanged."""
     if clocks.corrections is None:
         return category.node_ns
     slices = np.searchsorted(clocks.corrections.from_ns, category.start_ns, side="right")
@@ -290,7 +290,7 @@ def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: C
 
 
 def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: I8) -> I8:
-    """[units, requests] ns to add to a unit's times; the root stands still."""
+    """[units, requests] ns to add to a unit's times; 0 for the root."""
     shift = np.zeros((tree.n_units, times.shape[1]), dtype=np.int64)
     extra = np.zeros_like(shift)  # by loose calls, handed down to everything below
     base = np.where(hosts[0] < 0, 0, clocks.add_ns[hosts[0], slices])
@@ -325,13 +325,13 @@ BOUNDS: Final = np.dtype(
     align=True,
 )
 """Bounds on the correction of host b against host a < b, an entry a remote call: `pair` is a * hosts + b,
-`start_ns` when the request began."""
+`start_ns` the start of the request."""
 Bounds = npt.NDArray[np.void]
 """[calls] of BOUNDS."""
 
 
 def bounds_of(pair: I8, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
-    """Put columns together."""
+    """Assemble columns to an array of BOUNDS."""
     bounds = np.empty(len(lower), dtype=BOUNDS)
     bounds["pair"], bounds["sample"], bounds["start_ns"] = pair, sample, start_ns
     bounds["lower"], bounds["upper"] = lower, upper
@@ -343,15 +343,16 @@ class PairClock:
     """Correction of host b against host a, constant in pieces of time."""
 
     from_ns: tuple[int, ...]
-    """[pieces - 1] where each piece but the first begins, ascending."""
+    """[pieces - 1] start of each piece but the first, ascending."""
     add_ns: tuple[int, ...]
     """[pieces] ns to add to b's times."""
     loose: tuple[bool, ...]
-    """[pieces] whether calls are to be corrected request by request instead."""
+    """[pieces] True if calls are corrected request by request instead."""
 
 
 def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
-    """Fit the calls of one pair of hosts; see the module. O(calls log calls) if one correction fits."""
+    """Fit a correction to the calls of one pair of hosts; see the module. O(calls log calls) if one value
+    fits."""
     one = _correction(bounds, min_calls)
     if one is not None:
         return PairClock((), (one,), (False,))
@@ -362,7 +363,7 @@ def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
 
 
 def _correction(bounds: Bounds, min_calls: int) -> int | None:
-    """The smallest correction that fits; None for none, and where the calls are too few."""
+    """Smallest correction that fits; None if none does, or there are fewer than min_calls."""
     if len(bounds) < min_calls:
         return None
     intervals = [_interval(bounds["lower"], bounds["upper"])]
@@ -374,17 +375,17 @@ def _correction(bounds: Bounds, min_calls: int) -> int | None:
 
 
 def _interval(lower: I8, upper: I8) -> tuple[int, int]:
-    """(lo, hi): below `lo`, and above `hi`, more calls would contradict than may."""
+    """(lo, hi): a correction below `lo` or above `hi` contradicts more calls than allowed."""
     spare = len(lower) // _ONE_IN
     last = len(lower) - 1 - spare
     return int(np.partition(lower, last)[last]), int(np.partition(upper, spare)[spare])
 
 
 def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
-    """Fewest pieces with one correction each; None if it takes more than `_MAX_STEPS` steps.
+    """Fewest pieces with one correction each; None if that takes more than `_MAX_STEPS` steps.
 
-    `bounds` ascend in time. Each piece is made as long as it fits, block by block; then the step goes between
-    the two calls that leave the fewest contradictions on both sides.
+    `bounds` ascend in time. Each piece is extended block by block while it fits; then the step is placed
+    between the two calls that minimize the contradictions on both sides.
     """
     n_blocks = min(_BLOCKS, len(bounds) // min_calls)
     _, first_of_sample = np.unique(bounds["sample"], return_index=True)
@@ -419,7 +420,7 @@ def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
 
 
 def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
-    """The call from which on `after` serves better than `before`, among the calls [begin, end)."""
+    """Index of the first call for `after` instead of `before`, among [begin, end): fewest contradictions."""
     lower, upper = bounds["lower"][begin:end], bounds["upper"][begin:end]
     against_before = (lower > before) | (upper < before)
     against_after = (lower > after) | (upper < after)
@@ -429,7 +430,7 @@ def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
 
 
 def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
-    """Every minute by itself; loose where its calls are too few or do not fit."""
+    """Fit each minute separately; loose if it has too few calls or no fit."""
     minutes, first = np.unique(bounds["start_ns"] // NS_PER_MINUTE, return_index=True)
     pieces = [
         _correction(bounds[begin:end], min_calls) for begin, end in pairwise([*first.tolist(), len(bounds)])
@@ -442,9 +443,10 @@ def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
 
 
 def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
-    """Bounds on the correction of host b against a < b, one a request and pair of hosts. O(nodes · requests).
+    """Bounds on the correction of host b against a < b, one per request and pair of hosts. O(nodes ·
+    requests).
 
-    host_code: [hosts + 1] number of each host; -1 for those that are not looked at.
+    host_code: [hosts + 1] number of each host; -1 for ignored hosts.
     """
     src, dst = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2).T
     for rows in blocks(category.n_requests, len(src), FEW_CELLS):
@@ -470,9 +472,9 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
 
 
 def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:
-    """[nodes, requests] ns to add to the times of records; the first record stands still.
+    """[nodes, requests] ns to add to the times of records; 0 for the first record.
 
-    add_ns: [hosts, slices of time] what each clock is corrected by; slices: [requests].
+    add_ns: [hosts, slices of time] correction of each clock; slices: [requests] slice of each request.
     """
     hosts = host_code[category.host]
     added = np.where(hosts >= 0, add_ns[hosts, slices], 0)

@@ -1,8 +1,8 @@
-"""Pool what requests say about the calls in them, and decide by consensus over all samples (S5, S7).
+"""Pool the votes of requests on yes-no questions, and decide by consensus over all samples (S5, S7).
 
-A question is asked of every request, for example whether one call is over before another one starts. The
-calls that it is asked about are rows of a table, of all structures together, so answers are columns: a cell a
-call and request. They are weighed, and added up where the same is asked of many structures.
+A question is put to every request, for example whether one call ends before another starts. The calls in
+question are rows of a table over all structures, so answers are columns with a cell a call and request. They
+are weighted, and added up over equal questions in different structures.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
-    """Requests of some neighbouring structures, their times laid flat."""
+    """Requests of neighbouring structures, their times in one flat array."""
 
     first: int
-    """The first of the structures."""
+    """first, past: range of structures [first, past)."""
     past: int
     n_of: I8
-    """[structures] requests."""
+    """[structures] number of requests."""
     sample: I8
-    """[requests] structure after structure."""
+    """sample, weight: [requests] structure after structure."""
     weight: F8
     node: Ragged
-    """A row a stored node of each structure, a cell a request."""
+    """Layout: a row a stored node of each structure, a cell a request."""
     first_node: I8
-    """[structures]"""
+    """[structures] row in `node` of the first node."""
     times: I8
-    """[cells of nodes]"""
+    """[cells of nodes] ns."""
 
     def layout(self, structure: I8) -> Ragged:
-        """Layout of rows of some structures [rows], a cell a request."""
+        """Layout with a row for each entry of `structure`, a cell a request. structure: [rows]."""
         return Ragged.of(self.n_of[structure - self.first])
 
     def at(self, structure: I8, column: I8) -> I8:
@@ -50,11 +50,11 @@ class FlowBatch:
         return self.times[self.layout(structure).at(self.node.first[node])]
 
     def requests(self, structure: I8) -> I8:
-        """[cells of rows] request of each cell of `layout`."""
+        """[cells of rows] index of the request, for `layout(structure)`."""
         return self.layout(structure).at((np.cumsum(self.n_of) - self.n_of)[structure - self.first])
 
     def part(self, structure: I8) -> slice:
-        """Rows of the batch among rows of all structures, ascending [rows]."""
+        """Range of the batch's entries in `structure`, [rows] ascending."""
         first, past = np.searchsorted(structure, (self.first, self.past)).tolist()
         return slice(first, past)
 
@@ -62,9 +62,9 @@ class FlowBatch:
 def flow_batches(
     categories: Sequence[StoredCategory], times: Sequence[I8], width: I8, cells: int
 ) -> Iterator[FlowBatch]:
-    """Yield all requests with the times given, in parts of about `cells` cells.
+    """Yield all requests with `times`, in batches of about `cells` cells.
 
-    width: [structures] cells of a request.
+    width: [structures] cells per request.
     """
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
     first_of = np.cumsum(size) - size
@@ -89,31 +89,32 @@ def flow_batches(
 
 
 class Asked(NamedTuple):
-    """Entries that are asked about; a row an entry, by structure."""
+    """Entries in question, ordered by structure."""
 
     structure: I8
-    """[entries] ascending."""
+    """[entries] structure, ascending."""
     key: I8
-    """[entries, columns] equal ones are one question once they are pooled."""
+    """[entries, columns] question; pooling adds up entries of equal rows."""
 
 
 Answer = Callable[[FlowBatch, slice], Sequence[B1]]
-"""Requests, and the entries of their structures -> [cells of entries] whether each answer holds."""
+"""(batch, entries of its structures) -> for each answer [cells of entries] True where it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Votes of requests on some questions, one an entry."""
+    """Votes of requests on questions, one an entry."""
 
     key: I8
-    """[entries, columns] what is asked about; equal ones are one question once they are pooled."""
+    """[entries, columns] question; unique once pooled."""
     requests: F8
-    """[samples, entries]"""
+    """[samples, entries] number of requests."""
     weight: F8
-    """[1 + answers, samples, entries] of all votes, then of those for each answer."""
+    """[1 + answers, samples, entries] weight of all votes, then of those for each answer."""
 
     def pooled(self, key: I8) -> tuple[Answers, I8]:
-        """Votes of equal keys ([entries, columns], perhaps coarser ones) added up, and [entries] which."""
+        """Add up votes of equal keys. key: [entries, columns], may be coarser than `self.key`. Returns
+        (pooled votes, [entries] index of each old entry in them)."""
         entry, first = numbered(key.T)
         counts = np.concatenate([self.requests[None], self.weight])
         sums = np.zeros((*counts.shape[:2], len(first)))
@@ -122,23 +123,23 @@ class Answers:
         return Answers(key[first], sums[0], sums[1:]), entry
 
     def of_first(self, n_samples: int) -> Answers:
-        """The votes of the first samples only."""
+        """Votes of the first n_samples only."""
         return Answers(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
 
     def shares(self) -> F8:
-        """[answers, samples, entries] share of the votes for each answer; NaN where there is none."""
+        """[answers, samples, entries] share of the votes for each answer; NaN without votes."""
         every = np.where(self.weight[0] > 0, self.weight[0], np.nan)
         shares: F8 = self.weight[1:] / every
         return shares
 
     def agreed(self, share: float) -> B1:
-        """[answers, entries] whether at least `share` of the votes of all samples are for an answer."""
+        """[answers, entries] True if at least `share` of the votes, over all samples, are for the answer."""
         every, *answers = self.weight.sum(axis=1)
         agreed: B1 = np.array(answers) >= share * every
         return agreed
 
     def enough(self, settings: RefineSettings) -> B1:
-        """[entries] whether requests are enough: `min_traces`, or `min_unanimous` without exception."""
+        """[entries] True if requests suffice: `min_traces`, or `min_unanimous` without exception."""
         n = self.requests.sum(axis=0)
         unanimous = self.agreed(1.0).any(axis=0) & (n >= settings.min_unanimous)
         enough: B1 = unanimous | (n >= settings.min_traces)
@@ -154,8 +155,8 @@ def ask(
     answer: Answer,
     cells: int = FEW_CELLS,
 ) -> Answers:
-    """Ask all requests. n_apart: samples whose votes are kept apart; those of all later ones are one more
-    sample. cells: those of a batch. O(cells)."""
+    """Count the votes of all requests. n_apart: number of samples counted separately; all later ones are
+    added up to one more. cells: per batch. O(cells)."""
     n_samples, n_entries = n_apart + 1, len(asked.structure)
     weight = np.zeros((1 + n_answers, n_samples, n_entries))
     requests = np.zeros((n_samples, n_entries))

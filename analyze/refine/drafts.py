@@ -1,7 +1,7 @@
-"""Draft refined graphs: sibling order laid over trees of spans, deferral and zoom over records.
+"""Draft refined graphs: sibling order added to trees of spans, deferral and zoom applied to records.
 
-Requests of one stored structure may take several refined graphs: where two unlike calls of one operation
-run one after the other in either order, or where siblings are too rare for a consensus. The order of activity
+Requests of one stored structure may get several refined graphs: if two different calls of one operation run
+one after the other in either order, or if siblings are too rare for a consensus. The order of activity
 records is explicit.
 """
 
@@ -43,10 +43,10 @@ def span_drafts(
     labels: HostLabels,
     settings: RefineSettings,
 ) -> Iterator[Draft]:
-    """All refined graphs of a stored span category.
+    """Yield all refined graphs of a stored span category.
 
-    `times` [stored nodes, requests] is skew-corrected; `tree` is what is left of the structure after
-    zooming, asynchrony and deferral. Every request is in exactly one draft.
+    `times` [stored nodes, requests] is skew-corrected; `tree` is the structure after zooming, asynchrony and
+    deferral. Every request is in exactly one draft.
     """
     for rows, hosts in split_by_hosts(category, labels):
         part = times if len(rows) == category.n_requests else times[:, rows]
@@ -72,7 +72,7 @@ def span_drafts(
 
 
 def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
-    """[units] equal numbers for interchangeable subtrees (labels, hosts where labelled, children)."""
+    """[units] equal numbers for interchangeable subtrees (same labels, hosts where labelled, children)."""
     known = Numbering[tuple[object, ...]]()
     shapes = [0] * tree.n_units
     for unit in range(tree.n_units - 1, -1, -1):
@@ -88,10 +88,10 @@ def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
 
 
 def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> tuple[I8, Columns | None]:
-    """Order interchangeable siblings by start in every request, moving the times of whole subtrees.
+    """Sort interchangeable siblings by start in every request, moving the times of whole subtrees.
 
-    Innermost siblings first, so that a branch is in order before it moves. Returns the times, and which
-    column each was moved from; `times` itself and None if all stand in order already.
+    Innermost siblings first, so that a branch is sorted before it is moved. Returns (times, [columns,
+    requests] original column of each); (`times` itself, None) if all are sorted already.
     """
     sorted_times = times
     moved: Columns | None = None
@@ -116,7 +116,7 @@ def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> tuple[I8, Colum
 
 
 def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
-    """Columns of a subtree in an order that is the same for every subtree of that shape."""
+    """Columns of a subtree, in an order equal for all subtrees of the same shape."""
     columns: list[int] = []
     stack = [top]
     while stack:
@@ -128,19 +128,20 @@ def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Decisions of each request about one family."""
+    """Decisions of each request about the order of one family."""
 
     family: Family
     standing: dict[int, I8]
-    """Row -> [requests] the unit that stands there, where the branches of an operation differ in shape."""
+    """Row -> [requests] unit in that row, if the branches of an operation differ in shape."""
     decided: dict[int, I8]
-    """Pair -> [requests] its relation, where no consensus says it."""
+    """Pair -> [requests] relation, if there is no consensus."""
 
     def pairs(self, request: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
-        """(earlier unit, later unit) of every sequential pair, for the requests that decide as one does.
+        """Yield (earlier unit, later unit) of every sequential pair, for requests that decide as `request`
+        does.
 
-        A relation that the mean starts of these requests contradict is dropped (parallel): what remains
-        follows one total order, so it has no cycle.
+        A relation that the mean starts of these requests contradict is dropped (parallel), so that the result
+        follows one total order and has no cycle.
         """
         units, relation = list(self.family.children), self.family.relation.tolist()
         for row, standing in self.standing.items():
@@ -195,7 +196,7 @@ def _graph(
     before: list[tuple[int, int]],
     mean_ns: F8,
 ) -> DraftGraph:
-    """S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
+    """Build S6's DAG. before: (earlier unit, later unit) pairs of siblings."""
     successors: dict[int, list[int]] = {}
     for earlier, later in before:
         successors.setdefault(earlier, []).append(later)
@@ -205,7 +206,11 @@ def _graph(
         edge
         for unit in range(tree.n_units)
         if enter[unit] != leave[unit]
-        for edge in _inner_edges(tree, unit, successors, rank, enter, leave)
+        for edge in (
+            _inner_edges(tree, unit, successors, rank, enter, leave)
+            if tree.children[unit]
+            else ((enter[unit], leave[unit]),)
+        )
     ]
     first, last, parent = np.array(enter), np.array(leave), np.array(tree.parent)
     is_span, awaited = first != last, np.array(tree.awaited)
@@ -233,7 +238,7 @@ def _graph(
 def _labels(
     structure: Template, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
 ) -> tuple[GraphNode, ...]:
-    """Nodes of some stored columns, with their names."""
+    """Graph nodes for stored columns, with names and hosts."""
     component, point, label = structure.component, structure.point, structure.label
     return tuple(
         GraphNode(component[at], point[at], label[at], hosts[at], side)
@@ -242,7 +247,7 @@ def _labels(
 
 
 def _walk(tree: SpanTree, rank: list[tuple[float, int]]) -> tuple[list[int], list[int]]:
-    """(node of the start, node of the end) of each unit, depth first, children by rank; a point has one."""
+    """(node of the start, node of the end) of each unit, depth first, children by rank; equal for a point."""
     enter = [0] * tree.n_units
     leave = [0] * tree.n_units
     clock = 0
@@ -299,7 +304,7 @@ def _inner_edges(
 def record_drafts(
     category: StoredCategory, times: I8, labels: HostLabels, settings: RefineSettings
 ) -> Iterator[Draft]:
-    """The graph of a stored record category, once for each set of host labels. O(nodes + edges) a graph.
+    """Yield the graph of a stored record category, once per set of host labels. O(nodes + edges) a graph.
 
     times: [stored nodes, requests] after skew correction.
     """
@@ -331,7 +336,7 @@ def record_drafts(
 
 
 def _kept(structure: Template, settings: RefineSettings) -> tuple[list[int], Sequence[tuple[int, int]]]:
-    """Stored positions that stay, and edges between them, those implied by others among them."""
+    """Positions that remain after deferral and zoom, and edges between them, implied ones included."""
     keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
     keep[0] = True
     for position in structure.responses:

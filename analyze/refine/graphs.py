@@ -1,9 +1,9 @@
-"""Merge drafts into categories: canonical positions, one key for equal graphs, one settled matrix a category.
+"""Merge drafts into categories: canonical positions, one key for equal graphs, one time matrix a category.
 
-A draft is one refined graph before it is canonical, with the requests that take it. Its times may have been
-moved between interchangeable branches, request by request; `Draft.moved` says from where. What belongs to a
-node (hosts, failures, children left out) is looked up there, so that a host stays with its times. Settled
-times fit their graph: clipped to the parent and the request, and never before a predecessor.
+A draft is one refined graph before canonical ordering, with its requests. Its times may have been moved
+between interchangeable branches, request by request; `Draft.moved` says from where. A node's hosts, failures
+and left-out children are looked up through it, so that a host stays with its times. Settled times are
+consistent with the graph: clipped to the parent and the request, and never before a predecessor.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from stitch.graph.placed import END
 from stitch.graph.template import Template
 
 Columns = npt.NDArray[np.unsignedinteger[Any]]
-"""Numbers of stored columns, in the smallest type that holds them."""
+"""Stored column numbers, in the smallest dtype that holds them."""
 _Left = tuple[LeftBehind, ...]
 
 
@@ -51,19 +51,19 @@ class DraftGraph:
 
     labels: tuple[GraphNode, ...]
     column: I8
-    """Column of the stored matrix that holds the node's time."""
+    """Column of the stored matrix with the node's time."""
     mate: I8
-    """Node of the other side of the span; -1 for points."""
+    """Node of the span's other side; -1 for points."""
     within: I8
-    """[nodes, 2] nodes whose times bound this one's, the parent's start (before it) and end (behind it);
-    -1: bounded by the request only."""
+    """[nodes, 2] nodes that bound this one's time: the parent's start (below) and end (above); -1: only the
+    request bounds it."""
     deferred: B1
     edges: I8
-    """[edges, 2] (src, dst); may hold edges implied by others."""
+    """[edges, 2] (src, dst); may include implied edges."""
     responses: I8
 
     def ordered(self, order: I8, edges: I8) -> DraftGraph:
-        """Give the graph with node `order[i]` in place i, and these edges between places."""
+        """Reorder: node `order[i]` becomes node i. edges: [edges, 2] in the new numbering."""
         place = np.full(len(order) + 1, -1)  # the last entry is that of no node, -1
         place[order] = np.arange(len(order))
         return DraftGraph(
@@ -77,30 +77,30 @@ class DraftGraph:
         )
 
     def node_of(self, n_columns: int) -> I4:
-        """[stored columns] the node whose time a column holds; -1 for none."""
+        """[stored columns] node with that column's time; -1 for none."""
         node = np.full(n_columns, -1, dtype=np.int32)
         node[self.column] = np.arange(len(self.column))
         return node
 
 
 class LeftOut(NamedTuple):
-    """A child that was left out of the graph."""
+    """A child left out of the graph."""
 
     column: int
-    """Stored column of the start of the span that started it."""
+    """Stored column of the calling span's start."""
     operation: str
     """`component/point[/label]`."""
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[columns, rows] every column's own number, to be moved with its times."""
+    """[columns, rows] column number in each cell, to be sorted with times."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A graph, and the rows that take it."""
+    """A graph, and the requests it describes."""
 
     category: StoredCategory
     rows: I8
@@ -109,20 +109,21 @@ class Draft:
     """[stored nodes, rows] skew-corrected times; interchangeable branches in order of start."""
     graph: DraftGraph
     moved: Columns | None = None
-    """[stored nodes, rows] stored column whose time stands here, where branches were sorted; None: its own.
-    Hosts and failures are not moved: they are looked up by this."""
+    """[stored nodes, rows] stored column that each time was moved from, if branches were sorted; None: not
+    moved. Hosts and failures are not moved, but looked up by this."""
     nested: bool = False
-    """Nodes are sides of spans and points inside them, so that `within` and `mate` tell the nesting."""
+    """True if nodes are sides of spans and points inside them, so that `within` and `mate` give the
+    nesting."""
     left_out: tuple[LeftOut, ...] = ()
-    """Children that nobody waits for and that are not among the nodes."""
+    """Deferred children that are not among the nodes."""
     shift: I8 | None = None
-    """[stored nodes, rows] what the skew correction added, ns; None: nothing."""
+    """[stored nodes, rows] ns that the skew correction added; None: none."""
     twins_by_row: bool = False
-    """Interchangeable branches may start in another order than their columns stand: look at every row."""
+    """True if interchangeable branches may start in another order than their columns: sort each row."""
 
 
 def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
-    """Group the rows of columns [columns, rows], numbers >= 0.
+    """Group the equal rows of `columns` [columns, rows], numbers >= 0.
 
     Returns (first row of each group [groups], group of each row [rows]); groups are numbered by the
     lexicographic order of their contents, so the numbering does not depend on the order of rows.
@@ -136,9 +137,9 @@ def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
 
 
 def assemble(drafts: Sequence[Draft]) -> tuple[Category, ...]:
-    """Categories of all drafts, sorted by (root, key); drafts with equal graphs become one.
+    """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
-    Matrices are built one category at a time; beside the results, at most one draft's copy is alive.
+    Matrices are built one category at a time; besides the results, at most one draft's copy is alive.
     """
     groups: dict[tuple[str, str], list[Draft]] = {}
     for draft in _canonical(drafts) if drafts else ():
@@ -147,7 +148,7 @@ def assemble(drafts: Sequence[Draft]) -> tuple[Category, ...]:
 
 
 def _canonical(drafts: Sequence[Draft]) -> Iterator[Draft]:
-    """The drafts with their graphs in canonical order, from one vectorised call for all of them."""
+    """Yield the drafts with graphs in canonical order, from one vectorised call for all."""
     dags = _dags(drafts)
     # Columns of interchangeable branches stand in order of start, so their number serves as time.
     result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
@@ -180,7 +181,7 @@ def _dags(drafts: Sequence[Draft]) -> Dags:
 
 @lru_cache(maxsize=65_536)
 def _name(label: GraphNode) -> str:
-    """A label as text for hashing: equal iff the labels are, whatever is in their parts."""
+    """Injective text of a label, for hashing."""
     # The lengths say where each part ends, so no part can pass for two.
     component, point, word, host, side = label
     if word is None:
@@ -189,7 +190,7 @@ def _name(label: GraphNode) -> str:
 
 
 def _by_row(draft: Draft, order: I8) -> Draft:
-    """The draft with interchangeable branches in order of start in every request (times moved, not nodes)."""
+    """Sort the draft's interchangeable branches by start in every request (moves times, not nodes)."""
     column = draft.graph.column
     times = np.ascontiguousarray(draft.times[column].T)
     members = np.zeros(len(times), dtype=np.int64)
@@ -204,7 +205,7 @@ def _by_row(draft: Draft, order: I8) -> Draft:
 
 
 def _key(graph: DraftGraph) -> str:
-    """128-bit key of (node names, edges, responses), 32 hex digits; what is hashed is injective."""
+    """128-bit key of (node names, edges, responses), 32 hex digits; the hashed bytes are injective."""
     digest = blake2b(b"flowdiff refined 2\0", digest_size=16)
     sizes = [len(graph.labels), len(graph.edges), len(graph.responses)]
     digest.update(np.array(sizes, dtype="<i8").tobytes())
@@ -270,7 +271,7 @@ def _graph(root: str, key: str, draft: Draft) -> Graph:
 
 
 def _nesting(draft: Draft) -> Nesting:
-    """Find the span of each node."""
+    """Nesting of the nodes: span start, parent's start and kind of each."""
     graph = draft.graph
     is_end = np.array([label.side == END for label in graph.labels])
     return Nesting(
@@ -292,7 +293,7 @@ def _template(graph: DraftGraph) -> Template:
 
 
 def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
-    """[positions, rows]; one row repeated where all have the same hosts."""
+    """[positions, rows] host codes; a broadcast view if all rows have the same hosts."""
     parts = []
     for draft in members:
         stored, columns = draft.category.host, draft.graph.column
@@ -309,7 +310,8 @@ def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
 
 
 def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
-    """Failures at nodes of the graph; row `i` of the category is row `order[i]` of all drafts."""
+    """Failures at nodes of the graph; row `i` of the category is row `order[i]` of the concatenated
+    drafts."""
     if not any(len(draft.category.failures.row) for draft in members):
         return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
@@ -335,7 +337,7 @@ def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
 
 
 def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
-    """[entries] where the time of a stored column stands in a row of a draft. O(entries · columns)."""
+    """[entries] column of `moved` that holds the stored column's time in that row. O(entries · columns)."""
     found = np.empty(len(rows), dtype=np.int64)
     for part in blocks(len(rows), len(moved), MANY_CELLS):
         found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
@@ -343,7 +345,7 @@ def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
 
 
 def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
-    """Return (`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
+    """(`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
     each = [Source(draft.category.key, draft.category.positions) for draft in members]
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
@@ -353,7 +355,7 @@ def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
 
 
 def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]]:
-    """([rows] index, the different things left out) of `Category`; rows in the order of the drafts."""
+    """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
     if not any(draft.left_out for draft in members):
         return None, ()
     parts = [_left_variants(draft) for draft in members]
@@ -366,8 +368,8 @@ def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]
 
 
 def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
-    """Return the variants of what the draft's rows left out, and [rows] the variant of each; more than one
-    where branches were sorted."""
+    """(distinct sets of children left out, [rows] index of each row's set); several if branches were
+    sorted."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
     rows = np.arange(len(draft.rows), dtype=np.int64)
     if draft.moved is None or not len(column):
@@ -384,7 +386,7 @@ def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
 
 
 def _changed_edges(draft: Draft, moved: B1, settled: I8) -> B1:
-    """[edges] whether the skew correction or the settling changed an edge's latency in any request."""
+    """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
     edges, columns = draft.graph.edges, draft.graph.column
     changed = np.zeros(len(edges), dtype=np.bool_)
     for number in np.flatnonzero(moved[edges].any(axis=1)).tolist():
@@ -403,8 +405,8 @@ def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
 
     Response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, then raised to their latest predecessor; neither moves a response past T, because
-    everything before a node lies in the same bounds. Returns ([requests] T, [nodes] whether a node was moved
-    in any request).
+    everything before a node lies in the same bounds. Returns ([requests] T, [nodes] True if the node was
+    moved in any request).
     """
     n_nodes, n_requests = out.shape
     response_ns = np.empty(n_requests, dtype=np.int64)

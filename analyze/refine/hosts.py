@@ -1,9 +1,9 @@
 """Decide which components carry their host, or its role, in their labels.
 
-A category is split by hosts exactly where the policy puts them into labels. `auto` means: roles where a role
-map is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else
-the host name for components of activity records with 2 to `max_full_hosts` hosts, unless the reference and
-another sample have hosts of their own each, which is a renaming rather than a move of work.
+A category is split by exactly the hosts that the policy puts into labels. `auto` means: roles if a role map
+is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else the
+host name for components of activity records with 2 to `max_full_hosts` hosts, unless the reference and
+another sample each have hosts that the other lacks: a renaming rather than a move of work.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from schemas.arrays import B1, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class HostLabels:
-    """Hosts that are part of the structure, by the policy."""
+    """Hosts that are part of node names, by the policy."""
 
     labelled: frozenset[str]
-    """Components whose nodes carry a host part."""
+    """Components whose nodes carry a host or role."""
     words: tuple[str, ...]
-    """Host parts; index 0 is the empty part of unknown hosts."""
+    """Hosts or roles; index 0 is the empty word for unknown hosts."""
     word_of: I4
-    """[hosts + 1] host code -> index into `words`; the last entry stands for unknown (-1)."""
+    """[hosts + 1] host code -> index into `words`; the last entry is for unknown (-1)."""
     notes: tuple[str, ...]
 
 
 def decide_host_labels(flows: FlowMatrices, settings: RefineSettings, samples: Sequence[str]) -> HostLabels:
     """Apply `settings.host_policy`. O(nodes) for `auto`.
 
-    `samples` are the names of those compared, the first of the flows'; renaming is looked for among them.
+    samples: names of the compared samples (the first in `flows`), among which renaming is detected.
     """
     components = frozenset(c for category in flows.categories for c in category.structure.component)
     policy = settings.host_policy
@@ -99,11 +99,11 @@ def _auto_components(
 
 
 def _renamed(known: B1) -> tuple[int, int, int] | None:
-    """(another sample, a host that only the first sample has, one that only the other has); None for none.
+    """(other sample, a host only in the first sample, a host only in the other); None if not renamed.
 
-    known: [samples, hosts]. The first sample is the reference: where it and another one have hosts of their
-    own each, the component was renamed. The others are not compared with each other: of several small
-    ones, some two would miss hosts by chance.
+    known: [samples, hosts]. The first sample is the reference: if it and another sample each have hosts that
+    the other lacks, the component was renamed. The others are not compared with each other: among several
+    small ones, some two would lack hosts by chance.
     """
     first = known[0]
     for number, other in enumerate(known[1:], start=1):
@@ -114,9 +114,9 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
 
 
 def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8, tuple[str, ...]]]:
-    """Cut a category into groups of rows whose nodes have the same host parts.
+    """Split a category into groups of rows whose nodes have the same host words.
 
-    Yields (rows ascending, host part of each node, empty where there is none).
+    Yields (rows ascending, host word of each node, empty if not labelled).
     """
     rows = np.arange(category.n_requests, dtype=np.int64)
     components = category.structure.component

@@ -1,9 +1,9 @@
 """Cut out the work that a message starts, as a request of its own.
 
-Nobody waits for the consumer of a message, so it is no part of the response, and a payment service
-that fails behind a queue would be seen by nobody. A consumer with a trace of its own is a request like any
-other; one that lies in its sender's trace becomes the same here: from when the message was sent to the end of
-the work, so that the wait in the queue has a place, too. The sender's request keeps its own structure.
+No request waits for the consumer of a message, so it is not part of the response, and a failing payment
+service behind a queue would go unnoticed. A consumer with its own trace is a request like any other; a
+consumer inside its sender's trace becomes one here, from the sending of the message to the end of the work,
+so that it includes the wait in the queue. The sender's request keeps its structure.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from stitch.graph.template import Template
 T = TypeVar("T")
 
 FAILED: Final = "error"
-"""Status of failing work whose class the statuses of whole requests do not name."""
+"""Status of failed work whose error class is unknown."""
 _NAMED: Final = 3
 
 
 def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices, tuple[str, ...]]:
-    """The flows, and after those of each structure the work that messages started in it; and notes.
+    """The flows with message work added after each structure it was started in; and notes.
 
-    Such a request has the id, the start and the weight of its flow, and the key of its structure. A message
-    that a consumer sends on is cut off in turn. Notes report the first `n_compared` samples.
-    O(nodes · requests) however many messages there are, as a node is the work of one.
+    Such a request has the id, start and weight of its flow, and the key of its structure. A message that a
+    consumer sends is cut off in turn. Notes report the first `n_compared` samples. O(nodes · requests)
+    however many messages there are, since a node belongs to one consumer's work.
     """
     statuses = list(matrices.statuses)
     counts: Counter[str] = Counter()
@@ -66,18 +66,19 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Work of one consumer; positions are those of the stored structure."""
+    """Work of one consumer; positions refer to the stored structure."""
 
     consumer: int
-    """Its start."""
+    """Position of the consumer's start."""
     nodes: list[int]
-    """Ascending. Of consumers that it sends to only the two ends: so its sending can be seen."""
+    """Positions, ascending; of further consumers it sends to only start and end, to show the sending."""
     edges: list[tuple[int, int]]
-    """Between these."""
+    """Edges between `nodes`."""
 
 
 def _works(structure: Template) -> tuple[list[_Work], I8]:
-    """By consumer that nobody waits for, ascending; and [nodes] the consumer whose work a node is, or -1.
+    """Work of each consumer that is not awaited, ascending; and [nodes] consumer whose work the node is, or
+    -1.
 
     O(nodes + edges).
     """
@@ -103,7 +104,7 @@ def _works(structure: Template) -> tuple[list[_Work], I8]:
 
 
 def _consumers(structure: Template) -> list[int]:
-    """Positions of the starts of consumers that nobody waits for."""
+    """Start positions of consumers that are not awaited."""
     if EventKind.SPAN_CONSUMER not in structure.kind:
         return []
     joins = set(structure.edges)
@@ -118,7 +119,7 @@ def _consumers(structure: Template) -> list[int]:
 
 
 def _failures_of(works: list[_Work], owner: I8, failures: RecordedFailures) -> Iterator[RecordedFailures]:
-    """Yield the failures that lie in each work, positions as they were. O(failures log failures)."""
+    """Yield the failures within each work, at unchanged positions. O(failures log failures)."""
     mine = owner[failures.position]
     order = np.argsort(mine, kind="stable")
     mine = mine[order]
@@ -134,7 +135,7 @@ def _cut(
     statuses: list[str],
     errors: tuple[str, ...],
 ) -> StoredCategory:
-    """The work of a consumer. `statuses` grows by what they have no word for."""
+    """Category of a consumer's work. New status words are appended to `statuses`."""
     structure, consumer = category.structure, work.consumer
     sender, done = structure.parent[consumer], structure.mate[consumer]
     node_ns = category.node_ns[np.array([consumer, *work.nodes, done])]
@@ -154,7 +155,7 @@ def _cut(
 
 
 def _structure(structure: Template, work: _Work) -> Template:
-    """The nodes of the work, inside a span that begins where the message is sent and ends with the work."""
+    """The work's nodes inside an added span from the sending of the message to the end of the work."""
     consumer, kept = work.consumer, work.nodes
     place = {at: 1 + number for number, at in enumerate(kept)}
     first, last = 0, len(kept) + 1
@@ -186,7 +187,7 @@ def _structure(structure: Template, work: _Work) -> Template:
 def _status(
     n_requests: int, consumer: int, failures: RecordedFailures, statuses: list[str], errors: tuple[str, ...]
 ) -> I4:
-    """[requests] status of the work: that of the consumer."""
+    """[requests] status of the consumer's span."""
     status = np.full(n_requests, _code(OK, statuses), dtype=np.int32)
     own = failures.position == consumer
     for error in np.unique(failures.error[own]).tolist():

@@ -1,11 +1,11 @@
-"""Fold names that hold ids, before anything is made of each: tables grow with names, not with requests.
+"""Fold names that contain ids, so that tables grow with names, not with requests.
 
-`fs -mkdir dir_17` is another operation for every directory, another structure for every request. Where the
-operations of one component have more names than `RefineSettings.max_names`, parts of them that differ become
-`#`, from the most special part to the least; where that leaves too many, all but the leading word; then all.
-The same for names of components. The level of a component is the least one that leaves few enough, whatever
-the order in which names come: coarser levels only merge. Patterns have no nested repetition: linear in a
-name's length, whatever the name.
+`fs -mkdir dir_17` is another operation for every directory, another structure for every request. If the
+operations of one component have more names than `RefineSettings.max_names`, differing parts of names become
+`#`, from the most specific pattern to the least; if that leaves too many, all but the leading word; then all.
+The same for names of components. A component's level is the least one that leaves few enough names,
+independent of their order: coarser levels only merge. Patterns have no nested repetition: linear in the
+length of a name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARK: Final = "#"
 
 
 class IdKind(NamedTuple):
-    """A part of names in which ids hide."""
+    """Kind of id within names, with its pattern."""
 
     what: str
     pattern: str
@@ -45,21 +45,21 @@ PARTS: Final = (
     IdKind("mixed ids", r"(?<![0-9A-Za-z])(?=[A-Za-z]{0,64}[0-9])[0-9A-Za-z]{16,64}(?![0-9A-Za-z])"),
     IdKind("numbers", r"[0-9]+"),
 )
-"""From the most to the least special: what an earlier part takes is not cut to pieces by a later one."""
+"""Most specific first: text matched by an earlier kind is not split by a later one."""
 _PATTERNS: Final = tuple(re.compile(part.pattern) for part in PARTS)
 LEADING_WORD: Final = len(PARTS) + 1
-"""Level at which only the leading letters of a name stay."""
+"""Level that keeps only the leading letters of a name."""
 NOTHING: Final = LEADING_WORD + 1
-"""Level at which all names are one."""
+"""Level that maps all names to one."""
 _LEADING: Final = re.compile(r"[^\W\d_]*")
 
 
 _ROWS_AT_ONCE: Final = 16_384
-"""Structures whose names are objects of Python at once."""
+"""Most structures whose names are Python objects at once."""
 
 
 def fold_text(text: str, level: int) -> str:
-    """The text at a level; 0: as it is. At one level and then at another, it is that at the coarser one."""
+    """Fold text at a level; 0: unchanged. Folding again at another level gives that of the coarser one."""
     if level >= NOTHING:
         return MARK
     for pattern in _PATTERNS[:level]:
@@ -72,53 +72,53 @@ def fold_text(text: str, level: int) -> str:
 
 
 class Folding:
-    """Map from names to folded names; empty by default."""
+    """Map from names to folded names; empty: the identity."""
 
     def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
         self.folds = tuple(folds)
         self._levels = {fold.component: fold.level for fold in self.folds}
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both fold all names alike."""
+        """True if both fold all names alike."""
         return isinstance(other, Folding) and self._levels == other._levels
 
     __hash__ = None  # type: ignore[assignment]
 
     def component(self, name: str) -> str:
-        """A component's name."""
+        """Fold a component's name."""
         return fold_text(name, self._levels.get(None, 0))
 
     def level(self, component: str) -> int:
-        """Level of the operations of a component, whose name is folded already."""
+        """Level for the operations of a component; component: its folded name."""
         return self._levels.get(component, 0)
 
     def name(self, name: Operation) -> Operation:
-        """A node's name."""
+        """Fold a node's name."""
         return _folded(name, self._levels)
 
 
 class NameFolder:
-    """Sees names and finds the folding. Memory: `most` names a component, of `most` components."""
+    """Collects names and finds the folding. Memory: `most` names a component, of `most` components."""
 
     def __init__(self, most: int, before: Iterable[FoldedNames] = ()) -> None:
-        """before: folds that were found elsewhere and hold here, too."""
+        """before: known folds, which the result includes."""
         self._most = most
         self._levels: dict[str | None, int] = {}
         self._before: dict[str | None, FoldedNames] = {}
         self._seen: dict[str, dict[Operation, Operation]] = {}
-        """Folded component -> folded name -> the least name that became it."""
+        """Folded component -> folded name -> least original name."""
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
             self._levels[place] = max(fold.level, self._levels.get(place, 0))
             self._before[place] = min(fold, self._before.get(place, fold), key=lambda folded: folded.example)
 
     def add(self, names: Iterable[Operation]) -> None:
-        """See some names; equal ones may come again."""
+        """Add names; repetitions have no effect."""
         for name in names:
             self._put(name)
 
     def folding(self) -> Folding:
-        """Folding that was found so far."""
+        """Folding of the names so far."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:
@@ -172,7 +172,7 @@ def _order(name: Operation) -> tuple[str, str, str]:
 
 
 class _Names(NamedTuple):
-    """Names of the nodes of some structures."""
+    """Distinct names of the nodes of structures."""
 
     distinct: list[Operation]
     code: I8
@@ -192,17 +192,17 @@ def _names_of(nodes: pa.StructArray) -> _Names:
 
 
 class FoldedStructures:
-    """Structures of a lake, file by file, as the names seen until then leave them; few, however many come."""
+    """Structures of a lake, added file by file and folded by the names so far, which bounds their number."""
 
     def __init__(self, folder: NameFolder) -> None:
         self._folder = folder
         self._tables: list[pa.Table] = []
         self._keys: list[pa.Array] = []
         self._became: list[I8] = []
-        """[rows of a file] row of its table."""
+        """For each file, [rows] row in its folded table."""
 
     def add(self, stored: pa.Table) -> None:
-        """Take rows of STORED_STRUCTURES_SCHEMA. O(nodes), and the names of some rows at a time."""
+        """Add rows of STORED_STRUCTURES_SCHEMA. O(nodes); holds the names of some rows at a time."""
         for at in range(0, stored.num_rows, _ROWS_AT_ONCE):
             self._add(stored.slice(at, _ROWS_AT_ONCE))
 
@@ -216,7 +216,7 @@ class FoldedStructures:
         self._became.append(became)
 
     def settled(self) -> tuple[list[pa.Table], StoredKeys | None]:
-        """The structures, and where names were folded what became of their keys. Ends the adding."""
+        """(structures, old keys -> new keys or None if nothing was folded). No `add` afterwards."""
         folding = self._folder.folding()
         tables, self._tables = self._tables, []
         if not folding.folds:
@@ -231,17 +231,17 @@ class FoldedStructures:
 
 
 class StoredKeys(NamedTuple):
-    """Keys of structures before and after their names were folded."""
+    """Keys of structures before and after folding."""
 
     folding: Folding
     key: pa.ChunkedArray
     became: I8
     """[keys] index into `left`."""
     left: pa.StringArray
-    """The least of the keys of equal structures."""
+    """Key of each folded structure: the least key of those merged."""
 
     def recoded(self, category: pa.ChunkedArray) -> pa.DictionaryArray:
-        """A column of keys, dictionary-encoded. Raises LakeError for a key that is of no structure."""
+        """Replace a column of keys, dictionary-encoded. Raises LakeError for a key without a structure."""
         one = whole(category.unify_dictionaries())
         at = pc.index_in(one.dictionary, value_set=self.key)
         if at.null_count:
@@ -251,10 +251,10 @@ class StoredKeys(NamedTuple):
 
 
 def fold_structures(stored: pa.Table, folding: Folding) -> tuple[pa.Table, I8]:
-    """Rows with folded names, equal ones once, and [rows] which of them each became.
+    """Fold the names of structures; returns (unique rows, [rows] index of each old row in them).
 
-    Structures with equal nodes in equal order become one, under the least of their keys. Others whose order
-    went by the names that are gone are distinguished until graphs are made.
+    Structures with equal nodes in equal order are merged, under the least of their keys. Structures that
+    differ only in an order that depended on the old names stay apart until graphs are made.
     """
     lists = whole(stored["nodes"])
     nodes = lists.flatten()

@@ -1,7 +1,7 @@
-"""Refine the lake's rows of some samples into the population that an analysis works on. Pure.
+"""Refine the lake's rows of several samples into the population that an analysis works on. Pure.
 
-Order of the steps: untestable flows out, messages apart, skew (S3), zoom, asynchrony (S7), deferred
-work out, sibling order (S5, S6), host labels, canonical positions again, times settled.
+Order of the steps: drop untestable flows, cut out messages, skew (S3), zoom, asynchrony (S7), drop deferred
+work, sibling order (S5, S6), host labels, canonical positions again, settle times.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def refine(
 ) -> Population:
     """Refine the flows of all samples together.
 
-    Only the first `n_compared` samples (None: all) are compared with each other and named in notes; those
-    after them are a history, which lends its evidence.
+    Only the first `n_compared` samples (None: all) are compared with each other and named in notes; later
+    ones are a history, which contributes evidence.
 
-    `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order;
-    `structures` a row for each of their categories (repetitions are ignored). The same rows give the same
-    population, however they are ordered. Raises LakeError if a structure is missing or does not fit.
+    `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order; `structures`
+    a row for each category of the flows (repetitions are ignored). The result does not depend on the order of
+    rows. Raises LakeError if a structure is missing or does not fit.
     """
     testable, assessed = _assessed(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
@@ -89,11 +89,11 @@ def refine(
 
 
 def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]]:
-    """Flows that tests may use, and what `Population` says of those that came."""
+    """(flows that tests may use, fields of `Population` on the quality of all flows)."""
     quality, sample = flows["quality"].to_numpy(), flows["sample"].to_numpy()
 
     def counts(flag: int) -> I8:
-        """[samples] flows with one of some flags."""
+        """[samples] number of flows with any of the flags in `flag`."""
         return np.bincount(sample[(quality & np.uint32(flag)) != 0], minlength=n_samples)
 
     every = np.bincount(sample, minlength=n_samples)
@@ -114,7 +114,7 @@ def _pruned(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> tuple[list[SpanTree | None], list[tuple[LeftOut, ...]], tuple[str, ...]]:
-    """Trees after zoom, asynchrony and deferral, what each of them left out, and notes."""
+    """(trees after zoom, asynchrony and deferral; children left out of each; notes)."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]

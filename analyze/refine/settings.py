@@ -7,10 +7,29 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from schemas.config import Config
+from schemas.config import Config, Expert
 
 HostPolicy = Literal["auto", "full", "role", "none"]
 Level = Literal["L0", "L3"]
+
+
+class StatisticsSettings(Config):
+    """Attributes by whose values the statistics of a window count requests."""
+
+    attributes: tuple[str, ...] = (
+        *("service.version", "service.instance.id", "k8s.pod.name"),
+        *("cloud.availability_zone", "cloud.region", "http.response.status_code", "http.status_code"),
+        *("*release", "*region", "*tenant*", "*tier", "*plan"),
+    )
+    """Names; * stands for any letters, ? for one, [ab] for one of these. The first ones are kept first."""
+    most_attributes: int = Field(default=12, ge=0)
+    """Most attributes of a window that are kept; 0: none, and no attribute is read."""
+    most_values: int = Field(default=64, ge=1)
+    """An attribute with more values than this in a window is left out there."""
+    slow: float = Field(default=0.9, gt=0, lt=1)
+    """Quantile of a window's response times, by call graph, above which a request is counted as slow."""
+    slow_requests: int = Field(default=20, ge=1)
+    """Fewest requests of a call graph that give such a quantile; else those of its root type do."""
 
 
 class RefineSettings(Config):
@@ -34,29 +53,30 @@ class RefineSettings(Config):
     deferred work only are merged."""
     correct_skew: bool = True
     """S3: shift the clocks of hosts whose spans contradict their callers', by as little as removes that."""
-    max_skew_hosts: int = Field(default=1024, ge=2)
+    max_skew_hosts: Expert[int] = Field(default=1024, ge=2)
     """Hosts past this many (the ones with the fewest nodes) keep their clock: pair counts take
     hosts² x 16 bytes = 16 MB at the default."""
     find_asynchrony: bool = True
     """S7: a child that outlives its parent in most calls is deferred, but for what was awaited below it."""
     order_siblings: bool = True
     """S5: lay sequential order over siblings by consensus."""
-    min_traces: int = Field(default=20, ge=1)
+    min_traces: Expert[int] = Field(default=20, ge=1)
     """S3, S5, S7: fewer requests (S3: calls between two hosts) than this decide nothing by themselves."""
-    min_unanimous: int = Field(default=5, ge=1)
+    min_unanimous: Expert[int] = Field(default=5, ge=1)
     """S5, S7: as few requests as this decide if they agree without exception."""
-    sequential_share: float = Field(default=0.95, gt=0.5, le=1)
+    sequential_share: Expert[float] = Field(default=0.95, gt=0.5, le=1)
     """S5: share of requests in which `a` ends before `b` starts that makes them sequential. S7: share of
     calls in which work below an asynchronous child ends before the parent goes on that makes it awaited."""
-    async_share: float = Field(default=0.5, gt=0, le=1)
+    async_share: Expert[float] = Field(default=0.5, gt=0, le=1)
     """S7: share of calls in which a child outlives its parent that makes it asynchronous."""
-    slack_ns: int = Field(default=10_000, ge=0)
+    slack_ns: Expert[int] = Field(default=10_000, ge=0)
     """Smallest overlap that counts (S5's epsilon), ns."""
-    slack_share: float = Field(default=0.01, ge=0, lt=1)
+    slack_share: Expert[float] = Field(default=0.01, ge=0, lt=1)
     """The same as a share of the parent's duration; the larger of the two holds, but at most half of the
     shorter sibling's duration."""
-    max_siblings: int = Field(default=128, ge=2)
+    max_siblings: Expert[int] = Field(default=128, ge=2)
     """Parents with more children keep them unordered (k² comparisons a request: 16 k at the default)."""
+    statistics: StatisticsSettings = StatisticsSettings()
 
     @field_validator("host_roles")
     @classmethod

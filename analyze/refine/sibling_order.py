@@ -43,7 +43,7 @@ from analyze.refine.stored import Operation, StoredCategory
 from schemas.arrays import B1, I1, I8
 
 _MOVED = 0.2
-"""Difference of the share between the reference and another sample that is worth a note."""
+"""Least difference of the share between the reference and another sample for a note."""
 _MAX_NOTES = 5
 
 
@@ -54,30 +54,30 @@ class SiblingRelation(IntEnum):
     FIRST_SECOND = 1
     SECOND_FIRST = 2
     BY_TRACE = 3
-    """Too few traces: each request decides for itself."""
+    """Too few traces: each request decides its own relation."""
     SEQUENTIAL = 4
     """Too few traces, but their components never overlap: each request decides which comes first."""
 
 
 class ChildKey(NamedTuple):
-    """Name of a child among those of a parent: the nth call of an operation, by start; from 0."""
+    """Name of a child among its siblings: the nth call of an operation, by start; from 0."""
 
     operation: Operation
     occurrence: int
 
     @property
     def text(self) -> str:
-        """`operation`, or `operation (call 2)` for its second call; for display."""
+        """`operation`, or `operation (call 2)` for the second call; for display."""
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Meaning of the columns of `order_evidence`."""
+    """Numbering of the key columns of `order_evidence`."""
 
     children: Numbering[ChildKey] = field(default_factory=Numbering)
     families: Numbering[tuple[int, tuple[int, ...]]] = field(default_factory=Numbering)
-    """Parent operation, together with the keys of all its children."""
+    """(parent operation, keys of all its children) -> number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +85,19 @@ class Family:
     """A parent and its awaited children; *rows* are the children ordered by child key."""
 
     parent: int
-    """Unit."""
+    """Unit of the parent."""
     children: tuple[int, ...]
-    """[rows] unit; rows of one operation are in column order."""
+    """[rows] unit of the child; rows of one operation are in column order."""
     keys: tuple[int, ...]
     """[rows] child key, ascending."""
     groups: tuple[tuple[int, ...], ...]
-    """Rows of each operation that occurs more than once, ascending."""
+    """Groups of rows with the same operation (two or more), ascending."""
     relation: I1 = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-    """`SiblingRelation` of each pair of rows, in the order of `pair_rows`; empty until it is decided."""
+    """`SiblingRelation` of each pair of rows, in the order of `pair_rows`; empty while undecided."""
 
 
 def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family]:
-    """Parents with at least two awaited children, and at most `max_siblings`. O(units log units)."""
+    """Families of parents with 2 to `max_siblings` awaited children. O(units log units)."""
     found = []
     for unit in range(tree.n_units):
         children = tree.awaited_children(unit)
@@ -129,16 +129,16 @@ def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family
 
 @lru_cache(maxsize=256)
 def pair_rows(n_rows: int) -> tuple[I8, I8]:
-    """(first, second) row of every pair of rows, in the order in which relations are kept. Do not write."""
+    """(first, second) row of every pair of rows, in the order of relations. Cached: do not write to it."""
     first, second = np.triu_indices(n_rows, 1)
     return first, second
 
 
 def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[I8, I8]:
-    """(starts, ends) [rows, requests] of the rows of some families, one family after the other.
+    """(starts, ends) [rows, requests] of the rows of families, one family after the other.
 
-    Each operation's occurrences are in order of start; equal starts keep the column order. `times` is
-    [nodes, requests].
+    Each operation's occurrences are sorted by start; equal starts keep the column order. `times` is [nodes,
+    requests].
     """
     units = [unit for family in kin for unit in family.children]
     starts = times[[tree.start[unit] for unit in units]]
@@ -158,9 +158,9 @@ def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[
 
 
 def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
-    """[parents, requests] overlap that two children may have and yet count as one after the other.
+    """[parents, requests] overlap up to which two children still count as sequential.
 
-    S5's epsilon as far as the parent says; `_order_times` bounds it by the children's own durations.
+    S5's epsilon as far as it depends on the parent; `_order_times` bounds it by the children's durations.
     """
     return _slack(
         times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]], settings
@@ -173,12 +173,12 @@ def _slack(duration: I8, settings: RefineSettings) -> I8:
 
 
 def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
-    """(middles, late starts) [rows, requests]: what shows whether one row runs before another.
+    """(middles, late starts) [rows, requests], by which to tell whether one row runs before another.
 
-    `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's
-    `end[a] <= start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), taken
-    apart so that each side needs one row only: the overlap may be at most the slack and half of `b` (late
-    start), and at most half of `a` (middle, which also makes `a` the one that starts first).
+    `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's `end[a] <=
+    start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), split so that each
+    side depends on one row only: the overlap may be at most the slack and half of `b` (late start), and at
+    most half of `a` (middle, which also makes `a` the one that starts first).
     """
     half = np.maximum(ends - starts, 0) >> 1
     late_starts = starts + np.minimum(slack, half)
@@ -186,9 +186,9 @@ def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
 
 
 def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> I1:
-    """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
+    """[requests] relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
 
-    `slack` is [requests], of their parent.
+    slack: [requests] `slack_ns` of their parent.
     """
     middles, late_starts = _order_times(starts, ends, slack)
     after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
@@ -204,18 +204,18 @@ class _Rows:
     """Rows of families of all structures, structure after structure, family after family."""
 
     structure: I8
-    """[rows]"""
+    """[rows] structure."""
     start: I8
     end: I8
-    """[rows] stored columns."""
+    """start, end: [rows] stored columns."""
     family: I8
-    """[rows]"""
+    """[rows] family."""
     parent: tuple[I8, I8, I8]
-    """[families] structure, and the columns of the parent's start and end."""
+    """[families] structure, column of the parent's start, column of its end."""
     groups: dict[int, tuple[I8, I8]]
-    """Number of calls of an operation -> ([groups] structure, [groups, calls] their rows)."""
+    """Calls of an operation -> ([groups] structure, [groups, calls] rows of the family)."""
     pair: tuple[I8, I8]
-    """[pairs] rows, family after family in the order of `pair_rows`."""
+    """[pairs] (first row, second row), family after family in the order of `pair_rows`."""
 
     @staticmethod
     def of(trees: Sequence[SpanTree | None], kin: Sequence[Sequence[Family]]) -> _Rows:
@@ -248,8 +248,8 @@ class _Rows:
         )
 
     def order_times(self, batch: FlowBatch, settings: RefineSettings) -> tuple[Ragged, int, tuple[I8, ...]]:
-        """(layout of the batch's rows, the first of them, [cells] starts, ends, middles, late starts), where
-        each operation's calls are in order of start; equal starts keep the column order."""
+        """(layout of the batch's rows, index of the first row, [cells] starts, ends, middles, late starts);
+        each operation's calls are sorted by start, equal starts in column order."""
         mine = batch.part(self.structure)
         structure = self.structure[mine]
         layout = batch.layout(structure)
@@ -278,11 +278,11 @@ def order_evidence(
     n_apart: int,
     cells: int = FEW_CELLS,
 ) -> Answers:
-    """Votes on how every pair of every family is ordered. O(requests · pairs).
+    """Votes on the order of every pair of every family. O(requests · pairs).
 
-    Answers are: the first ends before the second starts, and the other way round. Keys are the family (parent
-    operation and all its child keys), the parent operation, the first and the second child key. Entries are
-    structure by structure, family by family, pairs in the order of `pair_rows`. cells: as of `ask`.
+    Answers: first ends before second starts; second ends before first starts. Keys: family (parent operation
+    and all its child keys), parent operation, first child key, second child key. Entries: structure by
+    structure, family by family, pairs in the order of `pair_rows`. cells: as in `ask`.
     """
     rows = _Rows.of(trees, kin)
     first, second = rows.pair
@@ -311,7 +311,7 @@ def order_evidence(
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """Result of the evidence, for each entry in the order it was given."""
+    """Relations decided from the evidence, in the order of its entries; and notes."""
 
     relation: I1
     notes: tuple[str, ...]
@@ -325,11 +325,11 @@ def decide_order(
 ) -> Consensus:
     """Pool the evidence and decide every relation (S5). O(entries log entries).
 
-    Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
-    (an operation like `GET` stands for many programs, its set of calls distinguishes them), all parents of
-    the operation, all pairs of the same two components, the request itself. `children` are the keys by code.
-    Notes report pairs whose share differs between the first of the `samples` (names of those compared, the
-    first of the votes') and another one.
+    The first level with enough requests decides: parents of the same operation *with the same child keys* (an
+    operation like `GET` stands for many programs, its set of calls distinguishes them); all parents of the
+    operation; all pairs of the same two components; the request itself. children: keys by code. Notes report
+    pairs whose share differs between the first of `samples` (names of the compared ones, the first in the
+    votes) and another.
     """
     if not len(votes.key):
         return Consensus(np.zeros(0, dtype=np.int8), ())
@@ -347,13 +347,13 @@ def decide_order(
 
 
 def _components(children: Sequence[ChildKey]) -> I8:
-    """[keys] a number for the component of each child."""
+    """[keys] number of the child's component."""
     numbers = Numbering[str]()
     return np.array([numbers[child.operation.component] for child in children], dtype=np.int64)
 
 
 def _by_share(votes: Answers, settings: RefineSettings) -> I1:
-    """[entries] the order that nearly all requests have; PARALLEL for none."""
+    """[entries] order in nearly all requests; PARALLEL if there is none."""
     first_second, second_first = votes.agreed(settings.sequential_share)
     relation = np.full(len(first_second), SiblingRelation.PARALLEL, dtype=np.int8)
     relation[first_second] = SiblingRelation.FIRST_SECOND
@@ -362,7 +362,7 @@ def _by_share(votes: Answers, settings: RefineSettings) -> I1:
 
 
 def _component_relation(operations: Answers, component_of: I8, settings: RefineSettings) -> I1:
-    """Relation by the pair of components, for operations too rare to say themselves."""
+    """[entries] relation by the pair of components, for operations with too few requests."""
     pooled, of_operation = operations.pooled(np.sort(component_of[operations.key[:, 1:]], axis=1))
     weight, first_second, second_first = pooled.weight.sum(axis=1)
     relation = np.where(
@@ -377,7 +377,7 @@ def _component_relation(operations: Answers, component_of: I8, settings: RefineS
 def _shift_notes(
     votes: Answers, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
 ) -> tuple[str, ...]:
-    """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
+    """Sentences on pairs whose order differs between the first sample and another (Bonferroni p < 0.05)."""
     # Both directions: the smaller key need not be the one that comes first.
     pairs = np.concatenate((votes.key[:, 2:], votes.key[:, :1:-1]))
     n, ordered = np.tile(votes.requests, 2), np.concatenate(votes.shares(), axis=1)

@@ -1,4 +1,4 @@
-"""Restore the tree of spans behind a stored structure: what order, asynchrony and nesting are about.
+"""Restore the tree of spans behind a stored structure, on which order, asynchrony and nesting are defined.
 
 A *unit* is a span (two columns, start and end) or a point inside a span (one column twice). Units are
 numbered by the column of their start, so a parent comes before its children.
@@ -37,7 +37,7 @@ class SpanTree:
     component: tuple[str, ...]
     kind: tuple[int, ...]
     awaited: tuple[bool, ...]
-    """The parent's end waits for the unit's end; the root is."""
+    """True if the parent's end waits for the unit; always True for the root."""
 
     @property
     def n_units(self) -> int:
@@ -46,14 +46,14 @@ class SpanTree:
 
     @property
     def deferred(self) -> tuple[bool, ...]:
-        """[units] whether the root waits neither for the unit nor for one around it."""
+        """[units] True if the unit or an ancestor is not awaited."""
         found: list[bool] = []
         for above, awaited in zip(self.parent, self.awaited, strict=True):
             found.append(not awaited or (above >= 0 and found[above]))
         return tuple(found)
 
     def is_remote_call(self, unit: int) -> bool:
-        """Tell whether the parent is the caller's side of the call that `unit` serves, and must enclose it.
+        """True if the parent is the caller's side of the call that `unit` serves, and must enclose it.
 
         That is a CLIENT span, or one without kind whose only child is in another component.
         """
@@ -74,7 +74,7 @@ class SpanTree:
 
 
 def span_tree(structure: Template) -> SpanTree | None:
-    """The tree of a span structure; None if it is none (records, or points with children). O(nodes)."""
+    """Tree of a span structure; None for records, or points with children. O(nodes)."""
     unit_of: dict[int, int] = {}
     start: list[int] = []
     end: list[int] = []
@@ -120,7 +120,7 @@ def _children(parent: list[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def keep_units(tree: SpanTree, keep: Callable[[int], bool]) -> SpanTree:
-    """The tree without some units; children of a dropped unit move up to the nearest kept ancestor.
+    """Remove the units for which `keep` is False; their children move up to the nearest kept ancestor.
 
     A child that moves up is awaited there if every unit on the way is. The root is always kept. O(units).
     """
@@ -153,10 +153,10 @@ def keep_units(tree: SpanTree, keep: Callable[[int], bool]) -> SpanTree:
 def leave_behind(
     tree: SpanTree, units: frozenset[int], waited: Iterable[tuple[int, int]], *, keep_ends: bool
 ) -> SpanTree:
-    """The tree whose parents no longer wait for some units (found to be asynchronous).
+    """Mark `units` (asynchronous) as not awaited by their parents.
 
-    `waited` are (unit below one of them, ancestor that waits for it): the unit becomes a child of that
-    ancestor. What is left of the unit left behind is its start, a point that its parent has passed; with
+    waited: (unit below an asynchronous one, ancestor that waits for it): the unit becomes a child of that
+    ancestor, and the asynchronous unit is reduced to its start, a point that its parent has passed; with
     `keep_ends` it stays whole, for trees that keep deferred work.
     """
     if not units:
@@ -180,9 +180,9 @@ def leave_behind(
 
 
 def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
-    """The tree without the units that nobody waits for, and all below them; and what was left out.
+    """Remove deferred units and all below them; returns (tree, children left out).
 
-    The latter are the children of units that stay, not what lies below those. O(units).
+    Children left out are the topmost removed units, with a parent that remains. O(units).
     """
     deferred = tree.deferred
     left = [
@@ -194,10 +194,10 @@ def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
 
 
 def boundaries(tree: SpanTree) -> SpanTree:
-    """The zoomed-out tree (level L3): remote calls and their replies only.
+    """Zoomed-out tree (level L3): remote calls and their replies only.
 
     A span stays if it enters a component (its parent is in another one), leaves one (a child is in another
-    one), or says by its kind that it is one side of a remote call. Points inside spans go.
+    one), or its kind is one side of a remote call. Points inside spans are removed.
     """
 
     def is_boundary(unit: int) -> bool:

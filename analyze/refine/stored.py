@@ -1,7 +1,7 @@
 """Read stored flows as matrices: a `StoredCategory` for each structure of the lake in the samples.
 
-Input are the lake's tables (`schemas.lake`), the flows with one more column, `sample`. No Python
-per request: rows are grouped by one sort, and a category's matrices are slices of the flattened lists.
+Input are the lake's tables (`schemas.lake`), the flows with an extra column, `sample`. No Python per request:
+rows are grouped by one sort, and a category's matrices are slices of the flattened lists.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Operation(NamedTuple):
 
     @classmethod
     def of(cls, structure: Template, position: int) -> Operation:
-        """Operation of a node."""
+        """Operation of the node at `position`."""
         return cls(structure.component[position], structure.point[position], structure.label[position])
 
 
@@ -60,12 +60,12 @@ class StoredCategory:
     """All flows of one stored structure, sorted by (sample, start, request id)."""
 
     key: str
-    """Key of the structure, in the lake."""
+    """Key of the structure in the lake."""
     structure: Template
     node_ns: I8
     """[nodes, requests] ns since start, C order."""
     host: Codes
-    """[nodes, requests] index into `FlowMatrices.hosts`; -1 unknown. A view: read only."""
+    """[nodes, requests] index into `FlowMatrices.hosts`; -1 unknown. A view: do not write."""
     start_ns: I8
     weight: F8
     sample: U1
@@ -73,9 +73,9 @@ class StoredCategory:
     """[requests] index into `FlowMatrices.statuses`."""
     request_id: pa.StringArray
     failures: RecordedFailures = NO_FAILURES
-    """Positions are those of the stored structure; words are `FlowMatrices.errors`."""
+    """Positions refer to `structure`; error codes index `FlowMatrices.errors`."""
     positions: tuple[int, ...] | None = None
-    """Stored positions that the work of a message was cut out of; None: the structure is the stored one."""
+    """Stored positions that a message's work was cut out of; None: the structure is the stored one."""
 
     @property
     def n_requests(self) -> int:
@@ -94,7 +94,7 @@ class FlowMatrices:
 
     categories: tuple[StoredCategory, ...]
     hosts: tuple[str, ...]
-    """Host names; the dictionary of every `host` matrix."""
+    """Host names, indexed by every `host` matrix."""
     statuses: tuple[str, ...]
     errors: tuple[str, ...]
     """Error classes of nodes."""
@@ -104,9 +104,9 @@ class FlowMatrices:
 def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMatrices:
     """Sort and group `flows` (FLOWS_SCHEMA columns and `sample` uint8) into matrices.
 
-    Any row order gives the same result. Raises LakeError if a category has no structure, a flow another
-    number of nodes than its structure, or the lists of its nodes do not fit each other. O(rows log rows +
-    nodes).
+    The result does not depend on the order of rows. Raises LakeError if a category has no structure, if a
+    flow's number of nodes differs from its structure's, or if its lists of nodes differ in length. O(rows log
+    rows + nodes).
     """
     if flows.num_rows == 0:
         return FlowMatrices((), (), (), (), n_samples)
@@ -152,7 +152,7 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
 
 
 def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
-    """Failing nodes by row of `flows` and stored position, and the error classes that they name."""
+    """(failed nodes by row of `flows` and stored position, error classes)."""
     positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
     bounds = _bounds_of(positions)
     if not np.array_equal(bounds, _bounds_of(classes)):
@@ -166,7 +166,7 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The sorted flows, flattened."""
+    """Columns of the sorted flows, lists flattened."""
 
     values: I8
     hosts: Codes
@@ -216,7 +216,8 @@ def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFail
 
 
 def _turned(rows: I8) -> I8:
-    """[columns, rows] in C order, block by block: a strided copy of the whole misses the cache each step."""
+    """[columns, rows] transposed, in C order, block by block: a strided copy of the whole would miss the
+    cache at each step."""
     turned = np.empty(rows.shape[::-1], dtype=np.int64)
     for block in blocks(*rows.shape):
         turned[:, block] = rows[block].T
@@ -230,7 +231,7 @@ def _bounds_of(lists: pa.ListArray) -> I8:
 
 
 def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringArray) -> I8:
-    """[rows] stable order by (group, start, request id); ids are compared only where the rest ties."""
+    """[rows] stable order by (group, start, request id); ids are compared only to break ties."""
     order: I8 = np.lexsort((start_ns, group))
     tied = (np.diff(group[order]) == 0) & (np.diff(start_ns[order]) == 0)
     if not tied.any():
@@ -245,7 +246,7 @@ def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringAr
 
 
 def read_structures(structures: pa.Table) -> dict[str, Template]:
-    """Structures by category; of a category that comes again the first row. O(nodes)."""
+    """Category -> structure; the first row of a repeated category counts. O(nodes)."""
     if structures.num_rows == 0:
         return {}
     keys = structures["category"].to_pylist()

@@ -13,40 +13,40 @@ from analyze.report.blocks import At, Bar, Stretch
 from schemas.report.findings import Interval, Unit
 
 _ROOM: Final = 0.06
-"""Free space at a waterfall's end, as a share of the axis' length."""
+"""Free space at the right end of a waterfall's axis, as a share of the axis' length."""
 _FROM_ZERO: Final = 0.12
-"""Least share of a waterfall's height that its parts must take for it to begin at 0; else it begins just
-below them."""
+"""Least share of a waterfall's height that its parts must take for its axis to begin at 0; else it begins
+just below them."""
 _LEAST: Final = 0.35
-"""Least width of a stretch that is not empty, percent, to keep it visible."""
+"""Least width of a non-empty stretch, percent, to keep it visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from one value to another."""
+    """Linear axis from `least` to `most`."""
 
     least: float
     most: float
 
     @classmethod
     def over(cls, values: Iterable[float]) -> Axis:
-        """Axis that covers some values and 0."""
+        """Axis that covers the values and 0."""
         every = [0.0, *values]
         return cls(min(every), max(every))
 
     def at(self, value: float) -> float:
-        """Position of a value, limited to the axis."""
+        """Position of a value, percent, clipped to the axis."""
         length = (self.most - self.least) or 1.0
         return min(max(100 * (value - self.least) / length, 0.0), 100.0)
 
     def stretch(self, kind: str, one: float, other: float, at: At = "full") -> Stretch:
-        """Stretch from one value to another; visible unless empty."""
+        """Stretch from one value to another; at least _LEAST wide unless empty."""
         left, right = sorted((self.at(one), self.at(other)))
         width = max(right - left, _LEAST if one != other else 0.0)
         return Stretch(kind, min(left, 100.0 - width), width, at)
 
     def share(self, value: float, title: str, interval: Interval | None = None) -> Bar:
-        """Bar from 0 to a value, with its interval."""
+        """Bar from 0 to a value, with the confidence interval."""
         parts = [self.stretch("down" if value < 0 else "up", 0.0, value)]
         if interval is not None:
             parts.append(self.stretch("interval", interval.low, interval.high, "thin"))
@@ -54,7 +54,7 @@ class Axis:
 
 
 def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
-    """Bar of a value before, and below it the value after with its interval."""
+    """Bar of the value before, and below it of the value after with its interval."""
     low, high = min(0.0, before, after), max(0.0, before, after)
     # An interval longer than the axis without it is cut: the numbers beside it give its ends.
     least = max(before + change.low, low - (high - low))
@@ -79,7 +79,7 @@ def pair(axis: Axis, before: float | None, after: float | None, title: str) -> B
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Stretches of a waterfall, one a bar."""
+    """Stretches of a waterfall, one per bar."""
 
     before: Stretch
     parts: tuple[Stretch, ...]

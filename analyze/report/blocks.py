@@ -40,35 +40,35 @@ from schemas.report.columns import ColumnUnit
 from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
-"""Emphasis of words. `span`: small, on a line of its own below a number. `pre`: preformatted, line by line.
-`swatch`: a patch of colour, before the first or (`after`) the second of two."""
+"""Style of words. `span`: small, on a line of its own below a number. `pre`: preformatted, line by line.
+`swatch`: a patch of the colour of the sample before or (`after`) after."""
 
 REQUEST_CHARACTERS: Final = 64
 MOST_CHARACTERS: Final = 120
-"""Longest names; longer ones are clipped in the middle."""
+"""Most characters of a name; longer ones are clipped in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A stretch of text in one tone."""
+    """Text in one tone."""
 
     text: str
     tone: Tone = ""
     kind: str = ""
-    """Kind of the object, in a word: with `tag` the colour of a label (`worse`, `failing`, `structural`)."""
+    """Class of the object, one word: for `tag` the colour of a label (`worse`, `failing`, `structural`)."""
     href: str = ""
-    """Link: `#anchor` of a part of the same section, or an address."""
+    """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
     """Tooltip."""
 
 
 At = Literal["full", "upper", "lower", "thin"]
-"""Part of a bar's height that a stretch takes."""
+"""Part of a bar's height that a stretch occupies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A piece of a bar, percent of its length."""
+    """Piece of a bar; `left` and `width` in percent of its length."""
 
     kind: str
     """Colour: `before`, `after`, `up`, `down`, `quiet`, `interval`, or one of the section's own style."""
@@ -85,7 +85,7 @@ class Bar:
     title: str
     """Description for readers who do not see the bar."""
     zero: float | None = None
-    """Position of 0, percent; None: at the left end, or outside."""
+    """Position of 0, percent; None: at the left end, or off the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,15 @@ class Drawing:
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """Description of a drawing that may be wider than the page and then scrolls by itself; empty: it fits."""
+    """Description of a drawing that may be wider than the page and then scrolls separately; empty: it
+    fits."""
 
 
 Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
 
 
 def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
-    """Yield words one by one."""
+    """Yield the elements of words, depth first."""
     if isinstance(words, str):
         yield Styled(words)
     elif isinstance(words, Styled | Bar | Drawing):
@@ -147,7 +148,7 @@ def request_link(request_id: str) -> Styled:
 
 
 def finding_link(text: str, rank: int) -> Styled:
-    """Words that lead to the page of a finding, where a server has one."""
+    """Link to the page of a finding, on a server that has one."""
     return Styled(text, kind="finding", title=str(rank))
 
 
@@ -157,7 +158,7 @@ def tag(text: str, kind: str = "") -> Styled:
 
 
 def joined(parts: Iterable[Words]) -> Words:
-    """Words separated by commas."""
+    """Join words with commas."""
     every: list[Words] = []
     for part in parts:
         every += [", ", part] if every else [part]
@@ -202,7 +203,7 @@ _SPANS: Final[dict[str, Callable[[Interval], str]]] = {
 
 
 def worded(unit: ColumnUnit, value: Any) -> Words:
-    """Word a value of a unit; `–` for None, `not run` for a p-value; a pair as `before → after`."""
+    """Format a value of a unit; `–` for None, `not run` for a p-value; a pair as `before → after`."""
     if unit in ("text", "figure", "bar"):
         return _NONE if value is None else value
     if isinstance(value, tuple) and unit != "keys":
@@ -216,7 +217,7 @@ def worded(unit: ColumnUnit, value: Any) -> Words:
 
 
 def cell(column: Column, row: Any) -> Words:
-    """Word the value of a row, with its interval if the column has one."""
+    """Format a row's value, with its interval if the column has one."""
     words = worded(column.unit, column.of(row))
     interval = getattr(row, column.interval) if column.interval else None
     span = "" if interval is None else _SPANS[column.unit](interval)
@@ -257,42 +258,41 @@ class Facts:
 
     facts: Sequence[Fact]
     look: Literal["numbers", "lines", "rows", "table"] = "rows"
-    """`numbers`: in a row, large; `lines`: in a row, small; both one paragraph on a terminal. `rows`: one
-    below the other; `table`: so, names and values aligned."""
+    """`numbers`: side by side, large; `lines`: side by side, small; both one paragraph on a terminal. `rows`:
+    one below the other; `table`: as `rows`, with names and values aligned."""
 
 
 def mark(name: str) -> str:
-    """Name of a fact before its words: `Since:`, `2.`"""
+    """Name of a fact as written before its value: `Since:`, `2.`"""
     return f"{name[:1].upper()}{name[1:]}{'' if name.endswith('.') else ':'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows under headings."""
+    """Table: rows under headings."""
 
     label: str
-    """Subject of the rows, for readers who do not see them; on a terminal the heading of the first column."""
+    """Name of what a row is, for screen readers; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
-    """Number of all rows, if more than are given; None: all are given."""
+    """Total number of rows, if `rows` is only a part; None: `rows` is complete."""
     stored: str = ""
-    """Table beside the report with all rows."""
+    """Name of the table beside the report that has all rows."""
     first: int | None = None
-    """Number of rows shown at first, the others on demand. None: all."""
+    """Number of rows shown initially, the others on demand; None: all."""
     printed: int = 6
     """Number of rows printed on a terminal."""
     tone: Callable[[Any], str] | None = None
-    """Class of a row: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
+    """Returns the CSS class of a row: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
     depth: Callable[[Any], int] | None = None
-    """Depth of a row in a tree; None: the rows are no tree."""
+    """Returns the depth of a row in a tree; None: the rows are not a tree."""
     anchor: str = ""
-    """Id by which a script finds the grid."""
+    """Id for scripts."""
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """Columns with a value in any row. A common prefix of all names of a column is moved to its
-        heading."""
+        """Columns with a value in any row; a common prefix of all names of a column moves to its heading."""
         shown = (column for column in self.columns if column.is_shown)
         filled = (c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
         return tuple(self._without_prefix(c) if c.unit == "name" else c for c in filled)
@@ -310,7 +310,7 @@ class Grid:
 
     @property
     def shown_of(self) -> str:
-        """Text like `40 of 112`; empty if all rows are here."""
+        """Text like `40 of 112`; empty if no row is missing."""
         total = len(self.rows) if self.total is None else self.total
         if len(self.rows) >= total:
             return ""
@@ -319,14 +319,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Blocks side by side if there is room."""
+    """Blocks side by side, if there is room."""
 
     blocks: Blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks on demand, on the page only."""
+    """Blocks shown on demand, on the page only."""
 
     summary: Words
     blocks: Blocks
@@ -335,7 +335,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks under a title; a part within a part has a smaller title."""
+    """Blocks under a title; a nested part has a smaller title."""
 
     title: Words
     blocks: Blocks
@@ -344,14 +344,14 @@ class Part:
     anchor: str = ""
     """Id for links."""
     look: Literal["", "card", "lead"] = ""
-    """A `card` has a border; a `lead` is the title of everything."""
+    """`card`: with a border; `lead`: the title of the whole page."""
     open: bool | None = None
-    """None: always open; else the initial state of a part that folds at a click."""
+    """None: cannot be folded; else the initial state of a part that folds at a click."""
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Blocks for the page or for a terminal alone."""
+    """Blocks only for the page, or only for a terminal."""
 
     where: Literal["page", "terminal"]
     blocks: Blocks

@@ -1,4 +1,4 @@
-"""Gate of a comparison for CI: weigh its results, and decide the exit code of `compare`."""
+"""Gate of a comparison for CI: weighs the results, and decides the exit code of `compare`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One result, as a gate weighs it."""
+    """Result, as input of a gate."""
 
     kind: str
     """Kind: `structural`, `response-time`, or another kind of the method."""
     us: float | None
-    """Change of summed response time due to it, µs; None: not measured in time (errors)."""
+    """Change of the summed response time it causes, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """False: a change of this kind may exist undetected, or is not explained by a finding."""
+    """False: a change of this kind may be undetected, or is not explained by a finding."""
     better: bool = False
-    """True if it is known to be an improvement: the same work in less time, or fewer failures."""
+    """True for a known improvement: the same work in less time, or fewer failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,26 @@ class Outcome:
     views: Views
     """Views of every section of the report."""
     weighed: Sequence[Weighed]
-    """All results of the first method, uncut."""
+    """All results of the first method, not truncated."""
 
 
 ANY: Final = "any"
 NEVER: Final = "never"
 WORSE: Final = "worse"
 _ALL: Final = (ANY, "findings", "mutations")
-"""Words for all results of the method."""
+"""Words of --fail-on for all results of the method."""
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
 
 
 class GateCode(IntEnum):
-    """Exit codes of a completed comparison; 2 is an error."""
+    """Exit codes of a completed comparison; 2 is reserved for errors."""
 
     PASSED = 0
     CHANGED = 1
-    """A result counts."""
+    """A result counts under the criteria."""
     UNSURE = 3
-    """No result counts, but this is uncertain, or a change is not explained."""
+    """No result counts, but that is uncertain, or a change is not explained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FailOn:
     """Criteria that fail a gate."""
 
     kinds: frozenset[str] | None = None
-    """Kinds of results that count; None: all."""
+    """Kinds of results that count; None: all kinds."""
     worse: bool = False
     """True if improvements do not count."""
 
@@ -80,7 +80,7 @@ class FailOn:
 
 
 def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
-    """Parse the words of --fail-on: `any` (also `findings`, `mutations`), `never`, `worse`, kinds out of
+    """Parse the words of --fail-on: `any` (also `findings`, `mutations`), `never`, `worse`, or kinds in
     `known`. Raises ConfigError."""
     if strange := [word for word in words if word not in (*_ALL, WORSE, NEVER, *known)]:
         raise ConfigError(
@@ -97,15 +97,14 @@ def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Smallest |contribution| that counts, in µs or as a share of the reference's summed response time."""
+    """Least |contribution| that counts, in µs and as a share of the reference's summed response time."""
 
     us: float = 0.0
     share: float = 0.0
 
 
 def parse_floor(text: str) -> Floor:
-    """Parse a floor: `500ms` and `2s` are summed response time, `5%` a share of the reference's. Raises
-    ConfigError."""
+    """Parse a floor: `500ms` or `2s` of summed response time, `5%` of the reference's. Raises ConfigError."""
     percent = _PERCENT.match(text.strip())
     if percent is not None:
         return Floor(share=float(percent[1]) / 100)
@@ -123,7 +122,7 @@ class Gate(NamedTuple):
 
     code: GateCode
     line: str
-    """Sentence on the changes that decided."""
+    """Sentence on the results that decided."""
 
 
 def _fail(n: int) -> str:
@@ -131,11 +130,10 @@ def _fail(n: int) -> str:
 
 
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
-    """Decide whether a result of the requested kinds reaches the floor (a share of the first sample's sum).
+    """Decide whether a result that counts reaches the floor (share: of the first sample's sum).
 
-    All results are weighed: the report lists the best of each direction, and those it leaves out may be
-    larger than those it lists of the other direction, or the only ones of a kind. Results that are not
-    measured in time have no floor.
+    All results are weighed, also those the report does not list: they may be larger than listed ones of the
+    other direction, or the only ones of a kind. Results not measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 
@@ -166,18 +164,18 @@ ERRORS: Final = "errors"
 WORKLOAD: Final = "workload"
 
 FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
-"""Kinds of results of a method with findings."""
+"""Kinds of results of a method that makes findings."""
 
 _OPEN: Final[dict[AccountedMeasure, tuple[str, ...]]] = {
     "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "errors": (ERRORS,),
 }
-"""Kinds that a change of a measure may come from."""
+"""Measure -> kinds of results that may cause its change."""
 
 
 class ChangedMeasure(NamedTuple):
-    """A measure of the whole period that changed by test; the mean in µs."""
+    """A measure of the whole period with a significant change; the mean in µs."""
 
     measure: AccountedMeasure
     before: float
@@ -194,13 +192,12 @@ def weigh(
     silent: bool = False,
     hidden: Iterable[tuple[ChangeKind, float]] = (),
 ) -> list[Weighed]:
-    """Weigh all findings, uncut, and the changes that the verdict leaves unexplained.
+    """Weigh all findings, listed or not, and the changes that the verdict leaves unexplained.
 
-    A finding counts as its leading kind, and also as errors if it includes any. Times are summed over as many
-    requests as the reference has (weighted), so that a share of the reference's sum is one of its mean,
-    however long the problem period is. silent: nothing was recorded in a stretch of the period, so no kind
-    can be excluded. hidden: kind and change of the mean, µs, of what is significant against the reference
-    alone.
+    A finding counts as its leading kind, and also as errors if it includes any. Times are scaled to the
+    number of requests in the reference (weighted), so that a share of the reference's sum equals a share of
+    its mean, however long the problem period is. silent: a stretch of the period has no data, so no kind can
+    be excluded. hidden: (kind, change of the mean in µs) of what is significant against the reference alone.
     """
     weighed = []
     for finding in findings:
@@ -234,10 +231,10 @@ def _kinds(finding: Finding) -> set[ChangeKind]:
 
 
 def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
-    """Significant changes without a finding; a changed mix alone if no measure changed.
+    """Significant changes without a finding; a changed mix only if no measure changed.
 
-    A mean that fell without a finding need not be an improvement, as the work may have changed: only fewer
-    failures are.
+    A mean that fell without a finding need not be an improvement, as the work may have changed; fewer
+    failures are one.
     """
     open_ = [
         Weighed(

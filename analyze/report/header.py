@@ -15,10 +15,10 @@ _MOST_FOLDED: Final = 5
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
-    """Headline on the change from the first sample to the second; for one sample, or many, on their size.
+    """Headline on the change from the first sample to the second; for one or many samples, on their size.
 
-    ratio: the second's requests a second over the first's, weighted; found: a sentence supported by a
-    method's tests; empty: the measured means are reported.
+    ratio: requests per second, weighted, second over first sample; found: a sentence supported by a method's
+    tests; empty: the measured means are reported.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
@@ -47,7 +47,7 @@ def _sentence(samples: tuple[SampleSummary, ...]) -> str:
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
-    """Write one sentence for each quality flag that excluded flows from all tests."""
+    """Sentences, one for each quality flag that excluded flows from all tests."""
     notes = []
     for flag, counts in sorted(population.excluded.items()):
         if any(counts):
@@ -62,7 +62,7 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Write sentences on names that were too many to compare one by one, coarsest folding first."""
+    """Sentences on names that were too many to compare one by one, coarsest folding first."""
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
         whose = "Components" if fold.component is None else f"Operations of {fold.component}"

@@ -1,7 +1,7 @@
-"""Reports of a lake, newest first, and `reports/index.html`, which lists them with links.
+"""Reports of a lake, newest first, and `reports/index.html`, which links to them.
 
-The folders are authoritative. `index.json` beside them caches one row a report, so that a report is read
-once: the next reader drops rows of deleted reports and makes missing ones.
+The folders are authoritative. `index.json` beside them caches one row per report, so that a report is read
+once: the next reader drops rows of deleted reports and adds missing ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LISTED: Final = 1_000
 
 
 _READ: Final = (FindingsSection, AccountSection)
-"""Sections that rows are made of."""
+"""Sections from which rows are made."""
 
 
 class KeptReport(Frozen):
@@ -54,11 +54,11 @@ class KeptReport(Frozen):
     """Title of the first finding; empty without one."""
     findings: int = 0
     said: str = ""
-    """Sentence that its page begins with, where no finding does."""
+    """First sentence of the page, if there is no finding."""
 
     @property
     def path(self) -> str:
-        """Path of its page in the lake; constant for as long as the report exists."""
+        """Path of the report's page in the lake, constant while the report exists."""
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
@@ -66,15 +66,15 @@ class _Index(Frozen):
     """Content of `index.json`."""
 
     page_bytes: int
-    """Size of the page with these rows: another size shows that another process wrote the page at the same
-    time."""
+    """Size of the page made from these rows; a different size shows that another process wrote the page
+    meanwhile."""
     rows: tuple[KeptReport, ...]
 
 
 def kept_reports(place: LakePlace) -> list[KeptReport]:
     """Finished reports of a lake, newest first; updates the index if it is outdated and writable.
 
-    Reports that are unreadable or of another version are skipped. Raises OSError.
+    Unreadable reports and those of another version are skipped. Raises OSError.
     """
     store = place.store
     index = _read_index(store)
@@ -135,7 +135,7 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
 
 
 def _mean_words(report: Report) -> str:
-    """Text of the change of the mean: `+25 %` if significant, else marked as not significant."""
+    """Text of the change of the mean: `+25 %`, marked if not significant."""
     change = report.headline.change
     if change is None or change.delta_share is None:
         return ""
@@ -148,7 +148,7 @@ def _mean_words(report: Report) -> str:
 
 
 def periods_text(samples: Iterable[tuple[str, str]]) -> str:
-    """Name the compared periods, from the text and the filter of each sample."""
+    """Text of the compared periods, from (text, filter) of each sample."""
     return " → ".join(f"{text} where {where}" if where else text for text, where in samples)
 
 
@@ -158,11 +158,11 @@ def kept_at(row: KeptReport) -> str:
 
 
 _OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
-"""Words for outcomes that do not describe themselves beside those of other methods."""
+"""Outcome -> words, where the outcome alone is ambiguous beside other methods'."""
 
 
 def outcome_words(row: KeptReport) -> str:
-    """Outcome in words: `not explained`."""
+    """Outcome in words, for example `not explained`."""
     return _OUTCOMES.get(row.outcome, row.outcome.replace("-", " "))
 
 

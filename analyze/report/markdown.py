@@ -1,7 +1,7 @@
 """Render a report as Markdown of about one screen, for pull requests and chat; tables in GitHub's dialect.
 
-It has the content of the terminal, block by block, as long as there is room. Text is escaped, so that names
-from outside are neither links, nor mentions, nor markup.
+Same content as on the terminal, block by block, while there is room. Text is escaped, so that foreign names
+become neither links, nor mentions, nor markup.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from analyze.report.section_view import FirstScreen, Views, first_screen, openin
 from schemas.report.report import Report
 
 SCREEN: Final = 50
-"""Rows of a screen; the rest is on the page."""
+"""Rows of a screen; the rest is only on the page."""
 _WIDTH: Final = 110
-"""Characters of a row, for the height of wrapped text."""
+"""Assumed characters per row, to estimate the height of wrapped text."""
 _PERIODS: Final = (
     b.Column("name", "Period"),
     b.Column("text", "When"),
@@ -56,7 +56,7 @@ def render_markdown(report: Report, views: Views, page: str = "") -> str:
 
 
 def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
-    """Render blocks as paragraphs, each with its line end."""
+    """Yield the paragraphs of blocks, each with its line end."""
     for block in blocks:
         yield from _block(block, level)
 
@@ -137,12 +137,12 @@ def _styled(words: b.Words) -> Iterator[b.Styled]:
 
 
 def _line(words: b.Words) -> str:
-    """Words as a line of their own that does not begin a list, heading or underline."""
+    """Line of words, escaped so that it does not begin a list, heading or underline."""
     return _AT_START.sub(r"\1\\\2", inline(words))
 
 
 def inline(words: b.Words) -> str:
-    """Words within a line."""
+    """Inline Markdown of words."""
     parts = [*_styled(words)]
     texts = [wording.visible(part.text.replace("\n", " ")) for part in parts]
     written = ""
@@ -165,7 +165,7 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as code; a bar would end the cell of a table, escaped or not, and is replaced."""
+    """Text as inline code; `|` is replaced, as it would end a table cell even if escaped."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""

@@ -1,4 +1,5 @@
-"""Word values of a unit: durations, shares, counts of calls, ratios; as a value, a move, or a difference."""
+"""Format values of a unit (durations, shares, counts of calls, ratios) as a value, a move, or a
+difference."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ POINTS = "points"
 """Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
 
 UNKNOWN = 1e15
-"""Ends of an interval from here on mean that it is unknown: thirty years, in µs."""
+"""Interval ends of at least this size mean unknown: thirty years, in µs."""
 
 
 NO_INTERVAL = "interval not known"
 
 
 def value(unit: Unit, number: float) -> str:
-    """Word a value: `264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
+    """Format a value: `264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
     if unit == "us":
         return wording.duration(number)
     if unit == "share":
@@ -29,7 +30,7 @@ def value(unit: Unit, number: float) -> str:
 
 
 def moved(unit: Unit, before: float, after: float) -> str:
-    """Word a move: `12.1 ms → 264 ms`, with enough digits to distinguish durations and shares."""
+    """Format a move: `12.1 ms → 264 ms`, with enough digits to distinguish durations and shares."""
     if unit == "us":
         return wording.moved_duration(before, after)
     if unit == "share":
@@ -40,7 +41,7 @@ def moved(unit: Unit, before: float, after: float) -> str:
 
 
 def shift(unit: Unit, difference: float) -> str:
-    """Word a difference with its sign: `+252 ms`, `−3.9 points`, `+0.5 calls`."""
+    """Format a difference with its sign: `+252 ms`, `−3.9 points`, `+0.5 calls`."""
     if unit == "us":
         return wording.change(difference)
     size, word = _size(unit, abs(difference))
@@ -48,12 +49,12 @@ def shift(unit: Unit, difference: float) -> str:
 
 
 def is_known(change: Interval) -> bool:
-    """True if an interval has ends: one block of time is not enough for them."""
+    """True if an interval is known: one block of time is not enough for an interval."""
     return max(abs(change.low), abs(change.high)) < UNKNOWN
 
 
 def span(unit: Unit, change: Interval) -> str:
-    """Word an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is unknown."""
+    """Format an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is unknown."""
     if not is_known(change):
         return NO_INTERVAL
     if unit == "us":
@@ -65,27 +66,28 @@ def span(unit: Unit, change: Interval) -> str:
 
 
 def share_span(share: Interval) -> str:
-    """Word an interval of a share: `55 to 70 %`, `83 %` if both ends read the same."""
+    """Format an interval of a share: `55 to 70 %`; `83 %` if both ends read the same."""
     low, high = wording.percent(share.low), wording.percent(share.high)
     return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
 
 
 def part_span(part: Interval) -> str:
-    """Word an interval of a part of a whole: `38 % to 52 %`; empty if negligible."""
+    """Format an interval of a part of a whole: `38 % to 52 %`; empty if negligible."""
     if max(abs(part.low), abs(part.high)) < wording.LEAST_PART:
         return ""
     return f"{wording.percent(part.low)} to {wording.percent(part.high)}"
 
 
 def ratio_span(ratio: Interval) -> str:
-    """Word an interval of a ratio, or of a C²: `1.9 to 2.8`; empty if negligible."""
+    """Format an interval of a ratio or C²: `1.9 to 2.8`; empty if negligible."""
     if ratio.high < wording.LEAST_C2:
         return ""
     return f"{wording.rough(ratio.low, 2)} to {wording.rough(ratio.high, 2)}"
 
 
 def c2_sentence(found: C2Curve) -> str:
-    """Word a C² curve: `C² below 1 in 88 % of 340 categories (95 % of their requests), at most 50.3.`"""
+    """Sentence on a C² curve: `C² below 1 in 88 % of 340 categories (95 % of their requests), at most
+    50.3.`"""
     if found.below_one is None:
         return "No category has more than 10 requests."
     return (
@@ -97,7 +99,7 @@ def c2_sentence(found: C2Curve) -> str:
 
 
 def _size(unit: Unit, amount: float) -> tuple[str, str]:
-    """An amount, and the unit behind it."""
+    """(amount, unit suffix) as texts."""
     if unit == "share":
         return wording.percent(amount).removesuffix(f"{NBSP}%"), f"{NBSP}{POINTS}"
     return wording.significant(amount), f"{NBSP}calls" if unit == "calls" else ""

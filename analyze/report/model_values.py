@@ -1,4 +1,4 @@
-"""Make values of a report's model: NaN becomes None, names become fields, text is cut to bounds."""
+"""Convert values for a report's model: NaN to None, nodes to names, long text truncated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
+"""Self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
 
 The content security policy allows the page's only style sheet by its hash, and likewise its one script, if a
-section has any; everything else is forbidden. Templates are beside the modules that fill them
-(`package:file`), a missing name fails, and control characters in printed values are made visible, in one
+section has any; everything else is forbidden. Templates are beside the modules that use them
+(`package:file`), an undefined name fails, and control characters in printed values are made visible, in one
 place. The report's JSON is in an inert script block, with `<`, `>` and `&` as JSON escapes. The content of a
 section comes from its view (`SectionView.blocks`).
 """
@@ -30,9 +30,9 @@ from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
 
 INDEX_LINK: Final = "../index.html"
-"""Address of the list of reports, from a page that a lake keeps beside it."""
+"""Relative address of the list of reports from a page stored in a lake."""
 RANK: Final = "RANK"
-"""Place of a finding's rank in the address of its page."""
+"""Placeholder for a finding's rank in the address of its page."""
 STYLE: Final = "analyze.report:templates/report.css"
 
 
@@ -44,8 +44,8 @@ def template(package: str, file: str) -> Template:
 def blocks_html(
     blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "", finding_url: str = ""
 ) -> Markup:
-    """Render blocks as HTML; end: suffix of every id; level: of the outermost headings; trace_url: of the
-    report; finding_url: address of a finding's page, RANK in place of its rank."""
+    """Render blocks as HTML; end: suffix of every id; level: heading level of the outermost titles;
+    trace_url: as in the report; finding_url: address of a finding's page, with RANK for its rank."""
     made = template("analyze.report", "templates/blocks.html.jinja").render(
         shown=blocks, end=end, level=level, trace_url=trace_url, finding_url=finding_url
     )
@@ -86,7 +86,7 @@ def source(name: str) -> str:
 
 _INSTANT = r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _SEPARATORS = re.compile(rf"(?<=[/._:])(?=[^\W\d])|(?<=/)(?={_INSTANT})")
-"""Characters after which a name may break at the end of a line; a number never does."""
+"""Positions where a name may break at the end of a line; never within a number."""
 _INSTANTS = re.compile(f"({_INSTANT})")
 
 
@@ -100,28 +100,28 @@ def _breakable(text: str) -> Markup:
 
 
 def _shown(markup: Markup) -> Markup:
-    """A drawing with the control characters of its texts made visible; its own line ends stay."""
+    """Make control characters in a drawing's texts visible; its own line ends stay."""
     return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
 
 
 def _visible(value: object) -> object:
-    """Printed value of a template, control characters made visible; our own markup is unchanged."""
+    """Value printed by a template, with control characters made visible; Markup is unchanged."""
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Navigation of a server, around a page that it shows."""
+    """Navigation of a server around the page."""
 
     top: Markup
     style: str
     """CSS of the navigation."""
     finding_url: str = ""
-    """Address of a finding's page, RANK in place of its rank; empty: there is none."""
+    """Address of a finding's page, with RANK for its rank; empty: none."""
 
 
 def page_policy(report: Report, views: Views, frame: Frame | None = None) -> str:
-    """Content security policy of a report's page: its own style sheet and script, nothing else."""
+    """Content security policy of a report's page: only its own style sheet and script."""
     script = _script(report, views)
     allowed = f"; script-src '{csp_hash(script)}'" if script else ""
     style = csp_hash(_style(report, views, frame))
@@ -139,12 +139,10 @@ def _script(report: Report, views: Views) -> str:
 
 
 def render_html(report: Report, views: Views, *, index: str = "", frame: Frame | None = None) -> str:
-    """Render the page of a report whose sections all have a view; deterministic.
+    """Render the page of a report; deterministic.
 
-    index: address of the list of reports that it is kept beside; empty for none. frame: navigation of a
-    server; None for a page that is a file.
-
-    Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
+    index: address of the list of reports; empty for none. frame: navigation of a server; None for a page that
+    is a file. Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
     shown = [(views[section.section], section) for section in report.sections]
     url = report.trace_url
@@ -180,7 +178,7 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
 
 
 def _id_ends(sections: Iterable[Section]) -> list[str]:
-    """Suffix of each section's ids, so that no id occurs twice."""
+    """Suffix for each section's ids that makes them unique."""
     seen: dict[str, int] = {}
     ends = []
     for section in sections:
@@ -190,7 +188,7 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
 
 
 def csp_hash(text: str) -> str:
-    """Source expression of a style sheet or a script in a content security policy."""
+    """Source expression (hash) of a style sheet or script for a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

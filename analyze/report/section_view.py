@@ -1,4 +1,4 @@
-"""View of a section: its model, and the function that makes blocks of it."""
+"""View of a section: its model, and the function that makes its blocks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """All that a reader with ten seconds sees of a report: one layout for terminal, Markdown and page."""
+    """Summary of a report readable in ten seconds: one layout for terminal, Markdown and page."""
 
     headline: Words
-    """Verdict word, since when, and the cause, in one line."""
+    """Verdict word, onset, and cause, in one line."""
     blocks: Blocks
-    """Numbers, who is affected, the first finding, the periods: some ten lines."""
+    """Numbers, who is affected, the first finding, the periods: about ten lines."""
     over_time: Blocks = ()
     """Strip of time, on the page only."""
     picture: Blocks = ()
     """Graph of the calls around the first findings, and response times, on the page only."""
     said: tuple[str, ...] = ()
-    """Notes of the report that are among the blocks, and not shown again."""
+    """Notes of the report already included in the blocks, not to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +36,28 @@ class SectionView(Generic[S]):
     model: type[S]
     blocks: Callable[[S], Blocks]
     aside: bool = False
-    """True: the section is shown under "Everything else" at the end of the page."""
+    """True: shown under "Everything else" at the end of the page."""
     leads: bool = False
-    """True: the section shows its method's verdict, and replaces the verdict's sentence below the
-    headline."""
+    """True: the section shows its method's verdict, which is then not repeated below the headline."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
-    """Sentences that a reader must know before the headline; None: there are never any."""
+    """Returns sentences to be read before the headline; None: there are none."""
     first_screen: Callable[[Report], FirstScreen] | None = None
-    """First screen of a report of the method that it leads; None: headline and verdict as they are."""
+    """Makes the first screen of a report whose method has this section; None: headline and verdict are
+    shown."""
     style: str = ""
-    """CSS of its own drawings."""
+    """CSS of the section's drawings."""
     script: str = ""
-    """JavaScript of its own, allowed by hash; empty: none. The section must be complete without it. The
+    """JavaScript of the section, allowed by hash; empty: none. The section must be complete without it. The
     script reads the report's JSON in the page (`#flowdiff-report`)."""
 
     @property
     def tag(self) -> str:
-        """Tag of its sections."""
+        """Tag of the sections that this view shows."""
         return str(self.model.model_fields["section"].default)
 
 
 Views = Mapping[str, SectionView[Any]]
-"""Views by tag."""
+"""Tag -> view."""
 
 
 def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
@@ -80,7 +80,7 @@ def warnings(report: Report, views: Views) -> tuple[str, ...]:
 
 
 def first_screen(report: Report, views: Views) -> FirstScreen | None:
-    """Give the first screen of a report; None where its method has none, or there are several methods."""
+    """First screen of a report; None if its method has none, or there are several methods."""
     if len(report.methods) != 1:
         return None
     makers = (views[section.section].first_screen for section in report.sections)
@@ -89,10 +89,10 @@ def first_screen(report: Report, views: Views) -> FirstScreen | None:
 
 
 def opening(report: Report, views: Views) -> tuple[str, str]:
-    """(First sentence, second sentence) of a report without a first screen.
+    """First and second sentence of a report without a first screen.
 
-    One method: its verdict, then what was measured. Several, or one whose section shows its verdict: what
-    was measured, then nothing.
+    One method: its verdict, then the measured change. Several methods, or a section that shows the verdict:
+    the measured change, then nothing.
     """
     sentence = report.headline.sentence
     if len(report.methods) != 1 or any(views[section.section].leads for section in report.sections):

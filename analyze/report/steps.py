@@ -1,6 +1,6 @@
 """Steps of an account before and after, as rows on one axis, with uneventful stretches folded.
 
-The bars of either side follow each other in the order of the response's waiting, so that they end at the
+The bars of each side follow each other in the order in which the response waited, so that they end at the
 mean.
 """
 
@@ -17,13 +17,13 @@ from analyze.report import wording
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
-"""Least share of the sum of all |parts| that makes a step material: at most 33 are."""
+"""Least share of the sum of all |parts| for a step to be material: at most 33 are."""
 MOST_DIFFERENT = 16
-"""Most steps that differ between the sides for each of them to have a row, even with a small part."""
+"""Most differing steps for each to get a row even if its part is small."""
 FOLD_LEAST = 3
-"""Fewest steps that are folded: a fold of fewer would hide more than it saves."""
+"""Fewest steps to fold: a fold of fewer would hide more than it saves."""
 UNCHANGED = 0.25
-"""Change of a fold's time, as a share of the larger side, up to which it is called unchanged."""
+"""Largest change of a fold's time called unchanged, as a share of the larger side."""
 
 
 class Fate(StrEnum):
@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
     KEPT = "kept"
     REPLACED = "replaced"
-    """Another component does the same work in its place."""
+    """Another component does this work instead."""
     LOST = "lost"
     GAINED = "gained"
     FOLD = "fold"
@@ -39,26 +39,26 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """One row of the drawing; a fold contains the rows `inside` (none if the model has only their sums)."""
+    """Row of the drawing; a fold contains the rows `inside` (empty if the model has only their sums)."""
 
     fate: Fate
     row: StepRow
     text: str
     """Text of a fold; empty for a step."""
     bars: tuple[b.Stretch, b.Stretch]
-    """Bars before and after."""
+    """Bars of (before, after)."""
     material: bool = False
-    """True if it carries much of the change."""
+    """True if it accounts for much of the change."""
     inside: tuple[StepLine, ...] = ()
 
     @property
     def was_there(self) -> bool:
-        """True if any of it was there before."""
+        """True if the step, or any step inside, existed before."""
         return self.fate is not Fate.GAINED and (not self.inside or any(x.was_there for x in self.inside))
 
     @property
     def is_there(self) -> bool:
-        """True if any of it is there after."""
+        """True if the step, or any step inside, exists after."""
         return self.fate is not Fate.LOST and (not self.inside or any(x.is_there for x in self.inside))
 
     @property
@@ -70,13 +70,13 @@ class StepLine:
 
 
 def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
-    """Make rows and folds of an account. O(steps · log steps)."""
+    """Rows and folds of an account. O(steps · log steps)."""
     lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
     return _folded(lines, _shown(lines))
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
-    """Make a line for each row, each side's bars one after the other."""
+    """A line per row; on each side bars follow one another."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
     for row in rows:
@@ -99,8 +99,8 @@ def _fate(row: StepRow) -> Fate:
 
 
 def _shown(lines: Sequence[StepLine]) -> set[int]:
-    """Lines with a row of their own: material ones and the step before each, differing ones if few, the first
-    and the last."""
+    """Indices of lines that are not folded: material ones and the step before each, differing ones if few,
+    the first and the last."""
     different = [i for i, line in enumerate(lines) if line.fate not in (Fate.KEPT, Fate.FOLD)]
     if len(different) > MOST_DIFFERENT:
         different = []
@@ -109,7 +109,7 @@ def _shown(lines: Sequence[StepLine]) -> set[int]:
 
 
 def _folded(lines: Sequence[StepLine], shown: set[int]) -> tuple[StepLine, ...]:
-    """Fold stretches of at least `FOLD_LEAST` lines that are not shown."""
+    """Fold stretches of at least `FOLD_LEAST` lines outside of `shown`."""
     drawn: list[StepLine] = []
     for is_shown, group in itertools.groupby(range(len(lines)), key=lambda i: i in shown):
         stretch = [lines[i] for i in group]
@@ -154,9 +154,9 @@ def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
 
 
 def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> b.Blocks:
-    """Make a table of the material steps, and one of all steps on demand.
+    """Table of the material steps, and a table of all steps on demand.
 
-    label: description of the steps; names: True to call the two sides by their categories.
+    label: description of the steps; names: True to name the two sides by their categories.
     """
     lines = step_lines(account)
     every = [inner for line in lines for inner in (line.inside or (line,))]
@@ -204,7 +204,7 @@ def _columns(is_new: bool) -> tuple[b.Column, ...]:
 
 
 def _step(line: StepLine) -> b.Words:
-    """Name of a step, with its fate if it differs between the sides."""
+    """Name of a step, marked if it exists on one side only, or differs."""
     if line.text:
         return b.dim(line.text)
     return step_words(line.row.before, line.row.after, _named)
@@ -213,7 +213,7 @@ def _step(line: StepLine) -> b.Words:
 def step_words(
     before: NodeName | None, after: NodeName | None, named: Callable[[NodeName], b.Words]
 ) -> b.Words:
-    """Name of a step of two paths, with its fate if it differs between the sides."""
+    """Name of a step of two paths, marked if it exists on one side only, or differs."""
     if before is None or after is None:
         sign, name = ("+ ", after) if before is None else ("− ", before)
         return (b.strong(sign), "" if name is None else named(name))
@@ -241,4 +241,4 @@ def _tone(is_new: bool, line: StepLine) -> str:
 
 
 _TOGETHER = "Together"
-"""Text of the last row, with both means."""
+"""Text of the last row, which has both means."""

@@ -1,16 +1,17 @@
 """Reports of a lake: `reports/<id>/`, either complete and durable, or absent.
 
-Files are put one by one, each durably, `report.json` last; before a file is replaced, `report.json` is
-removed. Readers skip a report without it. So after a power cut the report is there completely or not at all;
-one damaged in another way is repaired when it is made again.
+Files are written one by one, each durably, `report.json` last; before a file is replaced, `report.json` is
+removed. Readers skip a report without it. So after a power cut the report is complete or absent; one damaged
+in another way is repaired when it is made again.
 
 The id is a hash of the results: two processes may write one report with different pages at the same time.
-Each puts its checksums first, under a name of its own (`stitch.lake.sums`), so that every file matches one of
-them.
+Each writes its checksums first, under a name of its own (`stitch.lake.sums`), so that every file matches one
+of them.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -26,14 +27,16 @@ from stitch.lake.sums import sums_name, write_sums
 
 JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
+_GROUP_ROWS: Final = 2**14
+"""Rows per row group: a finding has up to 50,000 affected requests, and a report many findings."""
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
-    """Write tables, JSON and `page` (`render_html`) under reports/<id> of a lake. Returns the address of the
-    page.
+    """Write tables, JSON and `page` (from `render_html`) to reports/<id> of a lake; returns the page's
+    address.
 
-    The folder is named by the content: files with the same content are kept, others replaced. Raises
-    LakeError if it cannot be written.
+    The folder is named by the content: files with equal content are kept, others replaced. Raises LakeError
+    if it cannot be written.
     """
     store, folder = place.store, f"{REPORTS}/{outcome.report.id}"
     at = str(place.root / folder) if place.copies is None else f"{place.name}/{folder}"
@@ -58,7 +61,7 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
 
 
 def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
-    """Put a file, replacing one with other content; `stage` is a folder for drafts. Raises OSError."""
+    """Write a file, replacing different content; stage: folder for drafts. Raises OSError."""
     try:
         store.put_if_absent(name, data, stage)
     except FileExistsError:
@@ -67,21 +70,26 @@ def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
 
 
 def _holds(store: Store, name: str, data: bytes) -> bool:
-    """True if a file exists with this content; another process may have removed it."""
+    """True if a file exists with this content."""
     try:
         return bool(store.read(name).equals(pa.py_buffer(data)))
     except FileNotFoundError:
         return False
 
 
+def write_report_table(table: pa.Table, to: Path | pa.NativeFile) -> None:
+    """Write a table of a report as Parquet, in row groups that can be read separately. Raises OSError."""
+    pq.write_table(table, to, compression="zstd", row_group_size=_GROUP_ROWS, write_page_checksum=True)
+
+
 def _table_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    write_report_table(table, sink)
     return bytes(sink.getvalue())
 
 
 def _files(outcome: Outcome, page: str) -> dict[str, bytes]:
-    """Content of every file of a report; checksums first, JSON last."""
+    """File name -> content for a report; checksums first, JSON last."""
     files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
     files[HTML_FILE] = page.encode()
     files[JSON_FILE] = to_json(outcome.report).encode()

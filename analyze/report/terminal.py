@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table as RichTable
@@ -36,12 +36,13 @@ from analyze.report.blocks import (
     runs,
 )
 from analyze.report.section_view import Views, first_screen, opening, warnings
+from analyze.report.text_table import Heading, Kind, styled_lines
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
-"""Width that a name needs to be distinguishable; below it, columns of numbers are left out."""
+"""Least width of a name to be distinguishable; numeric columns are dropped before names get narrower."""
 _LEAST_BEHIND: Final = 12
-"""Least width of the dimmed text behind a name; with less it is dropped."""
+"""Least width of the dimmed text after a name; narrower, it is dropped."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
@@ -56,10 +57,10 @@ _STYLE: Final = {
 
 
 def print_report(report: Report, views: Views, console: Console, *, whole: bool = True) -> bool:
-    """Print warnings, the first screen, data-quality notes; if `whole` the verdict and the sections, too.
+    """Print warnings, the first screen and data-quality notes; whole: also the verdict and the sections.
 
-    A report without a first screen begins with headline and samples, and is always printed whole. False if
-    anything was left out. Raises KeyError for a section without a view.
+    A report without a first screen begins with headline and samples, and is always printed whole. Returns
+    False if anything was left out. Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
         _put(_text(f"! {warning}", "bold yellow"), console)
@@ -105,7 +106,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
-    """Print the blocks that are for a terminal."""
+    """Print blocks, without those only for the page."""
     for block in blocks:
         _print(block, console, indent, lead=lead)
 
@@ -134,7 +135,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _says(blocks: Blocks) -> bool:
-    """True if a terminal shows any of some blocks."""
+    """True if a terminal shows any of the blocks."""
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)
@@ -145,7 +146,7 @@ def _says(blocks: Blocks) -> bool:
 
 
 def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
-    """Print a title with its note, and the blocks under it unless it is folded."""
+    """Print a title with its note, and its blocks unless it is folded."""
     if part.open is None and not _says(part.blocks):
         return
     if not lead and (part.open is None or part.look == "card"):
@@ -194,7 +195,7 @@ def _put(shown: RenderableType, console: Console, indent: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """Renderable without the blanks that rich appends to lines: output may go to files."""
+    """Renderable without the trailing blanks that rich adds to lines, for output to files."""
 
     shown: RenderableType
 
@@ -209,8 +210,8 @@ class _Trimmed:
 
 
 def _wrapped(text: RichText, width: int) -> RichText:
-    """Break text into lines of at most `width` columns at blanks; rich would also break `4.07 s` at its
-    no-break space. A longer word is left to rich to break."""
+    """Break text at blanks into lines of at most `width` columns; rich would also break `4.07 s` at its
+    no-break space. Longer words are broken by rich."""
     cuts, used = [], 0
     for word in _WORD.finditer(text.plain):
         size = cell_len(word[0].rstrip(" "))
@@ -225,7 +226,7 @@ def _wrapped(text: RichText, width: int) -> RichText:
 
 
 def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
-    """Convert words to rich text: the only place where text from outside reaches a terminal."""
+    """Convert words to rich text: the only place where foreign text reaches a terminal."""
     text = RichText(style=style)
     for part in runs(words):
         if isinstance(part, Styled) and part.text and (spans or part.tone != "span"):
@@ -239,8 +240,8 @@ def _visible(text: str) -> str:
     return head + wording.visible(text.removeprefix("\n"))
 
 
-def _table(table: Grid, width: int) -> RichTable:
-    """Make a table within `width`: names are clipped, numbers are not; if little is left for names, columns
+def _table(table: Grid, width: int) -> Group:
+    """Table within `width`: names are clipped, numbers are not; if little width is left for names, columns
     are dropped, highest `far` first, from the right."""
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
@@ -259,23 +260,19 @@ def _table(table: Grid, width: int) -> RichTable:
         gone = max(reversed(spare), key=lambda c: c.far)
         columns = [c for c in columns if c is not gone]
     left = max(room(columns), 1)
-    made = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for column in columns:
-        head = column.label
-        if column is name:
-            head = wording.clip(head or table.label, left)
-        made.add_column(head, justify="left" if column.is_left else "right", no_wrap=True)
-    for number, row in enumerate(rows):
-        tone = table.tone(row) if table.tone is not None else ""
-        shown = [cells[id(c)][number] for c in columns]
-        place = columns.index(name)
-        shown[place] = _clipped(shown[place], left)
-        made.add_row(*shown, style="dim" if "sum" in tone else "")
-    return made
+    cells[id(name)] = [_clipped(text, left) for text in cells[id(name)]]
+    labels = [wording.clip(c.label or table.label, left) if c is name else c.label for c in columns]
+    headings = [
+        Heading(label, Kind.EXACT if c.is_left else Kind.NUMBER)
+        for c, label in zip(columns, labels, strict=True)
+    ]
+    tones = [table.tone(row) if table.tone is not None else "" for row in rows]
+    styles = ["dim" if "sum" in tone else "" for tone in tones]
+    return Group(*styled_lines(headings, [cells[id(c)] for c in columns], styles, head="dim"))
 
 
 def _clipped(text: RichText, width: int) -> RichText:
-    """Clip a name to `width` columns, in the middle; dimmed text behind it (the caller) is clipped first."""
+    """Clip a name in the middle to `width` columns; dimmed text after it (the caller) is clipped first."""
     if len(text) <= width:
         return text
     behind = min((span.start for span in text.spans if span.style == _STYLE["dim"] and span.start), default=0)

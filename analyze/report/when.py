@@ -1,4 +1,5 @@
-"""Start and end of a finding within a period: estimated from the times of affected requests, and in words."""
+"""Start and end of a finding within a period: estimated from the times of affected requests, and
+formatted."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from schemas.report.findings import Instant, When
 from schemas.windows import NS_PER_SECOND
 
 _FINE_NS: Final = NS_PER_SECOND
-"""Instants known more precisely than this are written with milliseconds, ns."""
+"""Instants with an interval shorter than this are written with milliseconds; ns."""
 _MILLISECOND_NS: Final = NS_PER_SECOND // 1000
 
 
 def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
-    """Find start and end from single requests: their start times, and True for each with the symptom. None:
-    unknown. usual: share with the symptom outside of the finding."""
+    """Find start and end from single requests; None: unknown. start_ns: [requests]; hit: True for requests
+    with the symptom; usual: share with the symptom outside of the finding."""
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
     # The change may be anywhere between two requests: the interval begins at the earlier one.
@@ -27,7 +28,7 @@ def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
 
 
 def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usual: float) -> When | None:
-    """Find start and end from counts of requests by slot of time, in order; requests None: one a slot."""
+    """Find start and end from counts by slot of time, in order; requests None: one per slot."""
     found = segment_of(hits, usual, requests)
     if found is None:
         return None
@@ -46,15 +47,15 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
 
 
 def when_words(when: When) -> str:
-    """Word start and end: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`; a time on
-    another day than the previous one has its date."""
+    """Format start and end: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`; a date is
+    written only where it differs from the previous one."""
     day, began = ("", "the start") if when.began is None else _instant(when.began)
     ended = "still so at the end" if when.ended is None else f"until {_instant(when.ended, day)[1]}"
     return f"from {began}, {ended}"
 
 
 def _instant(of: Instant, shown: str = "") -> tuple[str, str]:
-    """(date, words) of an instant with its interval; shown: the date written before."""
+    """(date, text) of an instant with its interval; shown: the date already written."""
     fine = of.high_ns - of.low_ns < _FINE_NS
     day, at = _clock(of.at_ns, fine=fine)
     # The interval is rounded outwards.

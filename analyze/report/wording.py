@@ -1,4 +1,4 @@
-"""Wording of numbers and results, in one place for headline, terminal and page."""
+"""Format numbers and results, in one place for headline, terminal and page."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MOST_DIGITS: Final = 6
 """Most digits used to distinguish two durations."""
 
 LEAST_PART: Final = 1e-4
-"""Smaller parts of a whole are not distinguished."""
+"""Smaller parts of a whole are shown as less than this."""
 LEAST_C2: Final = 1e-6
-"""Smaller squared coefficients of variation are rounding."""
+"""Smaller squared coefficients of variation are rounding errors."""
 LEAST_PREFIX: Final = 8
-"""Fewest common characters of names that are left out."""
+"""Least length of a common prefix of names that is left out."""
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits; whole from 1000 on; never an exponent."""
+    """Format with `digits` significant digits; integer from 1000 on; never an exponent."""
     if value == 0:
         return "0"
     text = f"{value:.{digits}g}"
@@ -35,7 +35,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(us: float | None) -> str:
-    """Word a duration: `417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
+    """Format a duration: `417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
     return _duration(us, 3)
 
 
@@ -49,9 +49,9 @@ def _duration(us: float | None, digits: int) -> str:
 
 
 def durations(before: float | None, after: float | None) -> tuple[str, str]:
-    """Word two durations with enough digits to distinguish them: `2.7131 s`, `2.7134 s`.
+    """Format two durations with enough digits to distinguish them: `2.7131 s`, `2.7134 s`.
 
-    They may still be equal if they differ by less than one part in a million.
+    They may still read the same if they differ by less than one part in a million.
     """
     for digits in range(3, MOST_DIGITS + 1):
         texts = _duration(before, digits), _duration(after, digits)
@@ -61,17 +61,17 @@ def durations(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def moved_duration(before: float | None, after: float | None) -> str:
-    """Word a move: `2.71 s → 3.4 s`, with the digits of `durations`."""
+    """Format a move: `2.71 s → 3.4 s`, with the digits of `durations`."""
     return " → ".join(durations(before, after))
 
 
 def sentence(text: str) -> str:
-    """Append a full stop, unless the text ends with one: names may (`Recv.`)."""
+    """Append a full stop unless there is one: names may end with one (`Recv.`)."""
     return text if text.endswith(".") else f"{text}."
 
 
 def change(us: float | None) -> str:
-    """Word a duration with its sign: `+467 ms`, `−3 µs`."""
+    """Format a signed duration: `+467 ms`, `−3 µs`."""
     if us is None:
         return "–"
     sign = "±" if not moves(us) else "+" if us > 0 else "−"
@@ -79,12 +79,12 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """True if a change is large enough to be shown; `duration` words smaller ones as 0."""
+    """True if a change is large enough to show; `duration` formats smaller ones as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
 def percent(share: float | None, *, sign: bool = False) -> str:
-    """Word a share: `12 %`, `0.4 %`; with `sign`, `+12 %`."""
+    """Format a share: `12 %`, `0.4 %`; with `sign`, `+12 %`."""
     if share is None:
         return "–"
     if share == 0:
@@ -100,14 +100,14 @@ def percent(share: float | None, *, sign: bool = False) -> str:
 
 
 def part(share: float | None, *, sign: bool = False) -> str:
-    """Word a part of a whole like `percent`; a negligible part as `< 0.01 %`."""
+    """Format a part of a whole like `percent`; a negligible part as `< 0.01 %`."""
     if share is not None and 0 < abs(share) < LEAST_PART:
         return f"<{NBSP}{percent(LEAST_PART)}"
     return percent(share, sign=sign)
 
 
 def percents(before: float, after: float) -> tuple[str, str]:
-    """Word two shares with enough digits to distinguish them: `99.91 %`, `99.94 %`."""
+    """Format two shares with enough digits to distinguish them: `99.91 %`, `99.94 %`."""
     plain = percent(before), percent(after)
     if plain[0] != plain[1] or before == after:
         return plain
@@ -119,19 +119,20 @@ def percents(before: float, after: float) -> tuple[str, str]:
 
 
 def factor(ratio: float | None) -> str:
-    """Word a factor: `×1.3`, `×3e7`."""
+    """Format a factor: `×1.3`, `×3e7`."""
     return "–" if ratio is None else f"×{rough(ratio)}"
 
 
 def c2(value: float | None) -> str:
-    """Word a squared coefficient of variation: `2.3`; `–` for too few requests."""
+    """Format a squared coefficient of variation: `2.3`; `–` for None (too few requests)."""
     if value is None:
         return "–"
     return significant(value if value >= LEAST_C2 else 0.0, 2)
 
 
 def rough(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits: `15,000`; from 100,000 on its order of magnitude: `3e7`."""
+    """Format with `digits` significant digits: `15,000`; from 100,000 on only the order of magnitude:
+    `3e7`."""
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) < 1e3:
         return significant(value, digits)
@@ -142,7 +143,7 @@ def rough(value: float, digits: int = 3) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Word a p-value: `0.031`, `4e-12`, `< 1e-300`; `not run` for None."""
+    """Format a p-value: `0.031`, `4e-12`, `< 1e-300`; `not run` for None."""
     if p is None:
         return "not run"
     if p < 1e-300:
@@ -151,12 +152,12 @@ def p_value(p: float | None) -> str:
 
 
 def short(key: str) -> str:
-    """Category key shortened like a commit id."""
+    """Category key, abbreviated like a commit id."""
     return key[:10]
 
 
 def clip(text: str, width: int) -> str:
-    """`text` in at most `width` characters, the middle left out."""
+    """Clip text in the middle to at most `width` characters."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2
@@ -167,7 +168,7 @@ _SEPARATORS: Final = "/.:"
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """Longest common beginning of several names, up to a separator; empty if short."""
+    """Longest common prefix of names that ends with a separator; empty if short."""
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)
@@ -178,18 +179,18 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without the beginning it shares with a name written before: `…/ShipOrder`."""
+    """`name` without the prefix it shares with a name written before: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 
 
 def count(number: int) -> str:
-    """Whole number with commas between thousands: `209,841`."""
+    """Integer with thousands separators: `209,841`."""
     return f"{number:,}"
 
 
 def about(number: int) -> str:
-    """Estimated number in two digits: `~2,100`."""
+    """Estimated number with two significant digits: `~2,100`."""
     return f"~{count(int(float(f'{number:.2g}')))}"
 
 
@@ -206,8 +207,8 @@ def measured_sentence(
     mean1_us: float | None,
     failed: tuple[float | None, float | None] = (None, None),
 ) -> str:
-    """Sentence with the mean response time before and after, and the share of failed requests if it moved: no
-    claim."""
+    """Sentence with the mean response time before and after, and the share of failed requests if it changed;
+    makes no claim of significance."""
     if mean0_us is None or mean1_us is None:
         return "One of the periods holds no testable request."
     first, second = durations(mean0_us, mean1_us)

@@ -1,4 +1,4 @@
-"""Say what a query asks to compare: what crosses from its process to the one that compares."""
+"""A comparison requested by a query: the message from the query's process to the one that compares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AskedComparison:
-    """The arguments of `compare` and `breakdown`."""
+    """Arguments of the SQL functions `compare` and `breakdown`."""
 
     reference: str
     problem: str
@@ -24,4 +24,5 @@ class AskedComparison:
 
 
 Comparing = Callable[[AskedComparison], "Mapping[str, pa.Table]"]
-"""Makes a comparison: its tables by name, `findings` and `account` among them. Raises FlowdiffError."""
+"""Function that makes a comparison; returns its tables by name, including `findings` and `account`. Raises
+FlowdiffError."""

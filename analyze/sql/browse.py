@@ -1,4 +1,4 @@
-"""Look around in a lake: its categories, one request."""
+"""Browse a lake: list its categories, find one request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from schemas.errors import ConfigError, NotFoundError
 from schemas.quality import Quality
 
 NAMED: Final = 5
-"""Ids that an error names where the beginning of one fits several."""
+"""Most ids named in the error for an ambiguous prefix."""
 
 
 def categories(session: Session, sort: str, *, top: int, root: str | None) -> tuple[pa.Table, int]:
-    """The `top` categories, optionally of one root type, and how many there are in all.
+    """(the `top` categories, optionally of one root type; total number of categories).
 
-    sort: by `time`, `requests`, `mean` or `c2`.
+    sort: `time`, `requests`, `mean` or `c2`.
     """
     table = session.query(statement("browse_categories"), [root, root, sort, top])
     total = table["total"][0].as_py() if table.num_rows else 0
@@ -27,22 +27,22 @@ def categories(session: Session, sort: str, *, top: int, root: str | None) -> tu
 
 
 def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality, int], int]:
-    """Count requests by quality flag (flags that occur only), and all requests."""
+    """(quality flag -> number of requests, only flags that occur; number of all requests)."""
     masks = session.query(statement("browse_flags"), [root, root]).to_pylist()
     counts = {flag: sum(row["requests"] for row in masks if row["quality"] & flag) for flag in Quality}
     return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)
 
 
 class Asking(Protocol):
-    """Session, in this process or in one of its own."""
+    """A session, in this process or in a child process."""
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
-        """Rows of a statement, values bound."""
+        """Run a statement with bound values; returns its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
-    """One request as it is stored: a row of FLOWS_SCHEMA, its STRUCTURES_SCHEMA row, its parameters."""
+    """A request as stored: a row of FLOWS_SCHEMA, its STRUCTURES_SCHEMA row, its parameters."""
 
     flow: dict[str, Any]
     structure: dict[str, Any]
@@ -50,11 +50,10 @@ class StoredFlow:
 
 
 def find_flow(session: Asking, request_id: str, kind: str | None = None) -> StoredFlow:
-    """The request whose id is `request_id`, or begins so if only one does.
+    """Find the request with this id, or with this unique prefix of an id.
 
-    `kind` is `spans` or `records`; None: spans where an id has both.
-
-    Raises NotFoundError where none does or several do, ConfigError for an empty id.
+    kind: `spans` or `records`; None: spans if an id has both. Raises NotFoundError if no id or several match,
+    ConfigError for an empty id.
     """
     if not request_id:
         raise ConfigError("The request id is empty.", remedy="Give an id, or the beginning of one.")

@@ -1,7 +1,7 @@
-"""List the relations users query: one `.sql` file each, whose header types and describes its columns.
+"""List the relations for users: one `.sql` file each, whose header types and describes its columns.
 
-The header is the documentation: `docs/sql.md` is generated from it, and a test holds it to what DuckDB says.
-A view that is a table of all reports has no file: its columns are those of the table's rows.
+The header is the documentation: `docs/sql.md` is generated from it, and a test compares it with DuckDB's
+description. A view over a table of all reports has no file: its columns are those of the table's rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.rejects import REJECT_SCHEMA, Reason
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
-    *("call_sites", "call_patterns", "responses"),
+    *("call_sites", "call_patterns", "responses", "segments"),
     *("findings", "evidence", "account", "suspects", "kinds"),
     *("mutations", "mutation_requests", "dead_letters"),
     *("incident_events", "incidents", "change_points", "watch_runs"),
@@ -39,7 +39,7 @@ _OF_REPORTS: Final = {
     "nothing is significant.",
     "kinds": "One row a root type or operation that only one period of a comparison has.",
 }
-"""Views that are a table of all reports, with the report of each row."""
+"""Name -> description of views over a table of all reports, with the report's id in each row."""
 _OF_ALL: Final = "CREATE OR REPLACE VIEW @ AS SELECT parse_path(filename)[-2] AS report, /*columns*/ FROM _@;"
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
@@ -89,28 +89,29 @@ def relation(name: str) -> SqlRelation:
 
 
 def report_tables() -> Mapping[str, pa.Schema]:
-    """Schemas of the tables of a report. Their models take longer to make than a session to open."""
+    """Table name -> schema, for tables of a report. A function, because the models take longer to make than a
+    session to open."""
     from schemas.report.report_tables import REPORT_TABLES
 
     return REPORT_TABLES
 
 
 def statistics_schema() -> pa.Schema:
-    """Schema of statistics of windows, made as late."""
+    """Schema of statistics of windows; a function to defer the import."""
     from schemas.statistics import STATISTICS_SCHEMA
 
     return STATISTICS_SCHEMA
 
 
 def watch_tables() -> Mapping[str, pa.Schema]:
-    """Schemas of the tables of the watch, made as late."""
+    """Table name -> schema, for tables of the watch; a function to defer the import."""
     from schemas.watch_tables import WATCH_TABLES
 
     return WATCH_TABLES
 
 
 def _of_reports(name: str) -> SqlRelation:
-    """Make the view of a table of all reports."""
+    """View over a table of all reports."""
     schema = report_tables()[name]
     listed = ", ".join(f'"{column}"' for column in schema.names)
     return SqlRelation(
@@ -181,11 +182,11 @@ _COMPARING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _TableGroup:
-    """Tables of one kind of folder."""
+    """Tables of one kind of folder, as documented."""
 
     title: str
     about: tuple[str, ...]
-    """Lines of Markdown: where they lie."""
+    """Lines of Markdown on where the files are."""
     schemas: Callable[[], Mapping[str, pa.Schema]]
 
 
@@ -256,9 +257,8 @@ _TABLES: Final = (
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """DuckDB's name of an Arrow type. Looked up: to let DuckDB look at an empty table takes longer than the
-    rest of an opening.
-    """
+    """DuckDB's name of an Arrow type, from a table: asking DuckDB about an empty table takes longer than the
+    rest of opening a session."""
     if pa.types.is_dictionary(type_):
         return sql_type(type_.value_type)
     if pa.types.is_list(type_):
@@ -282,12 +282,12 @@ _SQL_TYPES: Final = {
 
 
 def named_type(field: pa.Field) -> str:
-    """A column as DuckDB declares one."""
+    """Column declaration in DuckDB's syntax."""
     return f'"{field.name}" {sql_type(field.type)}'
 
 
 def _table_lines(name: str, schema: pa.Schema) -> list[str]:
-    """Describe the columns of a table; of those that a view of its name has only name the view."""
+    """Markdown lines on a table's columns; columns of a view of the same name are only referred to."""
     types = {field.name: sql_type(field.type) for field in schema}
     columns = relation(name).columns if name in VIEWS else ()
     shown = [column.name for column in columns]
@@ -309,7 +309,7 @@ def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
 
 
 def _table_rows(field: pa.Field) -> list[str]:
-    """A column, and the described parts of its structs, and of theirs."""
+    """Table rows for a column and, recursively, for the described fields of its structs."""
     inner = [part for part in _struct_fields(field.type) if part.metadata]
     parts = [row for part in inner for row in _table_rows(part.with_name(f"{field.name}[].{part.name}"))]
     return [_table_row(field, field.name), *parts]

@@ -1,9 +1,9 @@
 """Compare two periods within a query: `select * from compare('2026-11-18', '2026-11-19')`.
 
-`compare` and `breakdown` are macros over a function that asks for a comparison and hands back its rows, so
-that DuckDB evaluates the arguments: constants, parameters, columns of a table of deployments. The comparison
-itself is made by whoever opened the session, outside of the process that runs what others write: that process
-stays locked, and gets rows and no path.
+`compare` and `breakdown` are macros over a Python function that requests a comparison and returns its rows,
+so that DuckDB evaluates the arguments: constants, parameters, columns of a table of deployments. The
+comparison itself is made by the process that opened the session, outside of the one that runs untrusted SQL:
+that process stays locked, and gets rows instead of paths.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from analyze.sql.connection import statement
 from schemas.errors import QueryError
 
 COMPARING: Final = {"compare": "findings", "breakdown": "account"}
-"""The table that each function gives. Its columns are those of the view of that name, but for `report`."""
+"""SQL function -> its table. The columns are those of the view of that name without `report`."""
 MOST_COMPARISONS: Final = 100
-"""Comparisons of one session. A join with a column of periods would make one a row."""
+"""Most comparisons of one session: a join with a column of periods would make one per row."""
 
 _NAMED_WHERE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/"
@@ -37,7 +37,7 @@ _NAMED_WHERE: Final = re.compile(
 
 
 class Comparisons:
-    """The functions of DuckDB behind `compare` and `breakdown`; each comparison is made once."""
+    """The DuckDB functions behind `compare` and `breakdown`; equal comparisons are made once."""
 
     def __init__(self, comparing: Comparing) -> None:
         self._comparing = comparing
@@ -45,7 +45,8 @@ class Comparisons:
         self._lock = Lock()
 
     def add_to(self, connection: duckdb.DuckDBPyConnection, noted: Callable[[Any], Any]) -> None:
-        """Make both table functions. `noted` wraps a function so that its errors are raised as they are."""
+        """Register both table functions. noted: wraps a function so that its FlowdiffErrors are re-raised
+        unchanged."""
         for name, table in COMPARING.items():
             schema = report_tables()[table]
             connection.create_function(
@@ -59,7 +60,7 @@ class Comparisons:
             connection.execute(statement(name))
 
     def _function(self, table: str, schema: pa.Schema) -> Callable[..., pa.Array]:
-        """The function behind one of them; DuckDB counts its parameters."""
+        """Function for one table; DuckDB inspects its parameters, so they are spelled out."""
 
         def rows(
             reference: pa.ChunkedArray,
@@ -70,7 +71,7 @@ class Comparisons:
             problem_where: pa.ChunkedArray,
             method: pa.ChunkedArray,
         ) -> pa.Array:
-            """[calls] list of the rows of each."""
+            """[calls] list of rows of each call."""
             columns = (reference, problem, history, where, reference_where, problem_where, method)
             parts = [self._tables(asked)[table] for asked in _calls(columns)]
             ends = np.cumsum([0, *(part.num_rows for part in parts)])
@@ -93,8 +94,7 @@ class Comparisons:
 
 
 def _calls(columns: Sequence[pa.ChunkedArray]) -> Iterator[AskedComparison]:
-    """Yield the comparison that each call asks for. Raises QueryError where an argument that is needed is
-    null."""
+    """Yield the comparison requested by each call. Raises QueryError if a required argument is null."""
     for call in zip(*(column.to_pylist() for column in columns), strict=True):
         asked = AskedComparison(*call)
         for name in ("reference", "problem", "method"):
@@ -107,5 +107,5 @@ def _calls(columns: Sequence[pa.ChunkedArray]) -> Iterator[AskedComparison]:
 
 
 def with_named_where(text: str) -> str:
-    """The statement with the argument `where :=` in quotes: the word is one of SQL's own."""
+    """Quote the argument name `where :=` in a statement, as WHERE is a keyword of SQL."""
     return _NAMED_WHERE.sub(lambda found: f'"{found["where"]}"' if found["where"] else found[0], text)

@@ -1,4 +1,4 @@
-"""Open a DuckDB that can read a given list of files and do nothing else; Ctrl-C stops it."""
+"""Open a DuckDB restricted to reading a given list of files, and interruptible by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from schemas.errors import ConfigError, LakeError
 from stitch.lake.encoding import still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
-"""DuckDB's word for a header of a page, or a footer, that is none."""
+"""Text of DuckDB's error for an unreadable page header or footer."""
 _Result = TypeVar("_Result")
 _ASK_AGAIN_SECONDS: Final = 0.05
-"""DuckDB forgets to stop where it is asked just before it begins."""
+"""Interval between interrupts: DuckDB ignores one that comes just before it begins."""
 
 
 @contextmanager
 def locked_connection(
     readable: Sequence[Path], *, memory_limit: str = "1GB", threads: int = 2
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An in-memory DuckDB with everything outside switched off; closed at the end.
+    """Open an in-memory DuckDB restricted to reading `readable`; closed at the end.
 
-    It reads the listed files only: no writes (COPY TO, even onto a listed file, is refused), no spill, no
-    extensions, no network, no change of settings. A query that needs more than `memory_limit` fails. Raises
-    ConfigError where that is no size. Costs 12 µs a file.
+    No writes (COPY TO, even onto a listed file, is refused), no spill, no extensions, no network, no change
+    of settings. A query that needs more than `memory_limit` fails. Raises ConfigError if that is not a size.
+    Costs 12 µs a file.
     """
     try:
         connection = silent_connection(threads=threads, memory_limit=memory_limit, temp_directory="")
@@ -53,10 +53,10 @@ def locked_connection(
 
 
 def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB that draws no progress bar, whatever its first statement takes.
+    """Open an in-memory DuckDB that never draws a progress bar.
 
-    The bar goes to standard output, among the rows. In a notebook's kernel without ipywidgets it is off, and
-    DuckDB refuses to touch the setting.
+    The bar would go to standard output, between the rows. In a notebook's kernel without ipywidgets it is
+    off, and DuckDB refuses to change the setting.
     """
     connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
@@ -66,7 +66,7 @@ def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Around DuckDB's work: it reports Ctrl-C by a RuntimeError of these words."""
+    """Convert DuckDB's RuntimeError for Ctrl-C to KeyboardInterrupt."""
     try:
         yield
     except RuntimeError as error:
@@ -78,9 +78,9 @@ def _interruptible() -> Iterator[None]:
 def arrays(
     found: LakePeriod, readable: Sequence[Path], text: str, values: Mapping[str, object]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the answer to one statement of ours on files of a lake, which were fetched.
+    """Run one of our statements on fetched files of a lake; returns its result by column.
 
-    Raises LakeError where one of the files cannot be read.
+    Raises LakeError if one of the files cannot be read.
     """
     now = {str(path): str(still_at(path)) for path in readable}
     bound = {
@@ -101,9 +101,9 @@ def arrays(
 
 
 def unreadable_file(found: LakePeriod, readable: Sequence[Path], error: Exception) -> LakeError | None:
-    """The error that says so, where `error` is about one of the files.
+    """LakeError that names the unreadable file, if `error` is about one of `readable`; else None.
 
-    DuckDB names the file, but for a page or footer that does not parse: then all are read again to find it.
+    DuckDB names the file, except for a page or footer that does not parse: then all are read to find it.
     """
     message = str(error)
     path = next((path for path in readable if str(path) in message), None)
@@ -126,10 +126,10 @@ def statement(name: str) -> str:
 
 
 def run_interruptible(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
-    """Result of a part of a query; on Ctrl-C `stop` is called from another thread than the query's.
+    """Run part of a query; on Ctrl-C call `stop` from another thread.
 
-    It computes in a thread of its own: in the one that gets Ctrl-C, DuckDB looks for it in some
-    places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
+    The work runs in a thread of its own: in the thread that receives Ctrl-C, DuckDB checks for it only at
+    some points, and not while it computes the next batch. Raises what `work` raises, KeyboardInterrupt.
     """
     with ThreadPoolExecutor(1, "query") as thread:
         part = thread.submit(work)

@@ -1,11 +1,12 @@
-"""Say a parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
+"""Translate a parsed filter (`schemas.periods.Filter`) to SQL terms: text from a closed list, values bound.
 
 Keys `root`, `kind`, `status`, `inner_status` and `duration` are columns of a flow; `host` and `component`
-hold for a flow if they hold for any of its nodes, `error` if it holds for any node that failed; every other
-key is a parameter of any node. `!=` holds if no node has an equal value, so a flow without the parameter
-passes. `<` and its like compare numbers with numeric parameters and text with text.
+match a flow if any of its nodes matches, `error` if any failed node matches; every other key is a parameter
+of any node. `!=` matches if no node has an equal value, so a flow without the parameter passes. `<` and the
+other orderings compare numbers with numeric parameters and text with text.
 
-A filter that keeps nothing because a key, or a name, of it does not exist is refused, with those there are.
+A filter that matches nothing because one of its keys or names does not exist is refused; the error lists
+existing ones.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 from analyze.scope import LakePeriod
 from analyze.sql.connection import arrays, statement
 from schemas.errors import PeriodError
+from schemas.messages import is_message
 from schemas.periods import DURATION_KEY, FLOW_KEYS, Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
@@ -63,7 +65,7 @@ _TESTS: Final[Mapping[Operator, str]] = {
     Operator.LIKE: "LIKE",
 }
 _NAMED: Final = 6
-"""Keys, or names, that the error names."""
+"""Most keys or names listed in the error."""
 _FLOWS: Final = "FROM read_parquet($flows, hive_partitioning = false)"
 _NAMES: Final[Mapping[str, str]] = {
     "root": f"SELECT root AS name {_FLOWS}",
@@ -73,12 +75,12 @@ _NAMES: Final[Mapping[str, str]] = {
     "FROM read_parquet($structures, hive_partitioning = false)",
     "parameter": "SELECT text AS name FROM read_parquet($params, hive_partitioning = false) WHERE key = $key",
 }
-"""Key, or `parameter` -> its values in a period."""
+"""Filter key -> query of its values in a period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """SQL terms to be joined by AND, and the values they bind."""
+    """SQL terms to be joined by AND, with the values they bind."""
 
     text: tuple[str, ...]
     values: Mapping[str, object]
@@ -100,7 +102,7 @@ def filter_terms(filter_: Filter) -> Terms:
 
 
 def _term(condition: Condition) -> tuple[str, dict[str, object]]:
-    """(term, its values by name without the condition's number). Response times are whole nanoseconds."""
+    """(term, its values by name, without the condition's number). Durations are whole nanoseconds."""
     of_duration = condition.key == DURATION_KEY and not condition.is_parameter
     subject = "text" if condition.is_parameter else condition.key
     bound: dict[str, object] = {"key": condition.key} if condition.is_parameter else {}
@@ -125,9 +127,9 @@ def _as_text(value: str | float) -> str:
 
 
 def refuse_unknown_keys(found: LakePeriod) -> None:
-    """Raise PeriodError where the period's filter asks for a parameter that no request of its windows has.
+    """Raise PeriodError if the period's filter uses a parameter that no request of its windows has.
 
-    Not for `!=`, which such a request fulfils. The windows have parameters. Reads the narrow column `key`.
+    `!=` is exempt: such requests match it. Requires windows with parameters. Reads the narrow column `key`.
     """
     where = found.period.where
     asked = (
@@ -151,9 +153,9 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
 
 
 def unknown_name(found: LakePeriod) -> str:
-    """Return a sentence on a name that the period's filter asks for and no request of its windows has, or "".
+    """Sentence on a name in the period's filter that no request of its windows has; "" if there is none.
 
-    Only of texts that are asked for as they are (`=`, `in`). Reads one narrow column a condition.
+    Only for literal texts (`=`, `in`). Reads one narrow column a condition.
     """
     where = found.period.where
     for condition in () if where is None else where.conditions:
@@ -170,6 +172,11 @@ def unknown_name(found: LakePeriod) -> str:
         sql = statement("known_names").replace("/*names*/", _NAMES[key])
         files = [path for name, paths in sources.items() if name in values for path in paths]
         names = [str(name) for name in arrays(found, files, sql, values)["name"]]
+        if key == "root" and any(map(is_message, texts)):
+            return (
+                f"'{texts[0]}' is a message: filters keep the requests that send it, such as "
+                f"component = '{texts[0].partition('/')[0]}'."
+            )
         if names and not set(texts).intersection(names):
             return (
                 f"No request of these windows has {condition.key} = '{texts[0]}'. {_nearest(texts[0], names)}"
@@ -178,7 +185,7 @@ def unknown_name(found: LakePeriod) -> str:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    """List some of the names, those most like `name` first."""
+    """Sentence that lists the names most similar to `name`."""
     likeness = {other: SequenceMatcher(None, name.lower(), other.lower()).ratio() for other in names}
     nearest = sorted(names, key=lambda other: -likeness[other])[:_NAMED]
     rest = len(names) - len(nearest)

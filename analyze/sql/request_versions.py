@@ -1,4 +1,4 @@
-"""Look up the versions of services in DuckDB, of requests whose query asks for them."""
+"""Look up the service versions of requests in DuckDB, if a query uses them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from analyze.verify import verify
 
 
 class RequestVersions:
-    """A function of DuckDB over `hash(request_id, kind)`: at each node the parameter `service.version`.
+    """DuckDB function of `hash(request_id, kind)`: the parameter `service.version` of each node.
 
-    The files are read at the first call. Two requests of one 64-bit hash would be taken for one.
+    The files are read at the first call. Requests with equal 64-bit hashes are not distinguished.
     """
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
@@ -27,7 +27,7 @@ class RequestVersions:
         self._rows: _Rows | None = None
 
     def __call__(self, request: pa.ChunkedArray) -> pa.Array:
-        """VARCHAR[] of each request, by position; shorter where the last nodes have none."""
+        """Versions by node, a VARCHAR[] a request; ends at the last node with one."""
         with self._lock:
             if self._rows is None:
                 self._rows = _Rows(self._found, self._files)
@@ -35,7 +35,7 @@ class RequestVersions:
 
 
 class _Rows:
-    """Rows with a known version, in the order of requests and positions."""
+    """Rows with a known version, by request and position."""
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
         verify(found, files)
@@ -50,7 +50,7 @@ class _Rows:
         self._requests = request[self._begin[:-1]]
 
     def versions(self, request: np.typing.NDArray[np.uint64]) -> pa.Array:
-        """VARCHAR[] of each of some requests. O(requests log all + nodes)."""
+        """[requests] VARCHAR[] of versions by node. O(requests log all + nodes)."""
         at = np.minimum(np.searchsorted(self._requests, request), max(len(self._requests) - 1, 0))
         is_known = (
             self._requests[at] == request if len(self._requests) else np.zeros(len(request), dtype=bool)

@@ -1,8 +1,8 @@
 """Open a read-only DuckDB session on a period of a lake: the views of `analyze.sql.catalog` over its files.
 
-Locked down before any user text runs: no other files, no network, no extensions, no change of settings,
-and only statements that read. The files are listed, never globbed, so that a concurrent import is not
-seen half. Somebody's own files and tables are read before, so that a session gets rows and no path.
+Locked down before any user text runs: no other files, no network, no extensions, no change of settings, and
+only statements that read. The files are listed, never globbed, so that a concurrent import is not seen half.
+Users' own files and tables are read beforehand, so the session gets rows instead of paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
-"""Bound values: of each `?` in order, or by name, of `:name` and `$name`."""
+"""Bound values: a sequence for each `?` in order, or a mapping for `:name` and `$name`."""
 
 # What stands in quotes or comments is passed over, and so is a cast.
 _PARTS: Final = re.compile(
@@ -68,10 +68,10 @@ _KEPT_TABLES: Final = (
     "SELECT table_name, temporary FROM duckdb_tables()"
     " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
 )
-"""Tables that go along into another connection: somebody's own, and what was read by Arrow."""
+"""Query of the tables copied to a new connection: users' temporary ones, and those read by Arrow."""
 
 BATCH_ROWS: Final = 65_536
-"""Rows of one batch of a streamed result."""
+"""Rows per batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
 _WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
@@ -80,12 +80,12 @@ _TEMPORARY: Final = re.compile(
     re.IGNORECASE,
 )
 _RELATIONS: Final = dict.fromkeys([*(f"_{table}" for table in LISTED), *VIEWS])
-"""Relations that a statement may name, each before those that read it."""
+"""Relations that a statement may name, in order of creation."""
 _WORD: Final = re.compile(r"\w+")
 _CATALOG: Final = re.compile(
     r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
 )
-"""Words of statements that may ask which relations there are, or name one in parts."""
+"""Words by which a statement may list all relations, or make a name of strings: all views are made then."""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -97,11 +97,11 @@ _REPORT_TABLES: Final = {
     "mutations": "mutations",
     "report_requests": "requests",
 }
-"""Tables of reports, each by the name of its files."""
+"""Table of reports -> name of its files."""
 
 
 class Session:
-    """Queries on one snapshot of a lake. Get one from `open_session`."""
+    """Queries on one snapshot of a lake. Make one with `open_session`."""
 
     def __init__(
         self,
@@ -120,34 +120,34 @@ class Session:
         self._span_times = SpanTimes()
         self._comparisons = None if comparing is None else Comparisons(comparing)
         self._compares = False
-        """True once the functions that compare are made, which takes a tenth of an opening."""
+        """True once the comparison functions are registered, which takes a tenth of the opening time."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
-        """Views that were made, and views `_<table>` behind them."""
+        """Names of views made so far, including `_<table>`."""
         self._bound: dict[str, list[Path]] = {}
-        """Tables that DuckDB reads by itself, and where their files were then: all that it may open."""
+        """Table read by DuckDB -> paths of its files when bound: all files the connection may open."""
         self._raised: FlowdiffError | None = None
-        """Error that a function of ours raised in a statement."""
+        """Error raised by one of our functions within a statement."""
         self._opened = ExitStack()
         self._connection = self._connected()
 
     def close(self) -> None:
-        """End it; nothing of it can be read any more."""
+        """Close the connection; results can no longer be read."""
         self._opened.close()
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
-        """Run one reading statement, with `?` or `:name` bound to `values`; the result as an Arrow table.
+        """Run one reading statement, with `?` or `:name` bound to `values`; returns an Arrow table.
 
-        `CREATE TEMP TABLE … AS SELECT …;` may stand before it, and the table stays with the session. Raises
-        QueryError for a syntax error, an unknown name, several statements, or one that writes; LakeError
-        where a file of the lake cannot be read.
+        `CREATE TEMP TABLE … AS SELECT …;` may precede it; the table remains in the session. Raises QueryError
+        for a syntax error, an unknown name, several statements, or one that writes; LakeError if a file of
+        the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
     def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
-        """Like `query`, but batch by batch: memory stays bounded for large results.
+        """Like `query`, but batch by batch, so that memory stays bounded for large results.
 
-        What goes wrong late is raised by the reader, as the same errors.
+        Errors during execution are raised by the reader, as the same classes.
         """
         text = with_named_where(text)
         if isinstance(values, Mapping):
@@ -182,10 +182,10 @@ class Session:
         reader: pa.RecordBatchReader,
         again: Callable[[], pa.RecordBatchReader],
     ) -> Iterator[pa.RecordBatch]:
-        """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface.
+        """Yield batches. DuckDB's own errors arrive as OSError through Arrow's C interface.
 
-        It opens files when it comes to them. Where one was set aside meanwhile the query begins `again`, if
-        nothing of its answer was given yet.
+        DuckDB opens files lazily. If one was set aside meanwhile, the query is restarted by `again`, provided
+        that no batch was yielded yet.
         """
         is_given = False
         while True:
@@ -202,7 +202,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """True if an upkeep has set files aside that DuckDB reads; it reads them there from now on."""
+        """True if upkeep has set aside files that DuckDB reads; then reconnects to their new paths."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -210,7 +210,7 @@ class Session:
         return True
 
     def _connected(self) -> duckdb.DuckDBPyConnection:
-        """A connection to what may be opened now, with everything but views and tables of files in it."""
+        """Open a connection to the bound files, with functions and attached tables, but without views."""
         readable = [path for paths in self._bound.values() for path in paths]
         locked = locked_connection(readable, memory_limit=self._memory, threads=self._threads)
         connection = self._opened.enter_context(locked)
@@ -239,7 +239,8 @@ class Session:
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function for DuckDB, which makes texts of errors: our own are noted, to be raised as they are."""
+        """Wrap a function for DuckDB, which converts errors to text: our own are saved, to be re-raised
+        unchanged."""
 
         @wraps(function)
         def called(*columns: pa.ChunkedArray) -> pa.Array:
@@ -252,10 +253,10 @@ class Session:
         return called
 
     def _reopen(self, bound: Mapping[str, list[Path]]) -> None:
-        """Go on in another connection that may open the files of some tables; what was made goes along.
+        """Reconnect with access to the files of `bound`; tables and views are carried over.
 
-        DuckDB takes a list of files before it is locked, 12 µs each, and none later: so a connection is
-        given those of the tables that statements have named, and not of all.
+        DuckDB takes its list of files before it is locked, 12 µs each, and none later: so a connection is
+        given only files of tables that statements have named.
         """
         before, opened = self._connection, self._opened
         self._bound, self._opened = {**bound}, ExitStack()
@@ -275,15 +276,14 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Let the view of a table read its files, if it has any."""
+        """Point the view of a table at its files, if there are any."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
-        """Make the views that statements name, and what they read: to make all of them takes longer than the
-        rest of an opening. What an interruption left is made again.
-        """
+        """Create the views that statements name, and what they depend on: creating all takes longer than the
+        rest of opening. Views left over from an interruption are created again."""
         words = {*_WORD.findall(text.lower())}
         if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
             with _enough(self._memory):
@@ -308,7 +308,7 @@ class Session:
                 self._made.add(name)
 
     def _read_files_of(self, text: str) -> None:
-        """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
+        """Verify and bind the files of the tables a statement uses. Raises LakeError."""
         tables = sorted(self._unread & self._tables_of(text))
         filled = [table for table in tables if self._files[table]]
         for table in filled:
@@ -329,7 +329,7 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. What this would miss fails, for it is not read yet."""
+        """Tables that a statement reads. A missed one makes the statement fail, as it is not bound."""
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -340,7 +340,7 @@ class Session:
         return {name.removeprefix("_schema_") for name in named}
 
     def _failure(self, error: Exception) -> FlowdiffError:
-        """Error for the user: of a file, or of the query."""
+        """Convert an error to one for the user: about a file, or about the query."""
         raised, self._raised = self._raised, None
         if raised is not None:
             return raised
@@ -367,7 +367,7 @@ class Session:
 
 
 def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
-    """Values that a statement names: a shell has the same for all. Raises QueryError."""
+    """Values of the parameters that a statement names. Raises QueryError for a missing one."""
     named = duckdb.extract_statements(text)[0].named_parameters
     if missing := sorted(named - values.keys()):
         raise QueryError(f"The parameter {missing[0]} has no value.", remedy="Give one: --param NAME=VALUE.")
@@ -375,12 +375,12 @@ def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
 
 
 def _readable_statements(text: str) -> Sequence[str]:
-    """Split a text into its statements: any number of CREATE TEMP TABLE … AS SELECT, then one SELECT or
-    EXPLAIN of a SELECT. `SELECT true AS made` is added where there are tables only.
+    """Split a text into statements: any number of CREATE TEMP TABLE … AS SELECT, then one SELECT or EXPLAIN
+    of a SELECT. `SELECT true AS made` is added if there are only tables.
 
-    Raises QueryError for anything else, duckdb.Error where it does not parse. COPY, ATTACH, SET and the like
-    are refused by type: an allowed path may otherwise be written too. EXPLAIN has one type whatever it
-    explains, and EXPLAIN ANALYZE runs it.
+    Raises QueryError for anything else, duckdb.Error if it does not parse. COPY, ATTACH, SET and the like are
+    refused by type: allowed paths could otherwise be written to. EXPLAIN has one type whatever it explains,
+    and EXPLAIN ANALYZE runs it.
     """
     statements = duckdb.extract_statements(text)
     texts = [one.query.strip().rstrip(";") for one in statements]
@@ -407,12 +407,12 @@ def _readable_statements(text: str) -> Sequence[str]:
 
 
 def _first_lines(error: Exception) -> str:
-    """DuckDB's message in one line, without its stack of hints."""
+    """First two lines of DuckDB's message, as one."""
     return " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip())
 
 
 class _Files:
-    """Files of each table, listed when they are asked for: those of a year take seconds."""
+    """Files of each table, listed on demand: listing those of a year takes seconds."""
 
     def __init__(self, listed: Callable[[], LakePeriod]) -> None:
         self._listed = listed
@@ -421,27 +421,27 @@ class _Files:
 
     @cached_property
     def found(self) -> LakePeriod:
-        """The period with the files of its windows. Raises LakeError where one is missing."""
+        """The period with the files of its windows. Raises LakeError if one is missing."""
         return self._listed()
 
     def __getitem__(self, table: str) -> list[Path]:
-        """Files of a table as the snapshot names them. Raises LakeError."""
+        """Files of a table by their names in the snapshot. Raises LakeError."""
         if table not in self._of:
             self._of[table] = [*self._find(table)]
         return self._of[table]
 
     def now(self, table: str) -> list[Path]:
-        """Current places of a table's files: upkeep sets files aside under readers."""
+        """Current paths of a table's files: upkeep may set files aside while they are read."""
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
-        """The function `_versions` of DuckDB, see RequestVersions."""
+        """DuckDB's function `_versions`, see RequestVersions."""
         if self._versions is None:
             self._versions = RequestVersions(self.found, self["params"])
         return self._versions(request)
 
     def rows(self, table: str) -> pa.Table:
-        """Rows of a table that DuckDB does not read itself. Raises LakeError."""
+        """Rows of a table that is not read by DuckDB. Raises LakeError."""
         rows_of = LISTED[table].rows
         if rows_of is None:
             return self._statistics.rows(STATISTICS[table])
@@ -489,13 +489,13 @@ def open_session(
     attached: Mapping[str, pa.Table] | None = None,
     comparing: Comparing | None = None,
 ) -> Iterator[Session]:
-    """A locked session on one period of a lake (its filter aside), and on the lake's reports.
+    """Open a locked session on one period of a lake (its filter is ignored), and on the lake's reports.
 
-    `listed` gives the period with its files where `found` has none; it is called by the first query that
-    reads any. `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
-    `analyze.sql.session_process`. `attached` are tables of somebody's own, by name; `comparing` makes what
-    the table functions `compare` and `breakdown` give, which there are not without. Raises ConfigError where
-    `memory` is no size or too small. Files are opened by the queries that use them.
+    listed: function that lists the period's files, if `found` has none; called by the first query that needs
+    files. memory bounds DuckDB, threads its workers: for untrusted statements use
+    `analyze.sql.session_process`. attached: name -> the user's own table. comparing: makes comparisons for
+    the table functions `compare` and `breakdown`; None: without these. Raises ConfigError if `memory` is not
+    a size, or too small. Files are opened by the queries that use them.
     """
     session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
     with closing(session):
@@ -511,7 +511,7 @@ def _enough(memory: str) -> Iterator[None]:
 
 
 def bound_names(text: str, names: Collection[str]) -> str:
-    """The statement with `$` for `:` before each of the names; a colon elsewhere is left alone."""
+    """Replace `:name` by `$name` for each of `names`; other colons are left alone."""
     return _PARTS.sub(lambda found: f"${found['name']}" if found["name"] in names else found[0], text)
 
 
@@ -523,12 +523,12 @@ READERS: Final = {
     ".ndjson": "FROM read_json(?)",
     ".parquet": "FROM read_parquet(?)",
 }
-"""Statement that reads a file, by the end of its name; `.gz` and `.zst` behind it are unpacked."""
+"""File name suffix -> statement that reads the file; a further `.gz` or `.zst` is unpacked."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]:
-    """The tables of some names. Raises ConfigError for a name that cannot be, InputError for a file."""
+    """Name -> table, files read. Raises ConfigError for an invalid name, InputError for a file."""
     folded = [name.lower() for name in asked]
     if twice := [name for name in asked if folded.count(name.lower()) > 1]:
         raise ConfigError(f"Tables are attached under one name: in SQL {' and '.join(twice)} are the same.")
@@ -542,7 +542,7 @@ def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]
 
 
 def _read(path: Path) -> pa.Table:
-    """All rows of a file. DuckDB says what a CSV's columns are, from all of its rows."""
+    """All rows of a file. DuckDB infers the columns of a CSV from all of its rows."""
     plain = path.with_suffix("") if path.suffix.lower() in (".gz", ".zst") else path
     reader = READERS.get(plain.suffix.lower())
     if reader is None:

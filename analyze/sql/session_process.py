@@ -1,13 +1,13 @@
-"""A session in a process of its own, for statements that others write: it is ended at its time and memory.
+"""A session in a child process, for untrusted statements: it is killed beyond its time and memory limits.
 
-DuckDB looks at its clock and at its memory between blocks of rows. One call of a function may compute for
-minutes and fill the machine before it looks again (`repeat`, `levenshtein`, `list_reduce`), so only a process
-can be stopped for sure: its parent kills it when the time is over, and the system gives it no more memory.
+DuckDB checks time and memory between blocks of rows. One call of a function may compute for minutes and fill
+the machine before the next check (`repeat`, `levenshtein`, `list_reduce`), so only a process can be stopped
+reliably: its parent kills it when the time is over, and the system denies it more memory.
 
-Both ends are here. The parent sends what it asks; the child answers with the schema, batches and None, with
-the texts of the first rows, or with an error instead of any of these. What is not read holds the child back,
-for a pipe is bounded. Texts are made by the child, so that who prints a few rows needs no Arrow: its import
-takes the parent longer than all else.
+This module has both ends. The parent sends requests; the child answers with the schema, batches and None,
+with the texts of the first rows, or with an error instead of any of these. A slow reader blocks the child, as
+a pipe is bounded. Texts are made by the child, so that a parent that prints a few rows does not import Arrow,
+which would take longer than all else.
 """
 
 from __future__ import annotations
@@ -38,56 +38,56 @@ if TYPE_CHECKING:
     from analyze.sql.values import ValueKind
 
 DEFAULT_SECONDS: Final = 300.0
-"""Longest computing time of a query, seconds. A join that forgot its condition runs for days and takes a
+"""Default limit of a query's computing time, seconds. A join without its condition would run for days on a
 core."""
 BESIDE: Final = 256 * 1024**2
-"""Bytes that the process may take beside DuckDB's own account: texts that functions make, batches of the
-answer, stacks of threads."""
+"""Bytes allowed for the process beyond DuckDB's own account: texts made by functions, batches of the answer,
+thread stacks."""
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
-"""A wait is in milliseconds of 31 bits; longer ones have no end."""
+"""Longest wait for `poll`, whose milliseconds have 31 bits; longer ones are unlimited."""
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
-"""DuckDB's words. What was taken until then stays with the process."""
+"""Text of DuckDB's error. Memory taken until then stays with the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Request to open a session."""
+    """Message: open a session."""
 
     lake: str
     period: str
     now_ns: int
-    """Time to which the words of a period are relative, ns since the epoch."""
+    """Time to which relative words of a period refer, ns since the epoch."""
     memory_bytes: int
     provisional: Path | None
-    """A folder for what is read of windows that are not sealed; None: those are refused."""
+    """Folder for files of windows not sealed yet; None: such windows are refused."""
     attached: Mapping[str, Path | pa.Table]
-    """Files and tables of somebody's own, by name."""
+    """Name -> the user's own file or table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Request to run one statement."""
+    """Message: run one statement."""
 
     text: str
     values: Values
     shown: int | None
-    """Rows to be given as texts; None: all, as batches."""
+    """Most rows to return as texts; None: all rows, as batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRows:
-    """The first rows of an answer as texts."""
+    """First rows of a result, as texts."""
 
     names: Sequence[str]
     kinds: Sequence[ValueKind]
-    """[columns] kind of the values."""
+    """[columns] kind of the column's values."""
     rows: Sequence[Sequence[str]]
     total: int
-    """Rows of the whole answer."""
+    """Number of rows of the whole result."""
 
 
 class SessionProcess:
-    """Queries on a period of a lake, like those of `Session`. To be closed."""
+    """Queries on a period of a lake in a child process, with the interface of `Session`. Must be closed."""
 
     def __init__(
         self,
@@ -102,14 +102,14 @@ class SessionProcess:
         may_fork: bool = False,
         comparing: Comparing | None = None,
     ) -> None:
-        """Start it. `memory` bounds DuckDB, and with `BESIDE` all that its process takes once it is ready;
-        `seconds` the computing of each query. `provisional`: a folder for what is read of windows that are
-        not sealed, which are refused without. `attached`: files and tables to be asked, too, by name.
-        `may_fork`: the process of the caller is ours and holds nothing open that another should not have;
-        then a fork of it saves the start of Python, while it has no other thread. `comparing` makes, in the
-        process of the caller, the comparisons that a query asks for; their time is not the query's.
+        """Start the process. memory bounds DuckDB, and with `BESIDE` the whole process once it is ready;
+        seconds bounds the computing time of each query. provisional: folder for files of windows not sealed
+        yet, refused without it. attached: name -> the user's own file or table. may_fork: the caller's
+        process is ours and has nothing open that a child must not inherit; while it has a single thread, a
+        fork saves starting Python. comparing: makes, in the caller's process, the comparisons that a query
+        requests; their time does not count for the query.
 
-        Raises ConfigError where `memory` is no size or too small, PeriodError, LakeError, InputError.
+        Raises ConfigError if `memory` is not a size or too small, PeriodError, LakeError, InputError.
         """
         memory_bytes = parse_size(memory)
         if memory_bytes is None:
@@ -122,17 +122,17 @@ class SessionProcess:
         self._pipe: Connection
         self._left = float("inf")
         self.notes: Sequence[str] = self._started()
-        """Sentences on parts of the lake that are not shown, as an interrupted import's."""
+        """Sentences on parts of the lake that are not visible, for example of an interrupted import."""
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
-        """The result of one statement, with `?` or `:name` bound to `values`. Raises what `stream` raises."""
+        """Run one statement, with `?` or `:name` bound to `values`; returns a table. Raises as `stream`."""
         return self.stream(text, values).read_all()
 
     def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
-        """Like `query`, but batch by batch: memory stays bounded for large results.
+        """Like `query`, but batch by batch, so that memory stays bounded for large results.
 
-        Raises QueryError for a statement that is wrong, writes, or needs more time or memory than there is;
-        LakeError where a file of the lake cannot be read. What goes wrong late is raised by the reader.
+        Raises QueryError for a statement that is wrong, writes, or exceeds its time or memory; LakeError if a
+        file of the lake cannot be read. Errors during execution are raised by the reader.
         """
         self._ask(Statement(text, values, None))
         import pyarrow as pa  # while the child computes
@@ -140,7 +140,7 @@ class SessionProcess:
         return pa.RecordBatchReader.from_batches(self._answer(), self._batches())
 
     def first_rows(self, text: str, values: Values, at_most: int) -> ShownRows:
-        """The first rows of the result as texts, and how many there are. Raises what `stream` raises."""
+        """First rows of the result as texts, with the total number of rows. Raises as `stream`."""
         self._ask(Statement(text, values, at_most))
         shown: ShownRows = self._answer()
         return shown
@@ -156,7 +156,7 @@ class SessionProcess:
         self._pipe.send(statement)
 
     def close(self) -> None:
-        """End the process, whatever it does; the next query starts another."""
+        """Kill the process; the next query starts a new one."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -164,7 +164,7 @@ class SessionProcess:
             self._pipe.close()
 
     def _started(self) -> Sequence[str]:
-        """A new process, ready for queries. Raises what opening a session raises."""
+        """Start a process, ready for queries; returns its notes. Raises what opening a session raises."""
         self._pipe, theirs = Pipe()
         with theirs:
             if self._may_fork and _is_alone():
@@ -198,7 +198,7 @@ class SessionProcess:
                 self.close()
 
     def _answer(self) -> Any:
-        """Next answer of the child. The time until then is computing; that in which nobody asks is not."""
+        """Next answer of the child. Waiting here uses up the time limit; time between calls does not."""
         started = monotonic()
         try:
             while isinstance(answer := self._received(started), AskedComparison):
@@ -219,7 +219,7 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """Next message of the child. Raises QueryError where it has computed for too long."""
+        """Next message of the child. Raises QueryError if it exceeded its computing time."""
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
             raise QueryError(
@@ -229,7 +229,7 @@ class SessionProcess:
         return self._pipe.recv()
 
     def _compared(self, asked: AskedComparison) -> Mapping[str, pa.Table] | FlowdiffError:
-        """Tables of a comparison, or why there are none."""
+        """Tables of a comparison, or the error."""
         if self._comparing is None:
             return QueryError("Nothing is compared in this session.")
         try:
@@ -239,7 +239,7 @@ class SessionProcess:
 
 
 class _Fork:
-    """The child as a fork of this process: started, killed and waited for like one of `subprocess`."""
+    """The child as a fork of this process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, theirs: Connection, ours: Connection) -> None:
         self.pid = os.fork()
@@ -257,16 +257,16 @@ class _Fork:
                 os._exit(1)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the child."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> None:
-        """Wait until it has ended."""
+        """Wait for the child to exit."""
         os.waitpid(self.pid, 0)
 
 
 def _is_alone() -> bool:
-    """True if this process has one thread, so that a fork of it has all that it needs."""
+    """True if this process has a single thread, so that it can safely fork."""
     try:
         return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - Path takes longer
     except OSError:
@@ -274,7 +274,8 @@ def _is_alone() -> bool:
 
 
 def serve(descriptor: int) -> None:
-    """The child: open the session that is asked for, then answer statements until the parent is gone."""
+    """Main function of the child: open the requested session, then answer statements until the parent is
+    gone."""
     # To look for plugins in all that is installed takes longer than to open the lake.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     from analyze.scope import Lakes, notes
@@ -318,7 +319,7 @@ def _take_no_more_than(n_bytes: int) -> None:
 
 
 class _Parent:
-    """The parent as its child has it. Threads of DuckDB ask for comparisons while answers are sent."""
+    """The child's connection to its parent. DuckDB's threads request comparisons while answers are sent."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -327,7 +328,7 @@ class _Parent:
         self._sending = threading.Lock()
 
     def listen(self) -> None:
-        """Pass on what comes; without a parent nobody needs the answer that is being computed."""
+        """Dispatch the parent's messages; exit at once when the parent is gone."""
         try:
             while True:
                 come = self.pipe.recv()
@@ -339,12 +340,12 @@ class _Parent:
             os._exit(0)
 
     def send(self, answer: object) -> None:
-        """Send an answer, or a part of one."""
+        """Send an answer, or a part of one, to the parent."""
         with self._sending:
             self.pipe.send(answer)
 
     def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Tables of a comparison, which the parent makes. One at a time. Raises FlowdiffError."""
+        """Have the parent make a comparison; returns its tables. One at a time. Raises FlowdiffError."""
         self.send(asked)
         made = self._comparisons.get()
         if isinstance(made, FlowdiffError):

@@ -1,4 +1,4 @@
-"""Work out own and critical times of spans in DuckDB, where a query asks for them."""
+"""Compute own and critical times of spans in DuckDB, if a query uses them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8
 
 RETURNS = "STRUCT(own_ns BIGINT[], critical_ns BIGINT[])"
-"""By number of the span in its request; `critical_ns` is null off the critical path."""
+"""DuckDB type: arrays by the span's number in its request; `critical_ns` is null off the critical path."""
 
 
 class SpanTimes:
-    """A function of DuckDB over the categories and node times of some requests."""
+    """DuckDB function of categories and node times of requests."""
 
     def __init__(self) -> None:
         self._of: _Spans | None = None
 
     def set_structures(self, structures: pa.Table) -> None:
-        """Take the STRUCTURES_SCHEMA of all categories that will be asked for."""
+        """Set the structures (STRUCTURES_SCHEMA) of all categories that occur in calls."""
         self._of = _Spans(structures)
 
     def __call__(self, category: pa.ChunkedArray, offset_ns: pa.ChunkedArray) -> pa.Array:
-        """RETURNS of each request. O(spans log children)."""
+        """Values of type RETURNS, one a request. O(spans log children)."""
         if self._of is None:
             raise ValueError("the structures were not read")
         return self._of.times(_whole(category), _whole(offset_ns))
 
 
 class _Spans:
-    """Spans of all structures, one structure after the other, in the order of their starts."""
+    """Spans of all structures, structure after structure, ordered by start."""
 
     def __init__(self, structures: pa.Table) -> None:
         self.category = structures["category"].combine_chunks()
@@ -41,15 +41,15 @@ class _Spans:
         at = np.flatnonzero(side == 1)
         structure = np.searchsorted(node_begin, at, side="right") - 1
         self.first = np.searchsorted(at, node_begin)
-        """[structures + 1] its first span."""
+        """[structures + 1] index of the first span."""
         self.start = at - node_begin[structure]
-        """[spans] position of its start, as the next that of its end."""
+        """[spans] position of the span's start; `end`: of its end."""
         self.end = mate[at]
         number = np.cumsum(side == 1) - 1
         has_parent = parent[at] >= 0
         above = np.where(has_parent, node_begin[structure] + parent[at], 0)
         self.parent = np.where(has_parent, number[above] - self.first[structure], -1)
-        """[spans] number of its parent within the structure; -1 for the root."""
+        """[spans] number of the parent within the structure; -1 for the root."""
         self.is_awaited = has_parent & ~nodes.field("deferred").to_numpy(zero_copy_only=False)[at]
         self.depth = np.zeros(len(at), dtype=np.int64)
         up, rows = self.first[structure] + self.parent, np.flatnonzero(has_parent)
@@ -57,7 +57,7 @@ class _Spans:
             self.depth[rows] = self.depth[up[rows]] + 1
 
     def times(self, category: pa.Array, offset_ns: pa.Array) -> pa.Array:
-        """RETURNS of each request: gather their spans, and work on all at once."""
+        """Values of type RETURNS, one a request; computed for all spans at once."""
         structure = pc.index_in(category, value_set=self.category).to_numpy()
         counts = np.diff(self.first)[structure]
         begin = np.concatenate([[0], np.cumsum(counts)])
@@ -82,7 +82,7 @@ class _Spans:
 
 
 def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
-    """[spans] time in which one of its children ran, within its own."""
+    """[spans] part of the span's time during which any of its children ran."""
     low = np.clip(start[child], start[parent], None)
     high = np.clip(end[child], start[parent], end[parent])
     order = np.lexsort((low, parent))
@@ -100,9 +100,9 @@ def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
 
 
 def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
-    """[spans] whether it is on the critical path.
+    """[spans] True if on the critical path.
 
-    Of the children of one span: the one that ended last, then the one that ended last before that one
+    Among the children of a span: the one that ended last, then the one that ended last before that one
     started, and so on.
     """
     child = child[start[child] >= start[parent[child]]]
@@ -122,7 +122,7 @@ def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
 
 
 def _groups(number: I8) -> list[I8]:
-    """Rows of each number from 0."""
+    """For each number from 0 the indices with that number."""
     order = np.argsort(number, kind="stable")
     return np.split(order, np.cumsum(np.bincount(number)[:-1])) if len(number) else []
 

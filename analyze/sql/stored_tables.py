@@ -1,8 +1,8 @@
-"""Give DuckDB the tables behind the views, each opened by the first query that uses it.
+"""The tables behind the views, each bound by the first query that uses it.
 
-A broken file costs only the queries that need it. Until then the view `_<table>` has the table's columns, and
-fails where a query would read a row of it; without files it is empty. Every window folder has its own
-structures, so each category is taken once.
+A broken file affects only the queries that need it. Until bound, the view `_<table>` has the table's columns,
+and fails if a query reads a row; without files it is empty. Every window folder repeats its structures, so
+duplicates of a category are dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schemas.rejects import REJECT_SCHEMA
 
 
 def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """STRUCTURES_SCHEMA, each category of some files once. Memory: those, and one file. Raises LakeError."""
+    """Rows of STRUCTURES_SCHEMA, each category once. Memory: those, and one file. Raises LakeError."""
     from stitch.lake.encoding import read_structures
 
     known = pa.array([], pa.string())
@@ -39,14 +39,14 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 
 
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """READINGS_SCHEMA of each category of some files; 10 µs a node. Raises LakeError."""
+    """Rows of READINGS_SCHEMA for each category; 10 µs a node. Raises LakeError."""
     from stitch.readings import readings_of
 
     return readings_of(_read_structures_once(found, paths))
 
 
 def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
-    """Reads a table of the watch, which is small, and verifies it. The reader raises LakeError."""
+    """Make a reader of a table of the watch, which verifies it. The reader raises LakeError."""
 
     def read(found: LakePeriod, _: Sequence[Path]) -> pa.Table:
         from stitch.lake.watch_files import read_rows_of
@@ -58,23 +58,24 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table's schema and its statements: constant but for `@`, which stands for the name of the table."""
+    """A table's schema and SQL statements; in statements `@` stands for the table's name."""
 
     name: str
     schema: Callable[[], pa.Schema]
-    """Its columns. Those of reports come of models that take longer to make than a session to open."""
+    """Returns the schema; a function, because models of reports take longer to make than a session to
+    open."""
     source: str
-    """Relation that its view reads, from the first query on that uses it."""
+    """Relation that the view reads once the table is bound."""
     with_filename: bool = False
-    """True if its view has the file of each row behind the columns of the schema."""
+    """True if the view appends the file name of each row to the schema's columns."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
-    """Reads the files where DuckDB does not: all rows, of `schema`."""
+    """Reader of all rows, of `schema`, for files that DuckDB does not read; None: DuckDB reads them."""
     is_made: bool = False
-    """True if the caller makes its rows, as of statistics."""
+    """True if the caller makes the rows, as for statistics."""
 
     @property
     def is_arrow(self) -> bool:
-        """True if DuckDB is given its rows, not its files."""
+        """True if DuckDB is given rows instead of files."""
         return self.is_made or self.rows is not None
 
     def _named(self, statement: str) -> str:
@@ -82,18 +83,18 @@ class StoredTable:
 
     @property
     def columns(self) -> str:
-        """Makes the empty table `_schema_<table>`."""
+        """Statement that creates the empty table `_schema_<table>`."""
         columns = [named_type(field) for field in self.schema()] + ["filename VARCHAR"] * self.with_filename
         return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
     def empty(self) -> str:
-        """Makes its view without files."""
+        """Statement that creates the view of a table without files."""
         return self._named("CREATE OR REPLACE VIEW _@ AS FROM _schema_@")
 
     @property
     def unread(self) -> str:
-        """Makes its view until a query uses it."""
+        """Statement that creates the view of a table not bound yet."""
         return self._named(
             "CREATE OR REPLACE VIEW _@ AS"
             " SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
@@ -102,14 +103,14 @@ class StoredTable:
 
     @property
     def set_files(self) -> str:
-        """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
+        """Statement that binds the list of files, or copies the rows registered as `_rows`."""
         return self._named(
             "CREATE TABLE _rows_of_@ AS FROM _rows" if self.is_arrow else "SET VARIABLE @_files = ?"
         )
 
     @property
     def read(self) -> str:
-        """Makes its view from then on."""
+        """Statement that creates the view of a bound table."""
         return self._named(f"CREATE OR REPLACE VIEW _@ AS {self.source}")
 
 
@@ -120,7 +121,7 @@ _ROWS: Final = "FROM _rows_of_@"
 
 
 def _of_reports(name: str, table: str) -> StoredTable:
-    """A table of all reports, with the file of each row; reports of an earlier flowdiff may lack a column."""
+    """Table over all reports, with the file name of each row; older reports may lack a column."""
     source = (
         "FROM read_parquet(getvariable('@_files'),"
         " filename = true, union_by_name = true, hive_partitioning = false)"
@@ -130,7 +131,7 @@ def _of_reports(name: str, table: str) -> StoredTable:
 
 
 WATCHED: Final = ("incident_events", "change_points", "watch_runs")
-"""Tables of the watch, which are read and verified by their names within the lake."""
+"""Tables of the watch, read and verified by their names in the lake."""
 
 
 def _of_watch(name: str) -> StoredTable:
@@ -142,9 +143,10 @@ STATISTICS: Final = {
     for name in (
         *("operations", "sites", "patterns", "roots"),
         *("visits", "pattern_visits", "votes", "totals", "responses"),
+        *("attribute_values", "components", "segments"),
     )
 }
-"""Table -> relation of the windows' statistics (`schemas.statistics`), which rooms above read or make."""
+"""Table -> relation of the windows' statistics (`schemas.statistics`), read or made by WindowStatistics."""
 
 
 def _of_statistics(table: str, relation: str) -> StoredTable:
@@ -184,12 +186,12 @@ LISTED: Final = {
         *(_of_statistics(table, relation) for table, relation in STATISTICS.items()),
     )
 }
-"""Tables that views read, each by the name of its files."""
+"""Name -> table, for all tables that views read."""
 
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """A view and all that it reads: views, and `_<table>` of tables; empty for any other name."""
+    """A view and everything it depends on: views, and `_<table>`; empty for other names."""
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())
     if name not in VIEWS:
@@ -200,5 +202,5 @@ def behind(name: str) -> frozenset[str]:
 
 
 def tables_behind(name: str) -> frozenset[str]:
-    """Tables that a view (or a view below the views, `_flows`) reads; empty for any other name."""
+    """Tables that a view (or `_<table>`) reads; empty for other names."""
     return frozenset(each[1:] for each in behind(name) if each.startswith("_"))

@@ -1,4 +1,5 @@
-"""Write values as texts, those too that Python or Arrow have no form for: times beyond the year 9999."""
+"""Format values as text, including those without a Python or Arrow form, such as times after the year
+9999."""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ValueKind = Literal["number", "exact", "text"]
-"""Treatment of values in a narrow terminal: a number stands to the right, and only a text is cut."""
+"""Layout of values in a narrow terminal: numbers are right-aligned, only text is truncated."""
 
 
 def value_kind(type_: pa.DataType) -> ValueKind:
-    """The kind of the values of a type."""
+    """Kind of a type's values."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     return "exact" if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else "text"
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Values of a column; its `texts` where Python has no such date or time (`infinity`), or no such value as
-    an interval of months, days and nanoseconds."""
+    """Values of a column; as `texts` if Python cannot represent them (`infinity`, intervals of months, days
+    and nanoseconds)."""
     if _has_intervals(column.type):
         return list(texts(column).to_pylist())
     try:
@@ -37,7 +38,7 @@ def _has_intervals(type_: pa.DataType) -> bool:
 
 
 def times_as_text(column: pa.Array) -> pa.Array:
-    """Texts of dates or times. Arrow's own say of what is beyond Python's that it is out of range."""
+    """Texts of dates or times. Arrow's own cast gives "out of range" for values beyond Python's."""
     try:
         pc.min_max(column).as_py()
     except (OverflowError, ValueError):
@@ -46,7 +47,7 @@ def times_as_text(column: pa.Array) -> pa.Array:
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """Values of a column as DuckDB writes them."""
+    """Values of a column, formatted by DuckDB."""
     from analyze.sql.connection import (
         silent_connection,
     )  # DuckDB takes a tenth of a second, hardly ever needed

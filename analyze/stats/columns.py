@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
-    """Combine several objects of one type: `put` is applied to corresponding arrays, also in tuples and
-    nested dataclasses; other values are the first object's."""
+    """Combine several objects of one type: `put` merges corresponding arrays, also in tuples and nested
+    dataclasses; other values are taken from the first object."""
     every: Sequence[Any] = parts
     first = every[0]
     if isinstance(first, np.ndarray):

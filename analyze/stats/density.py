@@ -11,12 +11,12 @@ from schemas.arrays import F8
 
 _GRID: Final = 512
 PROMINENCE: Final = 0.02
-"""Least prominence of a mode over the highest point of the density: height above the higher of the two
-saddles."""
+"""Least prominence of a mode (height above the higher of its two saddles), over the density's maximum."""
 LEAST_US: Final = 1e-3
-"""Shorter times (0) count as one nanosecond, in µs."""
+"""Shorter times, 0 included, count as one nanosecond; µs."""
 _SURE: Final = 3.0
-"""Standard errors of the density by which a maximum must exceed its saddles, not to be chance."""
+"""Least height of a maximum above its saddles, in standard errors of the density; below, it counts as
+chance."""
 _ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
 """Roughness of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
 _REACH: Final = 4.0
@@ -28,16 +28,16 @@ class Density:
     """A density over log2 of µs."""
 
     at: F8
-    """[GRID] log2 µs, equally spaced."""
+    """[GRID] positions, log2 µs, equally spaced."""
     density: F8
-    """[GRID] >= 0, per octave: its integral is 1."""
+    """[GRID] density per octave, >= 0; its integral is 1."""
     effective_requests: float
     """Effective sample size of the weighted requests (Kish)."""
     bandwidth: float
     """Bandwidth of the kernel, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
-    """Rule of the bandwidth: improved Sheather-Jones; Silverman as its fallback; or the resolution of the
-    clock, if wider."""
+    """Rule that chose the bandwidth: improved Sheather-Jones; Silverman as its fallback; or the clock's
+    resolution, if wider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Mode:
     """A local maximum of a density."""
 
     at: float
-    """Place, log2 µs."""
+    """Position, log2 µs."""
     prominence: float
-    """Height above the higher of the two saddles, over the highest point of the density."""
+    """Height above the higher of the two saddles, over the density's maximum."""
     low: float
     high: float
-    """Valleys on both sides, log2 µs; infinite at the ends."""
+    """low, high: valleys on both sides, log2 µs; infinite at the ends."""
 
 
 def _log_times(us: F8) -> F8:
@@ -111,8 +111,8 @@ def _kish(weight: F8) -> float:
 def _clock_step(x: F8, weight: F8) -> float:
     """Resolution of the clock, log2 µs.
 
-    The weighted median, over times, of the distance to the nearest other time: the gaps between whole
-    milliseconds are no valleys between modes.
+    The weighted median, over times, of the distance to the nearest different time: the gaps between whole
+    milliseconds are not valleys between modes.
     """
     values, place = np.unique(x, return_inverse=True)
     if len(values) < 2:
@@ -123,7 +123,8 @@ def _clock_step(x: F8, weight: F8) -> float:
 
 
 def weighted_quantile(values: F8, weight: F8, q: float) -> float:
-    """Least value up to which a share q of the weight lies. Raises IndexError without a value."""
+    """Weighted quantile: least value with at least a share q of the weight at or below it. Raises IndexError
+    without a value."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     place = int(np.searchsorted(reached, q * reached[-1] * (1 - 1e-12)))
@@ -131,10 +132,10 @@ def weighted_quantile(values: F8, weight: F8, q: float) -> float:
 
 
 def modes(found: Density, most: int) -> list[Mode]:
-    """Local maxima with at least PROMINENCE, and more prominent than chance, by place.
+    """Local maxima with at least PROMINENCE, and more prominent than chance, in order of position.
 
-    Of more than `most` the ones with the most area above their saddles (prominence times the width at half of
-    it): a thin spike is higher than a broad hump of as many requests.
+    If there are more than `most`, those with the most area above their saddles (prominence times width at
+    half prominence) are kept: a thin spike is higher than a broad peak of as many requests.
     """
     from scipy.signal import find_peaks, peak_widths
 

@@ -1,10 +1,10 @@
 """Estimate a change at many places, and answer questions about it.
 
 Two constructors cover all comparisons: `share_change` for shares of requests or calls, `level_change` for
-logarithms of times and counts. Their inputs have the same columns: 0 the value before, 1 the value after, 2
-and on the blocks of ordinary times. Blocks show how far a value moves by itself, and which values are
-ordinary (the envelope). An `Estimate` answers if something changed, how large the change may be, which change
-would have been visible, and what more requests would show.
+logarithms of times and counts. Their inputs have the same columns: 0 the value before, 1 the value after,
+from 2 on the baseline blocks. Blocks show the normal variation of a value, and its normal range (the
+envelope). An `Estimate` tells whether the value changed, how large the change may be, which change would have
+been visible, and what more requests would show.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from schemas.arrays import B1, F8, I8
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
 """Columns of the compared values."""
 LEAST_IN_BLOCK = 3
-"""Requests from which on a block counts for the scatter between blocks."""
+"""Fewest requests of a block to count for the scatter between blocks."""
 LEAST_IN_ENVELOPE = 5
-"""Requests from which on a block counts for the envelope: with fewer, all of them are too easily of one
-kind."""
+"""Fewest requests of a block to count for the envelope: of fewer, all may easily be of one kind."""
 SURE = 0.95
-"""Confidence of the exact one-sided bound by which a share of few requests must lie outside of the
-envelope."""
+"""Confidence of the exact one-sided bound of a share that must lie outside of the envelope."""
 _ORDER = float(np.log(10.0))
 """An order of magnitude, as a logarithm."""
 _MOST_LOG = 700.0
@@ -48,21 +46,20 @@ _MOST_LOG = 700.0
 
 @dataclass(frozen=True, slots=True)
 class BetweenBlocks:
-    """Scatter of levels between blocks of ordinary times; arrays are [places]."""
+    """Scatter of levels between baseline blocks; arrays are [places]."""
 
     raw_tau2: F8
     """Variance between blocks beyond sampling; NaN for too few blocks."""
     blocks: I8
-    """Number of blocks with enough requests."""
+    """Number of blocks with at least LEAST_IN_BLOCK requests."""
     tau_floor: F8
-    """Least standard deviation between blocks that is assumed; only a prior where `tau_estimated`."""
+    """Assumed lower bound of the standard deviation between blocks; only a prior where `tau_estimated`."""
     tau_estimated: B1
-    """True where the blocks are enough to estimate the scatter: there tau_floor is the prior of
-    `shrunk_tau2`."""
+    """True where blocks suffice to estimate the scatter: there tau_floor is the prior of `shrunk_tau2`."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """Return ([places] variance between blocks of a change, shrunk towards all places; [places] degrees
-        of freedom of that and the sampling variance together).
+        """([places] variance of a change due to scatter between blocks, shrunk towards all places; [places]
+        degrees of freedom of the sum of this and the sampling variance).
 
         inner_freedom: degrees of freedom of the sampling variance.
         """
@@ -90,35 +87,36 @@ class Estimate:
     sampling: F8
     """Variance of the change from sampling alone."""
     between: F8
-    """Variance of the change from the system's ordinary variation between blocks."""
+    """Variance of the change from the normal variation between blocks."""
     freedom: F8
-    """Degrees of freedom of the standard error; infinite if it is assumed or known."""
+    """Degrees of freedom of the standard error; infinite if the variance is assumed or known."""
     p: F8
-    """Two-sided p of no change: for shares with a history, given the differences of its windows (`surprise`);
-    else without the noise between blocks."""
+    """Two-sided p of no change: for shares with a history, given the differences between its windows
+    (`surprise`); else without the noise between blocks."""
     n0: F8
     n1: F8
-    """Effective requests before and after."""
+    """n0, n1: effective requests before and after."""
     blocks: F8
-    """[places, blocks] values of ordinary times in the envelope; NaN for none."""
+    """[places, blocks] baseline values that span the envelope; NaN for missing ones."""
     low: F8
     high: F8
-    """Envelope: least and largest of the blocks; infinite if there are too few."""
+    """low, high: envelope, i.e. least and largest value of the blocks; infinite if there are too few."""
     new: B1
-    """True if the share is 0 or 1 on one side."""
+    """True if the share is 0 or 1 before or after."""
     exact_bounds: tuple[F8, F8]
-    """Exact bounds of the value after, given its few requests; the value itself inside the envelope."""
+    """(least, most): exact bounds of the value after, given its few requests; the value itself inside the
+    envelope."""
     margin: F8 | float = 0.0
-    """Least distance outside of the envelope that counts."""
+    """Least distance from the envelope for a value to be outside of it."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the sampling variance alone; None: infinite."""
     degrees_of_freedom_at: Callable[[F8], F8] | None = None
     """Function from a number of requests to the degrees of freedom of their sampling variance; None:
     constant."""
     noise: BetweenBlocks | None = None
-    """Inputs of `between` and `freedom`, for levels."""
+    """Scatter from which `between` and `freedom` were computed; None for shares."""
     usual_p: F8 | None = None
-    """Two-sided p of the values before belonging to the blocks; None: not computed."""
+    """Two-sided p that the values before belong to the blocks' distribution; None: not computed."""
     chance_p: F8 | None = None
     """Two-sided p of no change by chance alone; None: equal to `p`."""
 
@@ -129,7 +127,7 @@ class Estimate:
 
     @property
     def se(self) -> F8:
-        """Standard error of the change, noise between blocks included."""
+        """Standard error of the change, including the noise between blocks."""
         return np.sqrt(self.sampling + self.between)
 
     @property
@@ -139,21 +137,20 @@ class Estimate:
 
     @property
     def p_with_noise(self) -> F8:
-        """Two-sided p of no change beyond the noise between blocks (Student's law)."""
+        """Two-sided p of no change beyond the noise between blocks (Student's t)."""
         with np.errstate(invalid="ignore"):
             p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
         return np.where(np.isnan(p), 1.0, p)
 
     def reach(self, level: float = 0.95) -> F8:
-        """Half the length of the interval of the change."""
+        """Half-width of the confidence interval of the change."""
         return student_z(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
     def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Give the interval of the change as it may be shown; its upper end is infinite where that says
-        nothing.
+        """Confidence interval of the change for display; its upper end is infinite if it is not informative.
 
-        Of logarithms an upper end that is of another order than both values says nothing: there the interval
-        is that of these two periods, without the noise between blocks, if that is a better one.
+        For logarithms it is not informative if it exceeds the larger value by an order of magnitude: then the
+        interval without the noise between blocks is used, if that one is informative.
         """
         low, high = self.interval(level)
         if self.unit == "share":
@@ -166,7 +163,8 @@ class Estimate:
             return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Interval of the change; for shares from Wilson's, with requests over φ (`newcombe`)."""
+        """Confidence interval of the change; for shares from Wilson's, with requests divided by φ
+        (`newcombe`)."""
         if self.unit == "share":
             z = student_z(float(ndtri((1 + level) / 2)), self.freedom)
             with np.errstate(invalid="ignore"):
@@ -176,20 +174,20 @@ class Estimate:
         return self.change - reach, self.change + reach
 
     def clears(self, z: float, floor: F8 | float) -> B1:
-        """True for changes of more than z standard errors (in Student's law: of the tail probability of z)
-        and over a floor."""
+        """True for changes over z standard errors (in Student's t: the same tail probability) and over a
+        floor."""
         size = np.abs(self.change)
         return np.asarray((size > student_z(z, self.freedom) * self.se) & (size > floor))
 
     def stands_alone(self, least: float) -> B1:
-        """Tell which changes are so large that ordinary times are no excuse: over `least` and a standard
-        error, without the noise between blocks."""
+        """True for changes too large to be normal variation: over `least` plus one standard error from
+        sampling."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
-        """True for values after outside of the envelope by more than their own chance; True where there is no
-        envelope.
+        """True for values after that are outside of the envelope by more than sampling error, and for places
+        without an envelope.
 
         Four of four do not exceed seven of twelve: the exact bound of the share must lie outside.
         """
@@ -200,8 +198,8 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """True for values before outside of the envelope, shares by more than their own chance: a reference
-        that is not normal."""
+        """True for values before outside of the envelope (shares: by more than sampling error): the reference
+        is not normal."""
         least = most = self.before
         if self.unit == "share":
             least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
@@ -210,12 +208,12 @@ class Estimate:
         return np.asarray((above | below) & np.isfinite(self.high))
 
     def largest(self, level: float = 0.95) -> F8:
-        """Largest size that the change may have, in either direction."""
+        """Largest size of the change within its confidence interval, in either direction."""
         low, high = self.interval(level)
         return np.maximum(np.abs(low), np.abs(high))
 
     def largest_ratio(self, level: float = 0.95) -> F8:
-        """Largest size as a part of the value before, at most 1 for a fall; for shares the difference
+        """Largest size relative to the value before, at most 1 for a fall; for shares the difference
         itself."""
         if self.unit == "share":
             return self.largest(level)
@@ -232,8 +230,8 @@ class Estimate:
         return (student_z(z, self.freedom) + float(ndtri(power))) * self.se
 
     def times(self, factor: float) -> Estimate:
-        """Estimate expected from `factor` times as many requests before and after, whose spread is known
-        better, too."""
+        """Estimate expected from `factor` times as many requests before and after; the error of their spread
+        shrinks as well."""
         more = replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
         if self.inner_freedom is None:
             return more
@@ -248,12 +246,12 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """Estimate without the noise between blocks: for these periods, not for others like them."""
+        """Estimate without the noise between blocks: valid for these two periods only."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
     def take(self, places: I8 | B1) -> Estimate:
-        """Estimate of some of the places."""
+        """Select places, by index or mask."""
         return each_column([self], lambda column: column[0][places])
 
 
@@ -266,7 +264,7 @@ def share_change(
     margin: F8 | float = 0.0,
     tested: bool = True,
 ) -> Estimate:
-    """Estimate changes of shares x of n; both [places, columns], in effective requests.
+    """Estimate changes of shares x / n; both [places, columns], in effective requests.
 
     p is Fisher's (`one_sided`: of no rise), or 1 if not `tested`. The variance is quasi-binomial, with the
     over-dispersion φ of the lowest 90 % of the blocks, at least `prior_phi`, except for shares that are new
@@ -326,11 +324,11 @@ def level_change(
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
 
-    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests; p:
-    of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
-    between blocks is robust, less the sampling's, shrunk towards that of all places, and at least
-    `tau_floor`² except where `tau_estimated` ([places]; None: nowhere). of_change: blocks are pieces of one
-    stretch, which make its mean no more certain, and `tau_floor` is that of a change.
+    periods: [places, 2] values before and after, with sampling variances; n: [places, 2] requests; p: of a
+    test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance between
+    blocks is robust, minus the sampling variance, shrunk towards that of all places, and at least
+    `tau_floor`² except where `tau_estimated` ([places]; None: nowhere). of_change: the blocks are parts of
+    one stretch and do not make its mean more certain; `tau_floor` is then that of a change.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     if of_change:
@@ -382,8 +380,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Exact bounds of the shares outside of an envelope; inside, where bounds do not matter, the share
-    itself."""
+    """Exact bounds (least, most) of shares outside of the envelope; inside, where they are not needed, the
+    share."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
     least[out], most[out] = share_bounds(share[out] * n[out], n[out])
@@ -391,8 +389,7 @@ def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
-    """Exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each at confidence
-    SURE."""
+    """Exact one-sided bounds (least, most) of shares x / n, each at confidence SURE (Clopper and Pearson)."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
         least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)

@@ -1,7 +1,7 @@
-"""Histograms of values by place and column, in bins of equal ratio: medians, quantiles, rank tests of them.
+"""Histograms of values by place and column, in bins of equal ratio: their medians, quantiles and rank tests.
 
-Profiles store requests as such rows, one a (place, column, bin) with the number of requests; columns are
-slots of time at first, then the periods and blocks into which slots are pooled. Adding up millions of rows is
+Profiles store requests as such rows, one per (place, column, bin) with the number of requests; columns are
+first slots of time, later the periods and blocks that slots are pooled into. Adding up millions of rows is
 most of the cost of tests: `summed_rows`.
 
 A bin is 1/32 of an octave, 2.2 % wide; so a quantile read from bins is off by 1 % at most, well under any
@@ -27,7 +27,7 @@ from schemas.windows import NS_PER_US
 
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE
-"""Number of bins: values of 64-bit integers fit."""
+"""Number of bins, enough for 64-bit integers."""
 BIN_LOG: Final = np.log(2) / BINS_PER_OCTAVE
 """Width of a bin in natural logarithm."""
 
@@ -39,7 +39,7 @@ def bin_of(value: npt.NDArray[np.generic]) -> I8:
 
 
 def value_of(bin_place: npt.NDArray[np.generic] | float) -> F8:
-    """Value at a place on the axis of bins (bin number plus the part of the bin)."""
+    """Value at a fractional bin number."""
     value: F8 = np.exp2(np.asarray(bin_place, dtype=np.float64) / BINS_PER_OCTAVE)
     return value
 
@@ -110,13 +110,13 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Rows checked first for being sorted, as they mostly show it."""
+"""Rows tested first for being sorted: unsorted ones mostly show it there."""
 _CELLS_A_ROW = 8
-"""Most cells of the array in `_summed_in_cells`, per row: half the time of a sort, half more memory."""
+"""Most cells per row of the array in `_summed_in_cells`: half the time of a sort, half more memory."""
 _MEDIAN_RANKS = 0.98
-"""Half of 1.96: a 95 % interval of the median reaches so many times √n ranks to either side."""
+"""Half of 1.96: a 95 % interval of the median reaches this many times √n ranks to either side."""
 _LEAST_SPREAD = 0.02
-"""Least spread of a sample, relative: equal values are not without error, as a bin is 2.2 % wide."""
+"""Least relative spread of a sample: equal values have an error too, as a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,33 +131,34 @@ class Histograms:
 
     @staticmethod
     def of(place: I8, column: I8, bins: I8, n: F8) -> Histograms:
-        """Add up rows that may be repeated, and in any order."""
+        """Add up unsorted rows, possibly repeated."""
         return Histograms(*summed_rows(place, column, bins, n))
 
     def where(self, keep: B1) -> Histograms:
-        """Select rows."""
+        """Select rows by mask."""
         if keep.all():
             return self
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Pool columns: column[old] is the new one, -1 for none."""
+        """Pool columns. column: [old column] new one, -1 to drop."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
     def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
-        """Add up values [rows] by place and column: [places, columns]."""
+        """[places, columns] sums of values [rows]."""
         cell = self.place * n_columns + self.column
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
     def log_medians(self, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Medians, natural logarithm, with their sampling variance; and requests.
+        """(log-medians with their sampling variance, number of requests), all [places, columns]; NaN without
+        requests.
 
         The sampling error of a median depends on the values at the ends of its interval by ranks (McKean and
         Schrader 1984), the quartiles at most; other values do not matter. If half of the requests are fast
         and half are slow, the median may be either. The ends are order statistics: their distance over its
         expectation in a normal law (Blom 1958) is the spread, and the variance is that of a median of an odd
-        number of normal values. All [places, columns]; NaN without a request.
+        number of normal values.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
@@ -180,8 +181,8 @@ class Histograms:
         return LogMedians(middle * BIN_LOG, variance, freedom, _freedom_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Return natural logarithms of the means of `number` ([rows]), with their sampling variance, and the
-        numbers of requests; all [places, columns], NaN without a request."""
+        """(natural logarithms of the means of `number` [rows] with sampling variance, number of requests),
+        all [places, columns]; NaN without requests."""
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
@@ -190,12 +191,11 @@ class Histograms:
             return LogMedians(np.log(mean), _variances(spread, n, freedom), freedom), n
 
     def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
-        """Trimmed means of logarithms, a part left out at either end, with their sampling variance; and
-        requests.
+        """(trimmed means of logarithms with sampling variance, number of requests); trim: share cut off at
+        each end.
 
         In a log-normal law they need two thirds of the requests that a median needs. The variance is that of
-        the values winsorised at the ends (Tukey and McLaughlin). All [places, columns]; NaN without a
-        request.
+        the values winsorised at the ends (Tukey and McLaughlin). All [places, columns]; NaN without requests.
         """
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
@@ -218,21 +218,20 @@ class Histograms:
         return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """Bins of quantiles of rows of one column: (places with a request, for each quantile [those places]
-        bins)."""
+        """(places with requests, for each quantile [those places] its bin), for rows of a single column."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
 
     def rank_p(self, n_places: int) -> F8:
-        """Test column 1 against column 0 by ranks, two-sided: [places] p."""
+        """[places] two-sided p of a rank test of column 1 against column 0."""
         group, first = numbered((self.place, self.bin))
         before, after = (totals(group, self.n * (self.column == side), len(first)) for side in (0, 1))
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """Row of each filled cell at which the cumulative requests reach a quantile (one for all, or
-        [cells])."""
+        """[quantiles] of [filled cells]: row at which the cumulative requests reach the quantile; a quantile
+        is a number or [cells]."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -246,7 +245,7 @@ class Histograms:
         return found
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
-        """[cells] quantiles on the axis of bins, by linear interpolation within a bin; see `_holding`."""
+        """[cells] quantiles as fractional bin numbers, interpolated linearly within a bin; see `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -259,7 +258,7 @@ class Histograms:
         return found
 
     def _medians(self, cell: I8, n: F8) -> F8:
-        """[cells] medians on the axis of bins; half way if the median lies between two values."""
+        """[cells] medians as fractional bin numbers; the midpoint if the median lies between two values."""
         (found,) = self._quantiles(cell, n, (0.5,))
         (at,) = self._holding(cell, n, (0.5,))
         filled = np.flatnonzero(n > 0)
@@ -271,18 +270,18 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Ranks from a median of n requests to either end of its interval: at most to the quartiles."""
+    """Ranks from the median of n requests to either end of its interval; not beyond the quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 
 
 def _freedom_of_median(n: F8) -> F8:
-    """Degrees of freedom of the spread that is read from the interval of a median of n requests."""
+    """Degrees of freedom of the spread read from the interval of the median of n requests."""
     return _freedom_of_distance(2 * _median_ranks(n), n)
 
 
 def _freedom_of_distance(ranks: F8, n: F8) -> F8:
-    """Degrees of freedom of the distance of two of n values that are so many ranks apart.
+    """Degrees of freedom of the distance between two of n values that are `ranks` ranks apart.
 
     The probability between the two has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of
     the root of χ² with f degrees of freedom over f, 1 / 2f.
@@ -297,7 +296,7 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
     without requests.
 
     A spread estimated from few requests is shrunk towards that of all columns of its place: four values that
-    happen to be equal are not without error.
+    happen to be equal still have an error.
     """
     square = np.where(freedom > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -307,11 +306,10 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
-    """Add up n of equal (place, column, bin), in their order: rows sorted by the three, without
-    duplicates.
+    """Add up n over equal (place, column, bin); rows sorted by the three, without duplicates.
 
-    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) if places ascend and the bins of each
-    are close together (the usual order), else O(rows log rows).
+    All [rows]; bins outside of 0 to 8191 are clipped. O(rows) if places ascend and the bins of each are close
+    together (the usual order), else O(rows log rows).
     """
     bins = np.clip(bins, 0, _MOST_BINS - 1)
     n_columns = int(column.max(initial=0)) + 1
@@ -329,7 +327,7 @@ def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]
 
 
 def _ascend(place: I8, column: I8, bins: I8) -> bool:
-    """True if rows are sorted by the three, without duplicates."""
+    """True if rows are sorted by (place, column, bin), without duplicates."""
     key = (place * (int(column.max(initial=0)) + 1) + column) * _MOST_BINS + bins
     return bool((key[1:] > key[:-1]).all())
 
@@ -337,7 +335,8 @@ def _ascend(place: I8, column: I8, bins: I8) -> bool:
 def _summed_in_cells(
     rows: tuple[I8, I8, I8, F8], starts: I8, low: I8, width: I8, n_columns: int
 ) -> tuple[I8, I8, I8, F8]:
-    """Add up in an array of all bins between a place's least and largest; places begin at `starts`."""
+    """Add up rows in a dense array with a cell per (place, column, bin); `starts`, `low`, `width`: first row,
+    least bin and number of bins of each place."""
     place, column, bins, n = rows
     # Cells by (place, column, bin): where each column of each place begins.
     begin = np.concatenate(([0], np.cumsum(np.repeat(width, n_columns))))

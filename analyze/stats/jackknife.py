@@ -17,12 +17,12 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import F8
 
 LEAST_BLOCKS: Final = 3
-"""Fewer non-empty blocks give no interval."""
+"""Fewest non-empty blocks for a standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """Statistics of some items; arrays are [items]. NaN where undefined."""
+    """Jackknifed statistics; arrays are [items]. NaN where undefined."""
 
     value: F8
     se: F8
@@ -35,7 +35,7 @@ class Jackknifed:
         return self.value - reach, self.value + reach
 
     def minus(self, other: Jackknifed) -> Jackknifed:
-        """Difference from independent statistics; degrees of freedom as Welch and Satterthwaite."""
+        """Difference from independent statistics; degrees of freedom by Welch and Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
         df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)

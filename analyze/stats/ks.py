@@ -23,9 +23,9 @@ from schemas.arrays import B1, F8, I8
 
 _LEFT_OUT = np.iinfo(np.int64).max
 _CHUNK_VALUES = 1 << 21
-"""Values sorted at once: 16 MB, and about five temporaries of that size."""
+"""Most values sorted at once: 16 MB, and about five temporaries of that size."""
 LEAST: Final = 2 * BLOCKS
-"""Fewest values a side; with fewer, blocks have too few."""
+"""Fewest values a side; fewer make blocks too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
 """Most values at which the two distributions are compared; all values if there are no more."""
@@ -46,8 +46,8 @@ class KsColumns:
 def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
     """KS statistics of each column of `values`, reference rows against problem rows.
 
-    values: [rows, columns] int64, |value| < 2**61. problem: [rows]. include: [rows, columns], the values
-    that take part; None means all. O(rows · log rows · columns).
+    values: [rows, columns] int64, |value| < 2**61. problem: [rows] mask. include: [rows, columns] mask of the
+    values to use; None: all. O(rows · log rows · columns).
     """
     rows, columns = values.shape
     n0, n1 = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
@@ -64,7 +64,7 @@ def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
 
 
 def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, I8]:
-    """n0, n1, and the extremes of n0·n1·(F0 - F1), upper and lower, both >= 0; all [columns].
+    """(n0, n1, extremes of n0·n1·(F0 - F1) upward and downward, both >= 0); all [columns].
 
     The period is stored in the lowest bit of the value, so a plain sort replaces an argsort.
     """

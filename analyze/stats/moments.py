@@ -15,14 +15,14 @@ from schemas.report.variance import C2Curve
 from schemas.windows import NS_PER_US
 
 LARGE = 10
-"""Most requests of a category that is not large in the papers' sense; C² is shown for large ones only."""
+"""Most requests of a category that is not "large" (as in the papers); C² is shown for large ones only."""
 HIGH: Final = 1.0
 """C² above which variance is high (VF §4.2)."""
 _MOST_POINTS: Final = 256
 
 
 def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
-    """C² = σ²/μ² from sums of weights, of weighted values and of their squares; NaN without a mean."""
+    """C² = σ²/μ², from sums of weights, weighted values and weighted squares; NaN without a mean."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = weight * squares / total**2 - 1.0
     return np.where(total > 0, np.maximum(found, 0.0), np.nan)
@@ -52,7 +52,7 @@ class SampleMoments:
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self) -> F8:
-        """[2, categories] means of the first two samples: an empty one's is the other's; NaN if both are
+        """[2, categories] means of the first two samples; an empty one gets the other's mean; NaN if both are
         empty."""
         mean = self.mean_us[:2]
         return np.where(self.count[:2] > 0, mean, mean[::-1])
@@ -79,7 +79,7 @@ def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMo
 
 
 def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMoments:
-    """Moments of the union of `members`, as one category: law of total variance. Shapes [samples, 1]."""
+    """Moments of all `members` as one category, by the law of total variance. Shapes [samples, 1]."""
     count = moments.count[:, members].sum(axis=1, keepdims=True)
     weight = moments.weighted[:, members]
     weighted = weight.sum(axis=1, keepdims=True)
@@ -95,7 +95,7 @@ def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMomen
 def c2_curve(name: str, c2: F8, requests: I8) -> C2Curve:
     """Cumulative C² of a sample's large categories.
 
-    c2: [categories], NaN where the mean is 0; these are left out. requests: [categories] their requests.
+    c2: [categories], NaN where the mean is 0 (left out). requests: [categories] number of requests.
     """
     known = np.isfinite(c2)
     order = np.argsort(c2[known], kind="stable")

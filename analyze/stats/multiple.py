@@ -1,6 +1,6 @@
 """Correct many tests at once for the false discovery rate.
 
-NaN is a test that was not run: it is not counted and never rejected.
+NaN marks a test that was not run: not counted and never rejected.
 """
 
 from __future__ import annotations

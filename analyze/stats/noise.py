@@ -1,8 +1,8 @@
-"""Ordinary variation of the system: differences of log-medians between ordinary windows.
+"""Normal variation of the system: differences of log-medians between baseline windows.
 
 Input: a log-median with its sampling variance for each site and window (NaN: no median in that window).
 Output: the variance between windows beyond sampling, robust (the history contains faults), shrunk towards the
-median over sites, with a floor; and the envelope, the range of ordinary windows.
+median over sites, with a floor; and the envelope, the range over baseline windows.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
 """Weight of the median over sites, in windows (empirical Bayes): about the number of windows of a history, so
-that neither drowns the other. Not a setting: degrees of freedom are counted with it."""
+that both count. Not a setting: degrees of freedom depend on it."""
 SPREAD_WEIGHT = 4.0
-"""Weight of the spread of a place's other columns, in requests, beside the spread of one column: a spread of
-fewer requests is mostly chance. Not a setting: a prior's weight, as the one above."""
+"""Weight, in requests, of the spread over a place's other columns when shrinking the spread of one column: a
+spread of fewer requests is mostly chance. Not a setting: a prior's weight, like SHRINKAGE_WEIGHT."""
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 MAD = 1.4826
 """Ratio of standard deviation to median absolute deviation in a normal law."""
 ODD = 4.0
-"""Robust standard deviations from the median from which a window tells nothing of how the others differ."""
+"""Robust standard deviations from the median beyond which a window counts as an outlier."""
 KEPT_VARIANCE = 0.9989
 """Variance of a normal law within ODD standard deviations."""
 
 
 def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
-    """Degrees of freedom of a sum of independent variances, each (variance, its degrees of freedom), by Welch
-    and Satterthwaite; infinite if nothing is estimated."""
+    """Degrees of freedom of a sum of independent variances, given as (variance, degrees of freedom), by Welch
+    and Satterthwaite; infinite if none is estimated."""
     with np.errstate(divide="ignore", invalid="ignore"):
         found = sum(v for v, _ in parts) ** 2 / sum(v**2 / freedom for v, freedom in parts)
     return np.where(np.isnan(found), np.inf, found)
 
 
 def freedom_of_mean(n: F8) -> F8:
-    """Degrees of freedom of the spread of n requests about their mean."""
+    """Degrees of freedom of the variance of n requests about their mean."""
     return np.maximum(n - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogMedians:
-    """Log-medians and the variance of their sampling error, all of one shape; NaN for none."""
+    """Log-medians and their sampling variances, all of one shape; NaN for missing ones."""
 
     value: F8
     variance: F8
     freedom: F8 | float = np.inf
-    """Degrees of freedom of that variance from its own values; infinite if it is not estimated."""
+    """Degrees of freedom of `variance`, from the value's own requests; infinite if it is not estimated."""
     degrees_of_freedom_at: Callable[[F8], F8] = freedom_of_mean
     """Function from a number of requests to the degrees of freedom."""
 
     def change_freedom(self) -> F8:
         """Degrees of freedom of the variance of the difference of [places, 2] values.
 
-        Each spread is shrunk towards that of its place with weight SPREAD_WEIGHT; but the common part is no
-        more certain than all values of both together.
+        Each spread is shrunk towards that of its place with weight SPREAD_WEIGHT, but the common part is no
+        more certain than all values of both columns together.
         """
         freedom_of_value = np.broadcast_to(self.freedom, self.variance.shape)
         both = ((self.variance[:, at], freedom_of_value[:, at] + SPREAD_WEIGHT) for at in (0, 1))
@@ -78,14 +78,12 @@ class WindowNoise:
     """Median of the windows' log-medians; NaN without windows."""
     low: F8
     high: F8
-    """Envelope; -inf and inf for fewer than 5 windows."""
+    """low, high: envelope; -inf and inf for fewer than 5 windows."""
     windows: I8
 
     def outside(self, log_median: F8) -> B1:
-        """[sites] True for values outside of the envelope; True for all without one: it then has no veto.
-
-        NaN is never outside.
-        """
+        """[sites] True for values outside of the envelope, and for sites without one (no veto). NaN is never
+        outside."""
         free = self.windows < LEAST_FOR_ENVELOPE
         return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
 
@@ -100,7 +98,7 @@ def window_noise(
 
     τ̂² = max(0, `steady_variance` - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows to its
     median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
-    Sites with fewer than 3 windows get the value towards which the others are shrunk.
+    Sites with fewer than 3 windows get the prior.
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)
@@ -114,13 +112,13 @@ def window_noise(
 
 
 def steady_variance(value: F8, sampling: F8) -> F8:
-    """Give the variance of each row's windows, which a third of them cannot move: [rows, windows], NaN for
-    none.
+    """Variance of each row of values [rows, windows], robust to outliers in a third of the windows; NaN: no
+    value.
 
-    One step from the median absolute deviation: of a third of the windows those further from the median than
-    ODD of its standard deviations, or of the sampling's ([rows]), are left out; of the others the variance is
-    taken, over what a normal law leaves there. That deviation alone is twice as large where a third of the
-    windows lie far to one side, and half as sure where none does.
+    One step from the median absolute deviation (MAD): at most a third of the windows are dropped, those
+    further from the median than ODD standard deviations by MAD (or of sampling, [rows]); the variance of the
+    rest is divided by that of a normal law truncated there. The MAD alone is twice as large if a third of the
+    windows lie far to one side, and half as precise if none does.
     """
     centre = row_medians(value)
     away = np.abs(value - centre[:, None])
@@ -141,7 +139,7 @@ def shrunk_tau2(
 ) -> F8:
     """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
 
-    tau_estimated: [sites] True where the floor bounds only the value towards which the site is shrunk.
+    tau_estimated: [sites] True where the floor bounds only the prior.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
@@ -157,7 +155,7 @@ def shrunk_tau2(
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """([places] least, largest) of values [places, blocks], NaN for none; infinite for fewer than five
+    """([places] least, largest) of values [places, blocks], NaN skipped; infinite for fewer than five
     values."""
     known = ~np.isnan(seen)
     enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
@@ -179,8 +177,8 @@ def row_medians(x: F8) -> F8:
 
 
 def student_z(min_z: float, freedom: F8 | float) -> F8:
-    """Quantile of Student's law with the tail probability of `min_z` in a normal law, in standard errors
-    (infinite freedom: min_z itself)."""
+    """Quantile of Student's t with the tail probability of `min_z` in a normal law (infinite freedom:
+    min_z)."""
     from scipy.special import (
         ndtr,
         stdtrit,

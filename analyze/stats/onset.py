@@ -1,8 +1,8 @@
 """Find the start and end of a change within a period: a segment of a sequence of hits and misses.
 
-Model: one segment [first, past) with its own share of hits, the rest with the share before the change. A
-request adds the logarithm of a likelihood ratio, so the best segment has the largest sum (Kadane), and a
-start is as likely as the best segment from there. The interval contains all starts whose likelihood is within
+Model: one segment [first, past) with its own share of hits, the rest with the share before the change. Each
+request adds a log likelihood ratio, so the best segment has the largest sum (Kadane), and the likelihood of a
+start is that of the best segment from there. The interval contains all starts whose likelihood is within
 `_WITHIN` of the best: for change points that is wider than for smooth parameters (measured: `test_onset.py`).
 """
 
@@ -16,15 +16,15 @@ import numpy as np
 from schemas.arrays import B1, F8
 
 _WITHIN: Final = 4.0
-"""Logarithm of the likelihood ratio at the ends of a 95 % interval."""
+"""Log likelihood ratio at the ends of a 95 % interval."""
 _ROUNDS: Final = 3
-"""Iterations until the segment and its share agree."""
+"""Iterations, enough for the segment and its share to agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Positions of an affected segment in a sequence of n; a start at 0 lies there or before, an end at n
-    there or after."""
+    """Affected segment [first, past) of a sequence of n, with intervals; a start at 0 may be earlier, an end
+    at n later."""
 
     first: int
     first_low: int
@@ -40,10 +40,10 @@ class AffectedRun:
 
 
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
-    """Find the segment whose share of hits differs from the usual one; None if there is none.
+    """Find the segment whose share of hits differs from `usual`; None if there is none.
 
-    hits, requests [n]: counts of a slot of time; None: one request each. usual: the share of hits outside of
-    the segment. O(n).
+    hits, requests: [n] counts per slot of time; requests None: 1 each. usual: share of hits outside of the
+    segment. O(n).
     """
     n = len(hits)
     requests = np.ones(n) if requests is None else requests
@@ -72,7 +72,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
 
 
 def _best(gain: F8) -> tuple[int, int]:
-    """Segment [first, past) of the largest sum."""
+    """Segment [first, past) with the largest sum."""
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     past = int(np.argmax(sums - lowest))
@@ -81,6 +81,6 @@ def _best(gain: F8) -> tuple[int, int]:
 
 
 def _within(likelihood: F8) -> tuple[int, int]:
-    """First and last position whose likelihood is within `_WITHIN` of the best."""
+    """(first, last) position whose log likelihood is within `_WITHIN` of the best."""
     near = np.flatnonzero(likelihood >= likelihood.max() - _WITHIN)
     return int(near[0]), int(near[-1])

@@ -21,16 +21,17 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective requests per unit of weight, from sums of weights and of their squares, of one shape (Kish).
+    """Effective requests per unit of weight, from sums of weights and of squared weights, of one shape
+    (Kish).
 
-    n weights of a sum W equal W²/Σw² effective requests, so a unit equals Σw/Σw²; 1 without weights.
+    n weights with sum W are W²/Σw² effective requests, so a unit is Σw/Σw²; 1 without weights.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found
 
 
 def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
-    """[n] weights scaled so that those of a group sum to its effective sample size; equal weights become 1.
+    """[n] weights scaled so that each group sums to its effective sample size; equal weights become 1.
 
     weight, group: [n]; group in 0..n_groups-1.
     """
@@ -44,12 +45,12 @@ EXACT_SMALLER = 10
 """Limits of the exact test, n0·n1 = 1,500 and a smaller sample of 10: at most C(160, 10) = 2e15 ways, which a
 float64 counts without rounding (< 2^53), in about 2 ms."""
 EXACT_WORK = 1e9
-"""Most additions of all exact tests together, about a second. If that is exceeded, the tests with the
-smallest approximate p are done exactly: the others decide nothing."""
+"""Most additions of all exact tests together, about a second. Beyond, only the tests with the smallest
+approximate p are exact: the others decide nothing."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:
-    """[n] rank of each value from 1 on; equal values share their mean rank. O(n log n)."""
+    """[n] rank of each value, from 1; equal values share their mean rank. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     ranks: F8 = (np.cumsum(size) - (size - 1) / 2)[group]
     return ranks
@@ -70,8 +71,8 @@ def rank_scores(values: npt.NDArray[np.number]) -> F8:
 def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
     """[tests] two-sided p, twice the smaller tail; 1 for tests without values on one side.
 
-    test, c0, c1: groups of equal values in ascending order of (test, value), and their numbers in the
-    reference (c0) and in the problem (c1). O(groups), and the exact tests.
+    test, c0, c1: groups of equal values in ascending order of (test, value): the test, the number of values
+    in the reference (c0) and in the problem (c1). O(groups), plus the exact tests.
     """
     n0, n1, ties = (totals(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
@@ -94,7 +95,7 @@ def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
 
 
 def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
-    """[tests] True for tests small enough to be exact, as many as EXACT_WORK allows."""
+    """[tests] True for tests small enough to be exact, up to EXACT_WORK in total."""
     smaller, total = np.minimum(n0, n1), n0 + n1
     small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
     order = np.argsort(p, kind="stable")
@@ -112,7 +113,7 @@ def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
 
 
 def _exact(c0: I8, c1: I8) -> float:
-    """Twice the smaller tail of the observed rank sum."""
+    """Two-sided p of the observed rank sum: twice the smaller tail."""
     size = c0 + c1
     small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
@@ -124,7 +125,7 @@ def _exact(c0: I8, c1: I8) -> float:
 
 @lru_cache(maxsize=512)
 def _law(sizes: tuple[int, ...], picked: int) -> F8:
-    """Probability of every sum of scores over the ways to pick `picked` of the pooled values."""
+    """[sums] probability of each sum of scores over all ways to pick `picked` of the pooled values."""
     width = _largest(sizes, picked) + 1
     ways = np.zeros((picked + 1, width))
     ways[0, 0] = 1.0
@@ -141,7 +142,7 @@ def _law(sizes: tuple[int, ...], picked: int) -> F8:
 
 
 def _largest(sizes: tuple[int, ...], picked: int) -> int:
-    """Largest sum of scores: that of the highest values."""
+    """Largest sum of scores of `picked` values: that of the highest."""
     above, left, total = sum(sizes), picked, 0
     for size in reversed(sizes):
         taken = min(left, size)

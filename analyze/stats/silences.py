@@ -1,10 +1,10 @@
 """Silences: stretches of a period without requests where its rest, and the other period, predict many.
 
 An arrival rate over a whole period cannot show an outage: empty blocks make the spread between blocks as
-large as the loss. So gaps are tested one by one. The only assumption on arrivals is that long gaps fall off
+large as the loss. So gaps are tested individually. The only assumption on arrivals is that long gaps fall off
 like an exponential, of any scale: the longest of n is then about ln(n) scales, and one four times as long
-occurs among n gaps with probability n · n⁻⁴. Measured: 300 quiet pairs each of 1, 5 and 50 requests a second
-whose rates wander by e^±2 had none (at three times as long: 4).
+occurs among n gaps with probability n · n⁻⁴. Measured: none in 300 quiet pairs each of 1, 5 and 50 requests a
+second whose rates drift by e^±2 (at three times as long: 4).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from schemas.recorded import Recorded
 from schemas.windows import NS_PER_SECOND
 
 LEAST_EXPECTED: Final = 20.0
-"""Fewest expected requests of a silence: e⁻²⁰ at each of up to 10⁵ requests is a chance of 2 in 10,000."""
+"""Fewest expected requests of a silence: e⁻²⁰ for each of up to 10⁵ gaps is a chance of 2 in 10,000."""
 LEAST_SHARE: Final = 0.01
-"""Least length of a silence as a share of the observed time: one point of unanswered requests, as of failed
-ones."""
+"""Least length of a silence as a share of the observed time: one percentage point of unanswered requests, as
+for failures."""
 LONGER: Final = 4.0
-"""Least length of a silence, in longest gaps of the other period."""
+"""Least length of a silence, in multiples of the other period's longest gap."""
 LEAST_INSIDE: Final = 0.5
-"""Share of a silence at the start or end of a period that must lie within the period."""
+"""Least share of a silence at the start or end of a period that must lie within the period."""
 MOST_ALIKE: Final = 3
-"""Most gaps of about one length, the silence included; with more, requests come in bursts."""
+"""Most gaps of similar length, the silence included; if there are more, requests come in bursts."""
 
 _Place = Literal["start", "inside", "end"]
 
@@ -50,15 +50,15 @@ class Traffic:
 
     first_ns: I8
     last_ns: I8
-    """[stretches] bounds between which requests began; for loaded requests both are their starts."""
+    """first_ns, last_ns: [stretches] first and last start of a request; equal for loaded requests."""
     requests: float
     weight: float
     ranges: tuple[tuple[int, int], ...]
-    """Half open."""
+    """Half-open intervals."""
     recorded: tuple[tuple[Recorded, ...], ...]
-    """[ranges] see `Sample.recorded`; empty: recorded as far as requests reach."""
+    """[ranges] as `Sample.recorded`; empty: recorded from the first to the last request."""
     left_out: float = 0.0
-    """Requests of the sample that are missing here, at unknown times."""
+    """Requests of the sample excluded here, at unknown times."""
 
 
 class _Gap(NamedTuple):
@@ -66,7 +66,7 @@ class _Gap(NamedTuple):
     end_ns: int
     place: _Place
     watched: bool
-    """True if a recording is known to have continued through the gap."""
+    """True if recording is known to have continued through the gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,20 @@ class ComparedTraffic:
 
     sides: tuple[Traffic, ...]
     watched_ns: tuple[float, ...]
-    """Time from the first to the last request of each recording, and edges during which it is known to
-    continue, ns."""
+    """Observed time of each sample, ns: from the first to the last request of each recording, plus edges
+    through which recording is known to continue."""
     silences: tuple[tuple[Silence, ...], ...]
     """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Observed time of a sample, s; for a single request, or simultaneous ones, the length of its
-        ranges."""
+        """Observed time of a sample, s; if that is 0, the length of its ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
     @property
     def load_ratio(self) -> float | None:
-        """Weighted requests a second of the second sample over the first's; None if a sample has no observed
-        time."""
+        """Weighted requests per second of the second sample over the first's; None if a sample has no
+        observed time."""
         if not all(self.watched_ns) or not self.sides[0].weight:
             return None
         before, after = (side.weight / ns for side, ns in zip(self.sides, self.watched_ns, strict=True))
@@ -97,7 +96,7 @@ class ComparedTraffic:
 
 
 def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
-    """Compare the traffic of two samples; without a request in one, neither has silences. O(requests)."""
+    """Compare the traffic of two samples; without requests in one, neither has silences. O(requests)."""
     gaps = [list(_gaps(side)) for side in sides]
     watched = tuple(_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True))
     if not all(side.requests and side.weight for side in sides):
@@ -119,7 +118,7 @@ def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
 def _gaps_of(
     side: Traffic, gaps: Sequence[_Gap], watched: float, others: Sequence[_Gap], other_rate: float
 ) -> tuple[Silence, ...]:
-    """Silences of one sample. other_rate: weighted requests per ns of the other one."""
+    """Silences of one sample. other_rate: weighted requests per ns of the other sample."""
     weight = side.weight / side.requests
     usual: dict[_Place, float] = {"start": 0.0, "inside": 0.0, "end": 0.0}
     for gap in others:
@@ -142,8 +141,8 @@ def _gaps_of(
 
 
 def _watched_ns(side: Traffic, gaps: Sequence[_Gap]) -> float:
-    """Time from the first to the last request of each recording, and edges during which it is known to
-    continue, ns."""
+    """Observed time, ns: from the first to the last request of each recording, plus edges through which
+    recording is known to continue."""
     spans = sum(float(last[-1] - first[0]) for first, last, _ in _recordings(side) if len(first))
     return spans + sum(gap.end_ns - gap.start_ns for gap in gaps if gap.watched and gap.place != "inside")
 
@@ -159,7 +158,7 @@ def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
 
 
 def _gaps(side: Traffic) -> Iterator[_Gap]:
-    """Yield the longest gaps between requests, and gaps at the ends of recordings."""
+    """Yield the longest gaps between requests, and the gaps at the ends of recordings."""
     for first, last, one in _recordings(side):
         if not len(first):
             continue
@@ -177,10 +176,10 @@ def _gaps(side: Traffic) -> Iterator[_Gap]:
 
 
 def _is_inside(length: int, whole: int | None) -> bool:
-    """True if a silence at an edge lies mostly within the period; else a recording may have ended near its
+    """True if a silence at an edge lies mostly within the period; else recording may have ended near its
     bound.
 
-    whole: its greatest possible length, ns; None: unlimited.
+    whole: greatest possible length of the silence, ns; None: unlimited.
     """
     return whole is not None and length >= LEAST_INSIDE * whole
 
@@ -202,7 +201,7 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Ranges of a sample; without bounds in time, the range that its requests cover."""
+    """Ranges of a sample; without time bounds, the range that its requests cover."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

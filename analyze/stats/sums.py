@@ -1,4 +1,4 @@
-"""Sums over rows of equal keys, a key being several integers."""
+"""Sums over rows of equal keys; a key is several integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MOST_BITS = 63
 def keyed_sums(
     keys: Sequence[npt.NDArray[Integer]], values: Sequence[F8]
 ) -> tuple[list[npt.NDArray[Integer]], list[F8]]:
-    """(keys, sums), one row a key, ascending. keys: columns of [rows], >= 0; values: columns of [rows].
+    """(keys, sums), one row a distinct key, ascending. keys: columns of [rows], >= 0; values: columns of
+    [rows].
 
     O(rows log rows).
     """
@@ -38,7 +39,7 @@ def keyed_sums(
 
 
 def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
-    """([rows] number of each row's key, in the order of keys; [numbers] first row with the key).
+    """([rows] number of each row's key, in key order; [numbers] first row with the key).
 
     O(rows) if rows are sorted already, else O(rows log rows).
     """
@@ -51,7 +52,7 @@ def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tup
 
 
 def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
-    """[rows] one integer for all columns of a key, in the order of keys."""
+    """[rows] the columns of a key packed to one integer, order preserved."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
     bits = 0
     for column in keys:
@@ -71,18 +72,18 @@ def totals_by_side(
     sides: Sequence[B1],
     n: int,
 ) -> F8:
-    """[n, sides] sums of the values of each code; sides: [slots] True for the slots of each side."""
+    """[n, sides] sums of values by code; sides: [slots] mask of each side's slots."""
     return np.stack([totals(code, value * inside[slot], n) for inside in sides], axis=1)
 
 
 def row_totals(value: npt.NDArray[Number], group: I8, n: int) -> npt.NDArray[Number]:
-    """[n, ...] sums of rows of the first axis by group."""
+    """[n, ...] sums by group over the first axis."""
     sums = np.zeros((n, *value.shape[1:]), value.dtype)
     np.add.at(sums, group, value)
     return sums
 
 
 def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:
-    """[n] sums of the values of each code, added in their order; always float64."""
+    """[n] sums of values by code, added in row order; always float64."""
     sums: F8 = np.bincount(code, np.asarray(value, dtype=np.float64), n).astype(np.float64, copy=False)
     return sums

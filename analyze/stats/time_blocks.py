@@ -20,15 +20,15 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Sums over the blocks of one period; arrays are [places, blocks], a block may be empty."""
+    """Sums over the blocks of one period; arrays are [places, blocks]; a block may be empty."""
 
     total: F8
     """Weighted sum of a value."""
     square: F8
-    """Weighted sum of its squares."""
+    """Weighted sum of the squared value."""
     weight: F8
     weight2: F8
-    """Sum of squared weights: weight² / weight2 is Kish's effective number of requests."""
+    """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
         """([places] mean, variance, degrees of freedom, effective requests); NaN without requests.
@@ -48,7 +48,7 @@ class BlockSums:
         return mean, variance, np.where(blocks > 1, blocks - 1.0, n - 1), np.nan_to_num(n)
 
     def log_means(self) -> tuple[F8, F8]:
-        """Give ([places, blocks] logarithm of each block's mean, its variance for independent requests)."""
+        """([places, blocks] logarithm of each block's mean, its variance for independent requests)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mean, n = self.total / self.weight, self.weight**2 / self.weight2
             spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding where all are equal
@@ -63,7 +63,7 @@ def mean_change(
     tau_freedom: float = np.inf,
     of_logs: bool = False,
 ) -> Estimate:
-    """Estimate changes of means, as logarithms (`of_logs`: of means that are logarithms already).
+    """Estimate changes of means, as logarithms (`of_logs`: the means are logarithms already).
 
     tau2: variance between two such periods beyond the correlation within blocks, with `tau_freedom` degrees
     of freedom. p is Student's, without tau2. A single request has infinite variance.
@@ -125,26 +125,26 @@ def level_estimate(
 
 BLOCKS = 20
 LEAST_BLOCKS = 8
-"""Fewest blocks of a period; fewer have too few permutations."""
+"""Fewest blocks of a period; fewer allow too few permutations."""
 _TIMES_AUTOCORRELATION = 3.0
-"""Length of a nearly independent block, in autocorrelation times."""
+"""Least length of a nearly independent block, in autocorrelation times."""
 _SOKAL = 5.0
 """Cut-off of the sum of autocorrelations: the first lag beyond this many times the sum (Sokal 1997)."""
 
 
 def equal_time_bounds(start_ns: int, end_ns: int, blocks: int) -> I8:
-    """[blocks + 1] bounds of blocks of equal time, half open; integers, exact ends."""
+    """[blocks + 1] bounds of half-open blocks of equal time; integers, exact ends."""
     span = end_ns - start_ns
     return np.array([start_ns + span * i // blocks for i in range(blocks + 1)], dtype=np.int64)
 
 
 def equal_count_bounds(n: int, blocks: int) -> I8:
-    """[blocks + 1] positions that cut n requests in order of time into blocks of one count, ±1."""
+    """[blocks + 1] positions that cut n requests in time order into blocks of equal count, ±1."""
     return np.array([n * i // blocks for i in range(blocks + 1)], dtype=np.int64)
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """[requests] block of each request, blocks in order of time and of one count, ±1; equal times keep their
+    """[requests] block of each request; blocks in time order, of equal count, ±1; equal times keep their
     order."""
     block = np.empty(len(when), dtype=np.int64)
     counts = np.diff(equal_count_bounds(len(when), blocks))
@@ -153,14 +153,14 @@ def equal_count_blocks(when: I8, blocks: int) -> I8:
 
 
 def common_blocks(lists: Sequence[I8], blocks: int) -> list[I8]:
-    """Assign several lists of requests to common blocks of one count, in order of time: block of each
-    request."""
+    """Assign several lists of requests to common blocks of equal count, in time order; for each list
+    [requests] block."""
     block = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *lists]), blocks)
     return np.split(block, np.cumsum([len(when) for when in lists]))[: len(lists)]
 
 
 def block_of(when: I8, bounds: I8) -> I8:
-    """Block of each time or position; outside of the bounds the first or the last."""
+    """Block of each time or position, clipped to the first and last."""
     place = np.searchsorted(bounds, when, side="right") - 1
     return np.clip(place, 0, len(bounds) - 2).astype(np.int64)
 
@@ -181,5 +181,5 @@ def autocorrelation_time(values: F8) -> float:
 
 
 def blocks_for(n: int, tau: float) -> int:
-    """Number of sufficiently long blocks of n requests, between LEAST_BLOCKS and BLOCKS."""
+    """Number of sufficiently long blocks for n requests, between LEAST_BLOCKS and BLOCKS."""
     return int(min(BLOCKS, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))

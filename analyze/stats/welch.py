@@ -15,14 +15,15 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported."""
+"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported
+|t|."""
 _ROWS: Final = 256
 """Features processed at a time: 256 of 10,000 instances are 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class WelchTests:
-    """Tests of features; arrays are [features]. NaN: not tested (a class with fewer than two values)."""
+    """Test results; arrays are [features]. NaN: not tested (a class with fewer than two values)."""
 
     t: F8
     """Positive: the problem's mean is larger."""
@@ -39,7 +40,7 @@ class WelchTests:
 
 
 def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
-    """Tests of [features, instances] values, NaN missing; weight [instances] > 0.
+    """Test each feature. values: [features, instances], NaN missing; problem: [instances] mask; weight: > 0.
 
     With weights, sizes are Kish's effective ones, (sum w)^2 / sum w^2. O(features · instances).
     """
@@ -79,7 +80,7 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
 
 
 def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
-    """[features] weighted mean, unbiased variance, effective size, sum of weights.
+    """[features] (weighted mean, unbiased variance, effective size, sum of weights).
 
     A variance within rounding is 0.
     """
@@ -106,7 +107,7 @@ def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
 
 
 def _both(mean: F8, spread: F8, size: F8, mass: F8) -> F8:
-    """[features] variance of both classes together, unbiased; arrays are [classes, features]."""
+    """[features] unbiased variance of both classes pooled; arrays are [classes, features]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         total = mass.sum(axis=0)
         centre = (mass * mean).sum(axis=0) / total

@@ -1,7 +1,7 @@
-"""Watch a lake: report each change against ordinary times once, as an incident.
+"""Watch a lake: report each change from normal behaviour once, as an incident.
 
 `watching` opens the lake and commits each decision, `watcher` decides (`detect`, `candidates`, `confirm`),
-`slow_lane` compares days and weeks, `lane` has the commits. Called by `flowdiff watch`, `flowdiff incidents`
-and pages of the server. Raises LakeError, NotFoundError, PeriodError, TakenError (another process decided
-first).
+`slow_lane` compares days and weeks, `lane` defines the commits. Called by `flowdiff watch`, `flowdiff
+incidents` and pages of the server. Raises LakeError, NotFoundError, PeriodError, TakenError (another process
+decided first).
 """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -33,32 +33,28 @@ from analyze.watch.series import (
 from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
-if TYPE_CHECKING:
-    from analyze.watch.typical import Typical
-
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Variance of a median, relative to that of a mean of equally many values."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_BLOCKS: Final = 3
-"""Day medians needed to learn a spread from them; with fewer, hourly medians are used."""
+"""Fewest daily medians for an estimate of their spread; with fewer, hourly medians are used."""
 KNOWN: Final = 10
-"""Weight of the assumed autocorrelation, in pairs of values."""
+"""Weight of the assumed autocorrelation (`rho`), in pairs of values."""
 MOST_POOLED: Final = 64
-"""Ticks that one value may pool, at most; rarer series are left to the daily comparison."""
+"""Most ticks pooled to one value; rarer series are left to the daily comparison."""
 BLOCK: Final = 256
-"""Series that are learned at once: only their past values are in memory."""
+"""Most series fitted at once, to bound the memory for their past values."""
 RUN: Final = 2 * MOST_POOLED
-"""Ticks of one run of a sample: two values of the rarest series."""
+"""Ticks in one run of a sample: two values of the rarest series."""
 MEMORY: Final = 16
-"""Past values that the prediction of the next one uses."""
+"""Number of past values used to predict the next one."""
 RECENT: Final = MEMORY * MOST_POOLED
-"""Ticks that these values may span."""
+"""Most ticks that MEMORY values may span."""
 LAGS: Final = 2
-"""Number of autocorrelations that the movement of a level is estimated from."""
+"""Number of autocorrelations used to estimate the AR(1) coefficient of a level."""
 MOST_PHI: Final = 0.99
-"""Upper bound of the autocorrelation: at 1 a level would be a random walk, without a usual value to return
-to.
-"""
+"""Upper bound of the autocorrelation: at 1 a level would be a random walk, which does not revert to a usual
+value."""
 _TINY: Final = 1e-9
 
 
@@ -68,7 +64,7 @@ def usable(names: list[Name]) -> B1:
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
-    """[series, places] values; NaN where a place has under half of `least` events."""
+    """[series, places] values; NaN where there are less than half of `least` events."""
     den, num, _ = sums
     enough = den >= least / 2
     den = np.where(enough, den, np.nan)
@@ -93,7 +89,7 @@ def errors(sums: F8, kinds: list[str]) -> F8:
 
 
 def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
-    """Pools of k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
+    """Sums pooled over k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
     if k == 1:
         return at, sums
     pool = at // k
@@ -102,7 +98,7 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
 
 
 def pool_of(per_tick: F8, least: int) -> F8:
-    """Smallest power of two of ticks that hold `least` events on average."""
+    """[series] smallest power of two of ticks with `least` events on average."""
     found: F8 = np.exp2(np.ceil(np.log2(np.maximum(least / np.maximum(per_tick, _TINY), 1.0))))
     return found
 
@@ -116,8 +112,8 @@ def robust_sd(x: F8) -> F8:
 class Sample:
     """Ticks to learn from: runs of `RUN` ticks, evenly spaced over the baseline's span.
 
-    The spacing doubles until at most `most` ticks are left, so the sample of a longer span contains no tick
-    that the sample of a shorter one lacks.
+    The spacing doubles until at most `most` ticks remain, so the sample of a longer span is a subset of that
+    of a shorter one, apart from the added time.
     """
 
     past: int
@@ -125,7 +121,7 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] True where a tick is in this sample or may be in the next one."""
+        """[ticks] True where a tick is in this sample, or may be in a later one."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -133,20 +129,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """AR(1) parameters of the levels and the noise they are seen through; arrays are [series]."""
+    """AR(1) parameters of levels, and the noise around them; arrays are [series]."""
 
     variance: F8
     share: F8
     """Share of `variance` due to the level; the rest is noise."""
     phi: F8
-    """Autocorrelation of the level from one value to the next."""
+    """Autocorrelation of the level at lag 1 (one value)."""
     sampled: F8
     """Usual sampling variance: part of the noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Baseline of all series with the same pool length of k ticks; arrays are [these series]."""
+    """Baselines of all series with pool length k, in ticks; arrays are [series of this pool length]."""
 
     k: int
     rows: I8
@@ -154,7 +150,7 @@ class Pooled:
     kinds: list[str]
     middle: F8
     season: F8
-    """[series, hours of the season]; no columns without a season."""
+    """[series, hours of the season] seasonal deviation; no columns without a season."""
     sd: F8
     level: Level
     spread: F8
@@ -165,32 +161,44 @@ class Pooled:
     past: F8
     """[series, past values] standardized innovations, ascending, NaN last."""
     signature: F8
-    """[series, values] innovations that a unit step of the level causes, from the step on."""
+    """[series, values] innovations after a unit step of the level."""
     both: B1
-    """True where decreases alarm, too."""
+    """[series] True where decreases alarm, too."""
     since: I8
-    """Tick in which an instance without a baseline of its own appeared (its first values are skipped); else
-    0.
-    """
+    """[series] tick in which an instance without a baseline of its own appeared (its first values are
+    skipped); else 0."""
     many: F8
-    """Mean number of series that a row stands for: several where it stands for all instances of a
-    component.
-    """
+    """[series] mean number of series that a row stands for: more than 1 if it stands for all instances of a
+    component."""
 
     @property
     def ways(self) -> float:
-        """Mean number of tests made in one tick over these series; a series that alarms both ways counts
+        """Mean number of tests per tick over these series; a series that alarms in both directions counts
         twice."""
         return float(((1 + self.both) * self.many).sum()) / self.k
 
 
 @dataclass(frozen=True, slots=True)
+class Typical:
+    """Baseline of any instance of a component."""
+
+    kind: str
+    component: str
+    pooled: Pooled
+    """Baseline of a single series that stands for all instances; `rows` is empty."""
+    own: Mapping[Name, float]
+    """Instance -> its lasting deviation from its siblings."""
+    apart: float
+    """Standard deviation of the lasting deviations, assumed for unknown instances."""
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
-    """Baselines of all series, as learned at one tick."""
+    """Baselines of all series, learned at one tick."""
 
     groups: tuple[Pooled, ...]
     cuts: F8
-    """[ring series] first coarse bin that counts as slow; NaN where unknown."""
+    """[ring series] first coarse bin that counts as slow; NaN if unknown."""
     most_arrivals: float
     n_ticks: int
     instances: tuple[Typical, ...] = ()
@@ -207,7 +215,8 @@ class Baseline:
         return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:
-        """Median ratio of the standard deviations of `before` to this baseline's, over the series in both."""
+        """Median ratio of standard deviations, `before` over this baseline, over the series in both; 1 if
+        none."""
         was, now = (
             {
                 row: variance
@@ -223,9 +232,9 @@ class Baseline:
 def fit(
     ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None
 ) -> Baseline:
-    """Learn a baseline from a sample of the ring's quiet ticks, and count slow calls by it.
+    """Learn a baseline from a sample of the ring's quiet ticks, and recount slow calls with it.
 
-    quiet: [ticks]. anew: first tick of the ordinary times of some series; earlier values are ignored.
+    quiet: [ticks] mask. anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """
     history = np.flatnonzero(quiet & sample.takes(ring.at) & (ring.at < sample.past))
     usual = usable(ring.names)
@@ -355,10 +364,10 @@ def signature_of(level: Level, n: int) -> F8:
 
 
 def spread_of(off: F8, kinds: list[str]) -> F8:
-    """[series] standard deviations of deviations with mean zero.
+    """[series] standard deviations of values with mean zero.
 
-    Estimated by medians, which single outliers do not move; for shares, which are bounded and mostly at the
-    median, by the root mean square.
+    By the median absolute deviation, which single outliers do not affect; for shares, which are bounded and
+    mostly at the median, by the root mean square.
     """
     n = np.maximum(np.isfinite(off).sum(axis=1), 1)
     plain = np.sqrt(np.nansum(off * off, axis=1) / n)
@@ -375,7 +384,8 @@ def _moves(x: F8) -> B1:
 
 
 def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
-    """[series] first coarse bin that counts as slow: half an octave above this quantile of ordinary calls."""
+    """[series] first coarse bin that counts as slow: half an octave above quantile `level` of normal
+    calls."""
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):
         return cuts
@@ -394,7 +404,7 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
 
 
 def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
-    """Count the slow calls of the ring's windows from number `first` on, by the cuts of a baseline."""
+    """Count slow calls in the ring's windows from index `first` on, by a baseline's cuts."""
     if not ring.slow[first:]:
         return
     calls = np.concatenate(ring.slow[first:])
@@ -409,7 +419,7 @@ def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
 
 
 def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, F8]:
-    """(Days covered, hours before tick `past`, [3, series, hours] sums of them)."""
+    """(days covered, hours before tick `past`, [3, series, hours] sums)."""
     now = past * ring.tick_ns // HOUR_NS
     hours, sums = ring.hour_sums(now)
     used = hours >= now - settings.season_days * HOURS_A_DAY
@@ -418,9 +428,7 @@ def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, 
 
 
 def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: WatchSettings) -> F8:
-    """[series, hours of a week or a day] usual deviation from the median; [series, 0] while data are too
-    few.
-    """
+    """[series, hours of a week or a day] usual deviation from the median; [series, 0] if data are too few."""
     if n_days < settings.season_periods:
         return np.zeros((len(kinds), 0))
     x = values(sums, kinds, settings.least_events)
@@ -435,9 +443,9 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] medians by place in a period, shrunk by the share of their variance that is chance.
+    """[series, places] medians by place in a period, shrunk by the share of their variance due to chance.
 
-    Of few days they are mostly chance, which subtracting the course would add to every value.
+    With few days the medians are mostly chance, and subtracting them would add noise to every value.
     """
     found = np.stack([row_medians(x[:, place == one]) for one in range(period)], axis=1)
     n = np.maximum(np.isfinite(x).sum(axis=1) / period, 1.0)
@@ -450,7 +458,7 @@ def _course(x: F8, place: I8, period: int) -> F8:
 
 
 def season_at(season: F8, at_ns: I8) -> F8:
-    """[series, places] seasonal deviation at some times, interpolated linearly between hours."""
+    """[series, times] seasonal deviation, interpolated linearly between hours."""
     period = season.shape[1]
     if not period:
         return np.zeros((len(season), len(at_ns)))
@@ -462,9 +470,9 @@ def season_at(season: F8, at_ns: I8) -> F8:
 
 
 def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
-    """[series] spread of daily medians (hourly ones while days are few): the system's normal drift.
+    """[series] spread of daily medians (hourly ones if days are few): the system's normal drift.
 
-    0 while there are too few medians, and for shares of slow calls, which hours do not keep.
+    0 if there are too few medians, and for shares of slow calls, which are not stored by hour.
     """
     x = values(sums, kinds, least)
     if season.shape[1]:

@@ -1,4 +1,5 @@
-"""Candidates of the watch: alarms of series, confirmed or refuted before anybody hears of them."""
+"""Candidates of the watch: series that alarm, confirmed or refuted by a comparison before they are
+reported."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ from schemas.watch_tables import ChangePoint, WatchRun
 
 @dataclass(slots=True)
 class Decided:
-    """Decisions over one window."""
+    """Result of deciding one window."""
 
     run: WatchRun | None
-    """Row of the run; None for the start of a watch or a person's order."""
+    """Row for `watch_runs`; None at the start of a watch and for a person's command."""
     events: list[IncidentEvent] = field(default_factory=list)
     change_points: list[ChangePoint] = field(default_factory=list)
 
@@ -41,7 +42,7 @@ KeepReport = Callable[[Outcome], str]
 
 
 class Candidates:
-    """Series that alarm, tick by tick; a confirmed one opens an incident or joins one."""
+    """Tracks alarming series tick by tick; a confirmed one opens or joins an incident."""
 
     def __init__(
         self,
@@ -70,9 +71,8 @@ class Candidates:
         *,
         again: bool = False,
     ) -> int:
-        """Process a tick, or (`again`) evidence that arrived for a tick later; returns the number of
-        comparisons made.
-        """
+        """Process a tick; again: evidence for an earlier tick that arrived with this window. Returns the
+        number of comparisons made."""
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         at = int(ring.at[column])
         stretch = self._detector.stretch(column)
@@ -108,13 +108,11 @@ class Candidates:
         return self._candidate(np.array(ordered), at, decided)
 
     def _settled(self, calm_from: int | None, stretch: int) -> int:
-        """Tick from which an onset is no effect of an incident's end; 0 if the incident ended unseen, in a
-        gap.
-        """
+        """First tick whose onset is not attributed to an incident's end; 0 if the end fell into a gap."""
         return 0 if calm_from is None or calm_from <= stretch else calm_from + self._settings.recovery_ticks
 
     def _candidate(self, hit: I8, at: int, decided: Decided) -> int:
-        """Second stage: confirm or refute a candidate by a comparison."""
+        """Second stage: confirm or refute a candidate by a comparison; returns the number of comparisons."""
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         names = [ring.names[row] for row in hit.tolist()]
         onset = int(evidence.since[hit[0]])
@@ -168,9 +166,10 @@ class Candidates:
         *,
         began_ns: tuple[int, int] | None = None,
     ) -> ChangePoint:
-        """Open or join an incident for a comparison's findings; returns the change point with its id.
+        """Open or join an incident for a comparison's findings; returns the change point with the incident's
+        id.
 
-        asked: onset of the series that asked for the comparison.
+        asked: onset of the series that triggered the comparison.
         """
         worse = worse_of(found)
         onset = point.onset_ns // self._detector.tick_ns
@@ -190,7 +189,7 @@ class Candidates:
         )
 
     def _drop_transient(self, at: int, decided: Decided) -> None:
-        """Drop candidates that ended before a comparison could decide, and record a change point of each."""
+        """Drop candidates that ended before a comparison could decide, and record a change point for each."""
         evidence = self._detector.evidence
         over = np.flatnonzero((evidence.tried > 0) & (evidence.most <= 0))
         decided.change_points += [

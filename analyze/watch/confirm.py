@@ -1,4 +1,4 @@
-"""Second stage of the watch: compare what alarmed with the time before it."""
+"""Second stage of the watch: compare the time of an alarm with the time before it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from schemas.arrays import I8
 from schemas.windows import NS_PER_DAY
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Finds the sealed windows of the lake within a range, ns."""
+"""Function (start, end) in ns -> sealed windows of the lake in that range."""
 
 
 class Confirmation:
-    """Comparisons of a stretch with quiet time before it."""
+    """Compares a stretch of time with quiet time before it."""
 
     def __init__(
         self,
@@ -27,15 +27,14 @@ class Confirmation:
         decide: Decide,
         windows_of: WindowsOf,
     ) -> None:
-        """windows_of: finds the lake's sealed windows in a range, ns, for a history that is older than the
-        detector's ring."""
+        """windows_of: see WindowsOf; supplies history older than the detector's ring."""
         self._detector = detector
         self._book = book
         self._settings = settings
         self.decide_by = decide
         self._windows_of = windows_of
         self.window_ns = detector.tick_ns
-        """Length of the windows."""
+        """Length of the windows, ns."""
 
     def compared(self, onset: int, at: int) -> Decision:
         """Compare [onset, now) with an equally long quiet stretch before it (at least half as long), using
@@ -61,8 +60,8 @@ class Confirmation:
     def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
         """Quiet windows in the baseline's span before a tick, as history of a comparison.
 
-        Evenly spaced where there are more than the comparison needs, in runs as long as the problem if enough
-        runs remain as blocks.
+        Thinned evenly if there are more than needed, in runs as long as the problem if enough runs remain as
+        blocks.
         """
         tick_ns, most = self._detector.tick_ns, self._settings.history_windows
         every = self._windows_of((tick - self._detector.span) * tick_ns, tick * tick_ns)
@@ -73,7 +72,7 @@ class Confirmation:
         return [one for one in quiet if one[0] // self.window_ns // run % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:
-        """Quiet windows around the same time of day on the days before."""
+        """Quiet windows around the same time of day on preceding days."""
         at, found = onset * self._detector.tick_ns, list[Range]()
         around = max(HOUR // 2, self.window_ns)
         for days in range(1, self._settings.season_days + 1):

@@ -25,14 +25,12 @@ Range = tuple[int, int]
 """Half open [start, end), ns since the epoch."""
 UNCHANGED, CHANGED, UNSURE = 0, 1, 3
 NOT_SURE = "not-sure-yet"
-"""Outcome of a comparison that found a change, but not at the stricter level that a selected candidate
-needs.
-"""
+"""Outcome: a change was found, but not at the stricter level required of a selected candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Result of a comparison."""
+    """Result of a comparison, as far as the watch needs it."""
 
     code: int
     """Exit code of `flowdiff compare`: 0 nothing changed, 1 changed, 3 cannot tell."""
@@ -43,7 +41,7 @@ class Decision:
     mean_us: float = 0.0
     """Mean response time of the reference."""
     q: float = 1.0
-    """False discovery rate that the comparison was run at."""
+    """False discovery rate of the comparison."""
 
 
 class Decide(Protocol):
@@ -58,13 +56,13 @@ class Decide(Protocol):
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """Compare. where: filters of reference and problem; calendar_ns: as in `cut_history`."""
+        """Compare. where: filters for (reference, problem); calendar_ns: as in `cut_history`."""
         ...
 
 
 @dataclass(slots=True)
 class Comparer:
-    """`flowdiff compare` with its default method on ranges of one lake."""
+    """Runs `flowdiff compare` with its default method on ranges of one lake."""
 
     lake: str
     refine: RefineSettings
@@ -85,7 +83,7 @@ class Comparer:
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """See Decide. A side without requests gives "cannot tell"."""
+        """See Decide. A side without requests gives outcome "cannot-tell"."""
         lakes = Lakes(self.lake)
         try:
             samples = [
@@ -114,7 +112,7 @@ class Comparer:
 
 
 def decision_of(outcome: Outcome) -> Decision:
-    """Decision for an outcome, by the same gate as `flowdiff compare`."""
+    """Decision of an outcome, by the gate of `flowdiff compare`."""
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
@@ -127,14 +125,13 @@ def decision_of(outcome: Outcome) -> Decision:
 
 
 def chance_of(finding: Finding) -> float:
-    """Probability that chance or normal drift produces a finding's strongest evidence: the larger of its q
-    and its p against the history's noise.
-    """
+    """Probability of a finding's strongest evidence under chance and normal drift: the larger of its q and
+    its p against the history's noise."""
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 
 
 def sure_enough(decision: Decision, level: float) -> Decision:
-    """Decision reduced to the findings significant at `level`; UNSURE if none of these is a regression."""
+    """Decision with only the findings significant at `level`; UNSURE if none of these is a regression."""
     if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
         return decision
     kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)
@@ -149,5 +146,5 @@ def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges, adjacent ones merged."""
+    """Merge adjacent ranges."""
     return [(p.start_ns, p.end_ns) for p in _periods(ranges, None)]

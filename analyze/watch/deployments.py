@@ -1,8 +1,8 @@
 """Deployments: repeated comparisons of a new version with the others in the same windows.
 
 Looks are taken after 1, 2, 4, 8 and 16 windows, at half the level of a comparison, a quarter and so on, so
-that all together spend the level of one comparison. Where the versions do not overlap, the windows since the
-deployment are compared with those before it.
+that together they spend the level of one comparison. If the versions do not overlap in time, the windows
+since the deployment are compared with those before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import head
 
 MOST_VERSIONS: Final = 10_000
-"""Values of the version parameter in a window, at most; with more it names no version."""
+"""Most values of the version parameter in a window; with more it is not taken as a version."""
 
 
 class Rollout(Config):
@@ -60,12 +60,12 @@ class Versions(Config):
     rollouts: tuple[Rollout, ...] = ()
 
     def runs(self, version: str) -> bool:
-        """True if some component runs the version."""
+        """True if any component runs the version."""
         return any(one.version == version for one in self.running)
 
 
 def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
-    """List each (component, value of the parameter) that occurs in a window."""
+    """(component, value of the parameter) pairs that occur in a window."""
     params = read_params(here, keys=[key]).filter(pc.field("text") != "")
     if not params.num_rows:
         return frozenset()
@@ -86,10 +86,10 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """State after a window: a version that a component newly has, or has again, starts a rollout.
+    """State after a window: a version that is new in a component, or back again, starts a rollout.
 
-    gone_windows: a version is gone after so many windows of its component without it, or once the component
-    was absent for four weeks. A component's first version starts no rollout.
+    gone_windows: windows of its component without a version after which it is gone; it is also gone once
+    unseen for four weeks. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
@@ -137,7 +137,7 @@ def looked_at(
 ) -> Decision:
     """Decision of one look: the version against the others in the same windows, else against the time before.
 
-    A deployment marked by a person names no component: the windows after it are compared with those before.
+    A deployment marked by a person has no component: the windows after it are compared with those before.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)
@@ -162,9 +162,9 @@ def _quoted(text: str) -> str:
 
 
 def known_deployments(store: Store) -> tuple[Mark, ...]:
-    """Deployments that the watch of a lake has under observation, in order of time; without one, none.
+    """Deployments under observation by a lake's watch, in time order; empty without a watch.
 
-    What cannot be read is left out: they are drawn beside a comparison, which does not need them.
+    Errors are ignored: the marks are only drawn beside a comparison.
     """
     try:
         last = head(store)

@@ -1,4 +1,4 @@
-"""First stage of the watch: ticks in, evidence of series against a baseline out."""
+"""First stage of the watch: takes ticks, computes evidence of series against a baseline."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
-"""The baseline is refitted after this fraction of its span."""
+"""Fraction of its span after which a baseline is refitted."""
 STRETCH_NS: Final = 60 * 10**9
-"""A longer gap ends a stretch: sums restart behind it."""
+"""Longest gap within a stretch; after a longer one, sums restart."""
 USUAL_TICKS: Final = 60
-"""Recent ticks that the usual number of requests is taken from, to detect edges of a recording."""
+"""Number of recent ticks whose median requests serve to detect edges of a recording."""
 HOUR: Final = 60 * NS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Origin of the baseline in use."""
+    """Parameters with which the current baseline was learned."""
 
     past: int
     """Tick before which it was learned."""
     span: int
-    """Ticks that it spans."""
+    """Number of ticks spanned."""
     tracked: tuple[Tracked, ...]
-    """Incidents left out of it."""
+    """Incidents whose ticks were left out."""
 
 
 class Detector:
-    """Series of the last ticks, their baseline and the running sums of evidence against it."""
+    """The series of recent ticks, their baseline, and running sums of evidence against it."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Detector:
         fitted: Fitted | None = None,
         anew: Mapping[Name, int] | None = None,
     ) -> None:
-        """anew: first tick of some series' ordinary times, after an accepted change."""
+        """anew: series -> first tick of its normal behaviour, after an accepted change."""
         self.tick_ns = tick_ns
         self.settings = settings
         self.fitted = fitted
@@ -59,50 +59,49 @@ class Detector:
         self.evidence = RunningEvidence()
         self.base: Baseline | None = None
         self.threshold = 0.0
-        """Logarithm of the evidence at which a series alarms."""
+        """Log evidence at which a series alarms."""
 
     @property
     def span(self) -> int:
-        """Ticks spanned by a baseline."""
+        """Number of ticks a baseline spans."""
         return self.settings.baseline_ns // self.tick_ns
 
     @property
     def recent_ns(self) -> int:
-        """Time span of which all ticks are needed to continue exactly as one process would."""
+        """Time span, ns, of which all ticks are needed to continue deterministically."""
         return min(RECENT, self.span) * self.tick_ns + 2 * HOUR
 
     @property
     def history_ns(self) -> int:
-        """Time span of which some ticks or hours are needed for that."""
+        """Time span, ns, of which a sample of ticks or the hours are needed to continue deterministically."""
         baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
         # The baseline in use was learned a while ago, of as long a time before that.
         return max(baseline_ns, season_ns) + int(2 * REFIT_SHARE * baseline_ns) + 2 * HOUR
 
     @property
     def is_learning(self) -> bool:
-        """True until a baseline with a series is there."""
+        """True until there is a baseline with a series."""
         return self.base is None or not self.base.groups
 
     def sample(self, past: int, first: int) -> Sample:
-        """Ticks to learn from before tick `past`, `first` being the earliest known one."""
+        """Sample to learn from before tick `past`; first: earliest known tick."""
         return Sample(past, max(min(self.span, past - first), 1), self.settings.baseline_ticks)
 
     def sampled(self, now: int, first: int) -> Sample:
-        """Older ticks that are needed at tick `now`, `first` being the earliest known one."""
+        """Sample of older ticks needed at tick `now`; first: earliest known tick."""
         if self.fitted is not None:
             return Sample(self.fitted.past, self.fitted.span, self.settings.baseline_ticks)
         return self.sample(now, first)
 
     def add(self, window: WindowTicks) -> I8:
-        """Add a window with its hours; returns the columns of its ticks."""
+        """Add a window's ticks and hours to the ring buffer; returns the columns there of its ticks."""
         columns = self.add_ticks(window)
         self.ring.add_hours(window)
         return columns
 
     def add_ticks(self, window: WindowTicks) -> I8:
-        """Add a window without its hours; returns the columns of its ticks. Ticks at edges of a recording are
-        skipped.
-        """
+        """Add a window without its hours; returns the ring columns of its ticks. Ticks at edges of a
+        recording are skipped."""
         old, parts = len(self.ring.at), len(self.ring.slow)
         gone = self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
         if gone:
@@ -113,7 +112,7 @@ class Detector:
         return np.arange(old, len(self.ring.at))
 
     def _without_edges(self, window: WindowTicks) -> F8:
-        """[ticks] requests; 0 in a tick beside a gap that has few."""
+        """[ticks] requests; set to 0 in ticks beside a gap with few requests."""
         requests, first = window.requests, window.start_ns // self.tick_ns
         usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
@@ -122,9 +121,9 @@ class Detector:
         return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def fit_if_due(self, past: int, tracked: Sequence[Tracked]) -> float:
-        """Learn the baseline anew where that is due; returns the factor by which deviations became larger.
+        """Refit the baseline if due; returns the factor by which standardized deviations grew.
 
-        tracked: incidents, which are left out.
+        tracked: incidents, whose ticks are left out.
         """
         fitted = self.fitted
         if self.base is not None and fitted is not None:
@@ -134,7 +133,7 @@ class Detector:
         return self.fit(self.sample(past, self.first()), tracked)
 
     def fit(self, sample: Sample, tracked: Sequence[Tracked]) -> float:
-        """Learn the baseline from a sample of the ticks; returns the same as `fit_if_due`."""
+        """Learn the baseline from a sample of the ticks; returns the factor as `fit_if_due`."""
         quiet = quiet_ticks(self.ring.at, tracked)
         base = fit(self.ring, quiet, sample, self.settings, self.anew)
         at = self.ring.at[quiet & sample.takes(self.ring.at) & (self.ring.at < sample.past)]
@@ -151,7 +150,7 @@ class Detector:
         return nearer
 
     def evidence_in(self, window: WindowTicks) -> Mapping[int, Sequence[TickEvidence]]:
-        """Evidence of all series in a window that was added, by tick."""
+        """Tick -> evidence of all series in a window that was added."""
         base = self.base
         if base is None or not base.groups:
             return {}
@@ -160,39 +159,39 @@ class Detector:
         return evidence_of(self.ring, first, first + window.n_ticks, groups, self.threshold, self.settings)
 
     def begin_anew(self, ended: Tracked) -> None:
-        """Take the values since an accepted incident began for ordinary ones."""
+        """Treat the values since the onset of an accepted incident as normal behaviour."""
         self.anew |= dict.fromkeys(ended.series, ended.onset)
 
     def forget(self, window: WindowTicks) -> None:
-        """Drop ticks, hours and ordinary times that no window after this one needs."""
+        """Drop ticks, hours and `anew` entries that no window after this one needs."""
         now = window.start_ns // self.tick_ns
         oldest = now + window.n_ticks - 2 * self.span
         self.anew = {name: at for name, at in self.anew.items() if at >= oldest}
         self.ring.keep(self.needed(now), (window.start_ns - self.history_ns) // HOUR)
 
     def needed(self, now: int) -> B1:
-        """[ticks of the ring] True where recent at tick `now`, or sampled."""
+        """[ticks of the ring] True if recent at tick `now`, or in the sample."""
         at = self.ring.at
         sampled = self.sampled(now, self.first()).takes(at)
         needed: B1 = sampled | (at >= now - self.recent_ns // self.tick_ns)
         return needed
 
     def first(self) -> int:
-        """First tick of the earliest known hour."""
+        """First tick of the earliest stored hour."""
         return int(self.ring.hour[0]) * HOUR // self.tick_ns
 
     def stretch(self, column: int) -> int:
-        """First tick behind the last gap before a column."""
+        """First tick after the last gap before a column."""
         at = self.ring.at[: column + 1]
         gaps = np.flatnonzero((np.diff(at) - 1) * self.tick_ns > STRETCH_NS)
         return int(at[gaps[-1] + 1]) if len(gaps) else int(at[0])
 
     def rows(self, names: Iterable[Name]) -> I8:
-        """Rows of series that are known."""
+        """Row indices of the known series among `names`."""
         codes = self.ring.codes
         return np.array(sorted({codes[name] for name in names if name in codes}), dtype=np.int64)
 
 
 def _known(tracked: Iterable[Tracked]) -> list[object]:
-    """Facts of incidents by which a baseline leaves their ticks out."""
+    """Facts about incidents that determine which ticks a baseline leaves out."""
     return [(one.incident.id, one.onset, one.resolved, one.incident.state == "accepted") for one in tracked]

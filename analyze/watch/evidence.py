@@ -1,16 +1,17 @@
-"""Evidence of series against ordinary times: p-values become e-values, whose logarithms are summed (e-CUSUM).
+"""Evidence of series against normal behaviour: p-values become e-values, whose logarithms are summed
+(e-CUSUM).
 
-The mean of an e-value is at most 1 while nothing happened. Restarted whenever it falls below 1, their running
-product passes a threshold c about once in c ticks at most (e-detectors; Shin, Ramdas and Rinaldo). As
-p-values of ordinary times are uniform whatever the distribution of the values, the rate of passing is also
+The mean of an e-value is at most 1 while nothing changed. Restarted whenever it falls below 1, their running
+product passes a threshold c at most about once in c ticks (e-detectors; Shin, Ramdas and Rinaldo). Since
+p-values of normal times are uniform whatever the distribution of the values, the rate of passing is also
 known exactly (Brook and Evans), and is some twenty times lower than that bound. So the threshold follows from
 the budget: candidates in the time for which one false incident is allowed. The last restart is the proposed
 change point.
 
-Ordinary times whose level jumps are not independent: until a filter has learned the new level, successive
-values deviate together, and sums pass more often. So each sum also carries the size of its change
+If the level jumps in normal times, values are not independent: until a filter has learned the new level,
+successive values deviate together, and sums pass more often. So each sum also carries the size of its change
 (`size_of`), by which the watch selects those worth a comparison. Sizes are relative to a large step of the
-same series, as a level that the filter learns quickly leaves less evidence than one that it learns slowly.
+same series, because a level that the filter learns quickly leaves less evidence than one it learns slowly.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ def log_e_value(p: F8, kappa: float) -> F8:
 
 
 def grown(sums: F8, gain: F8) -> F8:
-    """Sums with the evidence of one more tick; a sum that falls below 0 restarts at 0."""
+    """Sums plus the evidence of one tick; a sum that falls below 0 restarts at 0."""
     found: F8 = np.maximum(np.maximum(sums, 0) + gain, 0)
     return found
 
 
 def run_length(threshold: float, cap: float, kappa: float) -> float:
-    """Average number of values until a sum of ordinary times passes a threshold (Brook and Evans, 1972).
+    """Average number of normal values until a sum passes a threshold (Brook and Evans, 1972).
 
-    The sum is a Markov chain on `_STATES` parts of the way, its gain log κ + (1-κ) E, at most `cap`, where E
-    is exponential.
+    The sum is approximated by a Markov chain on `_STATES` cells; its gain is log κ + (1-κ) E, at most `cap`,
+    E exponential.
     """
     edges = np.linspace(0, threshold, _STATES + 1)
     states = np.concatenate(([0.0], (edges[1:] + edges[:-1]) / 2))
@@ -67,13 +68,12 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Threshold that the sums of ordinary times pass as often as the budget allows candidates, at most
-    `_MOST_THRESHOLD`.
-    """
+    """Threshold that sums of normal times pass as often as the budget allows candidates, at most
+    `_MOST_THRESHOLD`."""
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 
     def excess(threshold: float) -> float:
-        """Logarithm of the rate of passing a threshold in a tick, relative to the allowed rate."""
+        """Log of the rate per tick of passing a threshold, relative to the allowed rate."""
         caps = {group.k: cap_of(threshold, group.k, settings) for group in base.all_groups}
         runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
         passes = sum(group.ways / runs[caps[group.k]] for group in base.all_groups)
@@ -106,7 +106,7 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
 
 
 def large_step(group: Pooled, settings: WatchSettings) -> F8:
-    """[series] size (see `size_of`) of a noiseless step of `always_compared` deviations."""
+    """[series] size (see `size_of`) of a noiseless step of `always_compared` standard deviations."""
     step = settings.always_compared * np.sqrt(group.level.variance)[:, None] * group.signature
     white = step / np.maximum(group.spread, _LEAST_SPREAD)[:, None]
     sizes = size_of(white, np.arange(white.shape[1]), group.signature, settings.size_limit)
@@ -115,17 +115,17 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """Upper bound of the evidence of one value of k ticks: a fraction of the threshold a tick."""
+    """Upper bound of the evidence of one value pooled from k ticks: a fraction of the threshold per tick."""
     return min(k / settings.cap_ticks, 1.0) * threshold
 
 
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
-    """[mine, ticks] one-sided p-values of innovations under the baseline.
+    """[selected, ticks] one-sided p-values of innovations under the baseline.
 
-    By rank among the past innovations where there are enough, else by Student's t. For failures the smaller
-    of both: they are rare, and by Student's t one failure in a few calls is never unusual, however seldom any
+    By rank among the past innovations if there are enough, else by Student's t. For failures the smaller of
+    both: they are rare, and by Student's t one failure in a few calls is never unusual, however seldom any
     failed before. value: innovations beyond the allowance, signed so that `way` is positive; mine: [series of
-    the group] mask.
+    the group] mask of the selected ones.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
@@ -140,7 +140,7 @@ def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: i
 
 
 def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
-    """[rows, ticks] count of values among the first n of each row (ascending) that are less than v.
+    """[rows, ticks] number of values less than v among the first n of each row (ascending).
 
     or_same: less than or equal. O(log values) a row and tick.
     """
@@ -156,26 +156,26 @@ def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class TickEvidence:
-    """Evidence of some series at the end of a tick; arrays are [these series]."""
+    """Evidence of several series at the end of a tick; arrays are [these series]."""
 
     rows: I8
     start: int
-    """First tick that the values pool."""
+    """First tick pooled in the values."""
     gain: F8
-    """[directions, series] logarithms of e-values."""
+    """[directions, series] log e-values."""
     size: F8
     """[directions, series] size of a change that lasts to this tick, relative to a large step
-    (`large_step`).
-    """
+    (`large_step`)."""
     z: F8
-    """Deviations from the baseline in usual standard deviations."""
+    """Deviations from the baseline in normal standard deviations."""
 
 
 def evidence_of(
     ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Evidence of the pools that end in the ring's ticks from `first` to before `past`, by the number of the
-    last tick of each pool that has a request. That tick may lie before `first`.
+    """Last tick with requests of each pool -> evidence of the pools that end in ticks [first, past).
+
+    The last tick with requests may lie before `first`.
     """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
@@ -227,9 +227,8 @@ def _weighed(
     cap: float,
     settings: WatchSettings,
 ) -> tuple[F8, F8]:
-    """[directions, series, ticks] evidence of the values at some places, and sizes of changes that last to
-    them.
-    """
+    """[directions, series, ticks] evidence of the values at `place`, and sizes of changes that last to
+    them."""
     white, unit, allow = innovations(left, pool, error, group.level, group.allow)
     spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
     spread = np.maximum(spread, _LEAST_SPREAD)
@@ -262,33 +261,32 @@ class Kept(Config):
 
 
 _REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "held")
-"""Fields that `Kept` saves of a series."""
+"""Fields of `Kept` that are stored per series."""
 
 
 @dataclass(slots=True)
 class RunningEvidence:
-    """Running sums by series of the ring, in both directions."""
+    """Running sums of all series of the ring, in both directions."""
 
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     starts: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Tick numbers of the last restarts."""
+    """Tick of each sum's last restart."""
     sizes: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """Largest change since the restart."""
+    """Size of the largest change since the restart."""
     lasting: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Values since that size last grew."""
+    """Number of values since `sizes` last grew."""
     tried: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] comparisons that could not tell."""
+    """[series] number of comparisons that could not tell."""
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[series] tick of the next comparison."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """Floors of the sums: a change that a comparison found, but not at the required level, stays a candidate
-    after the filter has absorbed the new level.
-    """
+    """Lower bounds of the sums: a change found by a comparison, but not at the required level, remains a
+    candidate after the filter has absorbed the new level."""
     z: F8 = field(default_factory=lambda: np.zeros(0))
-    """[series] last deviation in usual standard deviations; NaN where the tick had no value."""
+    """[series] last deviation in normal standard deviations; NaN if the tick had no value."""
 
     def grow(self, n: int) -> None:
-        """Make room for series."""
+        """Make room for n series."""
         more = max(n - len(self.tried), 0)
         for name in _REMEMBERED:
             old = getattr(self, name)
@@ -296,7 +294,7 @@ class RunningEvidence:
 
     @property
     def most(self) -> F8:
-        """[series] the larger of the two sums."""
+        """[series] larger of the two directions' sums."""
         found: F8 = self.sums.max(axis=0)
         return found
 
@@ -308,12 +306,12 @@ class RunningEvidence:
 
     @property
     def size(self) -> F8:
-        """[series] size of the change since then."""
+        """[series] size of the change since the last restart of the larger sum."""
         found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
     def has_grown(self, values: int) -> B1:
-        """[series] True where that size grew within the last `values` values."""
+        """[series] True where `size` grew within the last `values` values."""
         lasting = np.where(self.sums[UP] >= self.sums[DOWN], self.lasting[UP], self.lasting[DOWN])
         found: B1 = lasting < values
         return found
@@ -324,7 +322,7 @@ class RunningEvidence:
         return found
 
     def rising(self, since: int, least: float) -> I8:
-        """Rows whose sum restarted at or after `since` and reached `least`."""
+        """Rows whose sum restarted at or after `since` and is at least `least`."""
         found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
 
@@ -334,30 +332,29 @@ class RunningEvidence:
         return found
 
     def rescale(self, ratio: float, nearer: float) -> None:
-        """Continue under another threshold and another size of a large step.
+        """Adapt the sums to a new threshold and a new baseline.
 
         A tick's evidence is capped at a fraction of the threshold, so a sum keeps its ratio to the threshold.
-        ratio: new threshold to old; nearer: old large step to new.
+        ratio: new threshold over old; nearer: old large step over new.
         """
         self.sums *= ratio
         self.held *= ratio
         self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
-        """Restart sums behind a tick."""
+        """Restart sums after tick `at`."""
         self.sums[:, which] = self.held[:, which] = 0
         self.starts[:, which] = at + 1
 
     def hold(self, rows: I8, confirmed: bool) -> None:
-        """Set the floor of each row's larger sum to its current value; remove the floors unless
-        `confirmed`.
-        """
+        """Set the lower bound of each row's larger sum to its current value if `confirmed`, else remove the
+        bounds."""
         self.held[:, rows] = (
             np.where(self.sums[:, rows] >= self.most[rows], self.sums[:, rows], 0.0) * confirmed
         )
 
     def drop(self, at: int, rows: I8) -> None:
-        """Restart sums behind a tick, and forget that they were compared."""
+        """Restart sums after tick `at`, and reset their comparison counts."""
         self.reset(at, rows)
         self.tried[rows] = self.again[rows] = 0
 

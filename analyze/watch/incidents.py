@@ -1,7 +1,7 @@
-"""Life of incidents: a finding opens one, later findings at the same place join it, calm ends it.
+"""Life cycle of incidents: a finding opens one, later findings at the same place join it, calm ends it.
 
-Its identity is place and kind, never a number. The place is the callee where the finding names a call, else
-the component that does the work.
+An incident is identified by place and kind, never by a number. The place is the callee if the finding names a
+call, else the component that does the work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 RECENT_NS: Final = 28 * NS_PER_DAY
-"""Time span of the count of recent incidents, and of the daily comparison's reach."""
+"""Time span of the count of recent incidents, and of accepted ones in the daily comparison."""
 _EVIDENCE_KEPT: Final = 5
 
 
@@ -57,14 +57,12 @@ class Tracked(Config):
 
     @property
     def goes_on(self) -> bool:
-        """True while it is open."""
+        """True while the incident is open."""
         return self.incident.goes_on
 
 
 def place_of(finding: Finding) -> str:
-    """Place of an incident: the callee where the finding names a call, else the component that does the
-    work.
-    """
+    """Place of an incident: the callee if the finding names a call, else the component that does the work."""
     _, arrow, callee = finding.site.operation.partition(" -> ")
     return callee if arrow else finding.site.component
 
@@ -80,9 +78,9 @@ def worse_of(decision: Decision) -> list[Finding]:
 
 
 def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
-    """(Findings whose onset interval reaches back to `by_ns`, or overlaps one that does; the rest).
+    """(findings whose onset interval reaches back to `by_ns`, or overlaps one that does; the rest).
 
-    Findings without an onset count as the former. If none reaches back, all are returned as the former.
+    Findings without an onset belong to the first. If none reaches back, all belong to the first.
     """
     began = [None if finding.when is None else finding.when.began for finding in worse]
     by_then = max((at.high_ns for at in began if at is not None and at.low_ns <= by_ns), default=by_ns)
@@ -98,10 +96,10 @@ def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding],
 def quiet_ticks(
     at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
 ) -> B1:
-    """[stretches] True where none of the `length` ticks from each on lies in an incident.
+    """[stretches] True where none of the `length` ticks from `at` on lies in an incident.
 
-    Incidents without a series of the fast lane are small enough to count as ordinary, except those of the
-    lanes in `small`. Accepted incidents are the new normal.
+    Incidents without a series of the fast lane are small enough to count as normal, except those of the lanes
+    in `small`. Accepted incidents are the new normal.
     """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
@@ -113,7 +111,7 @@ def quiet_ticks(
 
 
 class Book:
-    """The incidents of a lake, and what happens to them at a tick."""
+    """The incidents of a lake, with the operations on them at a tick."""
 
     def __init__(self, lake_id: str, tick_ns: int, settings: WatchSettings, known: Sequence[Tracked]) -> None:
         self._lake_id = lake_id
@@ -128,7 +126,7 @@ class Book:
         return [one for one in self.tracked if one.goes_on]
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges without an incident of the fast lane or of the lanes in `small`."""
+        """Ranges that overlap no incident of the fast lane or of the lanes in `small`."""
         start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self._tick_ns
         length = np.maximum(end - start, 1)
         are_quiet = quiet_ticks(start, self.tracked, length=length, small=small).tolist()
@@ -148,11 +146,11 @@ class Book:
         began_ns: tuple[int, int] | None = None,
         asked: int | None = None,
     ) -> Incident | None:
-        """Join a finding to the open or recently resolved incident at its place; else open one.
+        """Join findings to the open or recently resolved incident at their place; else open one.
 
-        None if nothing got worse. hit: series that alarmed, the strongest first. with_it: series that rose
-        since the onset. began_ns: interval of its begin, if not the onset; asked: onset of the series that
-        the id is derived from, if the comparison measured another one.
+        None if nothing got worse. hit: series that alarmed, strongest first. with_it: series that rose since
+        the onset. began_ns: interval of the start, if not around the onset; asked: onset of the series that
+        triggered the comparison, from which the id is derived.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
@@ -226,7 +224,7 @@ class Book:
             self._say("changed", place, state if state != "open" else old.incident.state, at)
 
     def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
-        """Count calm ticks of the open incidents; returns those that this tick ends."""
+        """Count calm ticks of the open incidents; returns the incidents that end with this tick."""
         over, settings = list[Tracked](), self._settings
         for place, one in enumerate(self.tracked):
             if not one.goes_on:
@@ -265,7 +263,7 @@ class Book:
         note: str = "",
         calm_from: int | None = None,
     ) -> Tracked | None:
-        """End an incident at a tick, or as of an earlier one; None if no open incident has this id."""
+        """End an incident at a tick, or as of `calm_from`; None if no open incident has this id."""
         for place, one in enumerate(self.tracked):
             if one.incident.id == id_ and one.goes_on:
                 self._change(place, {"note": note})
@@ -273,7 +271,7 @@ class Book:
         return None
 
     def forget(self, at: int) -> None:
-        """Drop incidents that no decision needs any more at a tick; the tables keep them."""
+        """Drop incidents that no later decision needs at a tick; the tables keep them."""
         before = at - max(2 * self._settings.baseline_ns, RECENT_NS) // self._tick_ns
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
@@ -320,7 +318,7 @@ class Book:
 
 
 def _facts(decision: Decision, first: Finding, report: str, settings: WatchSettings) -> dict[str, object]:
-    """Fields of an incident that a finding determines."""
+    """Fields of an incident that are derived from a finding."""
     by_sample = {
         sample: tuple(example.request_id for example in first.examples if example.sample == sample)
         for sample in ("reference", "problem")

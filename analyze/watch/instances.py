@@ -1,7 +1,7 @@
 """Behaviour of single instances of a component relative to their siblings in the same ticks.
 
-A component that runs on several hosts hides one that gets slower or fails. A *visit* is a call that a
-component gets from another one, with all its own work until it answers. An instance's number is the mean log
+A component on several hosts hides a single one that gets slower or fails. A *visit* is a call that a
+component gets from another one, with all its own work until it answers. An instance's value is the mean log
 duration of its visits minus its siblings' at the same call sites, and the difference in failing visits.
 Common causes, such as the time of day or a slow store, cancel out.
 """
@@ -22,7 +22,7 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Codes of hosts watched only as siblings, and of calls without a known host."""
+"""Codes of hosts that only serve as siblings, and of calls without a known host."""
 _TINY: Final = 1e-9
 
 
@@ -35,22 +35,21 @@ class InstanceSums(NamedTuple):
     tick: I8
     den: F8
     """Effective number of visits: visits compared with an exactly known mean that would be equally
-    informative.
-    """
+    informative."""
     slower: F8
-    """Sum of log durations beyond the siblings'."""
+    """Sum of log durations minus the siblings' mean."""
     sq: F8
-    """Sum of squares, from the scatter of an instance's own visits."""
+    """Sum of squares, from the scatter of the instance's own visits."""
     failing: F8
-    """Failing visits beyond the siblings'."""
+    """Failing visits minus those expected from the siblings."""
     folded: int
-    """Number of instances watched only as siblings because their component has too many."""
+    """Number of instances that only serve as siblings because their component has too many."""
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
     """Sums of instances by tick (the profile's slots); None if no component has several instances.
 
-    most: instances watched of a component, those with the most visits. O(requests · calls of such
+    most: most instances of a component to watch, those with the most visits. O(requests · calls of such
     components).
     """
     names = profiled.profile.names
@@ -97,7 +96,7 @@ class _Several(NamedTuple):
 
     number: int
     of_host: I8
-    """[hosts + 1] instance number from 1 on; `_REST` for the others, `_UNKNOWN` at the end."""
+    """[hosts + 1] instance number, from 1; `_REST` for unwatched hosts, `_UNKNOWN` as last entry."""
 
 
 class _Visits(NamedTuple):
@@ -109,13 +108,14 @@ class _Visits(NamedTuple):
     instance: I8
     weight: F8
     """Weight of the visit: 1 over the number of calls by which a request enters the component at this site,
-    so that a request counts once a site."""
+    so that a request counts once per site."""
     log: F8
     failing: F8
 
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
-    """[units] call by which its component was entered: the unit itself if another component made the call."""
+    """[units] call by which the unit's component was entered: the unit itself if another component called
+    it."""
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):
         if above >= 0 and component[above] == component[unit]:

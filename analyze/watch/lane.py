@@ -1,9 +1,9 @@
-"""Commits of the watch in the lake, with all the state that a restart needs, and the tables made from them.
+"""Commits of the watch in the lake, with all state that a restart needs, and the tables derived from them.
 
-A commit is one file under `watch/commits/`, put under the next number if that is free: one of several
-processes gets it, the others read its decision and continue from there. Table rows are part of the commit and
-are put as files afterwards, named by number and content, also by whichever process comes next, so a process
-may die anywhere. Old commits are deleted; the tables stay, and each commit names all their files
+A commit is one file under `watch/commits/`, created under the next free number: of several processes one
+succeeds, the others read its decision and continue from there. Table rows are part of the commit and are
+written as files afterwards, named by number and content, also by whichever process comes next, so a process
+may die at any point. Old commits are deleted; the tables stay, and each commit names all their files
 (`stitch.lake.watch_files`).
 """
 
@@ -25,9 +25,8 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
-"""Decided windows whose rows are written as one file: until then they wait in commits, as small files are
-costly.
-"""
+"""Number of decided windows whose rows are written as one file; until then they wait in commits, because
+small files are costly."""
 
 
 class WatchCommit(Config):
@@ -48,7 +47,7 @@ class WatchCommit(Config):
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """Next commit: a decision, changed values of some fields, and the waiting runs."""
+        """Next commit: adds a decision and the waiting runs; changed: field -> new value."""
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)
@@ -65,7 +64,7 @@ class WatchCommit(Config):
 def last_commit(store: Store) -> WatchCommit | None:
     """Read the last commit; None before the first.
 
-    Raises LakeError where it is damaged or missing, OSError.
+    Raises LakeError if it is damaged or missing, OSError.
     """
     last = head(store)
     if last is None:
@@ -80,9 +79,8 @@ def last_commit(store: Store) -> WatchCommit | None:
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Store a commit as the next one, then add its rows to the tables. Raises TakenError, LakeError,
-    OSError.
-    """
+    """Store a commit under its number, then add its rows to the tables. Raises TakenError, LakeError,
+    OSError."""
     put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
@@ -101,7 +99,7 @@ def rows_of(commit: WatchCommit) -> Rows:
 
 
 def event_row(event: IncidentEvent) -> dict[str, Any]:
-    """A row of `incident_events`."""
+    """Row of `incident_events`."""
     incident = event.incident
     known = incident.model_dump(mode="json", include=_SAME)
     return {

@@ -1,12 +1,10 @@
-"""Smallest size of a change that is worth a comparison: larger than the changes that comparisons refute
-anyway.
+"""Least size of a change for a comparison: larger than the changes that comparisons usually refute.
 
-Where the level of ordinary times jumps, sums pass their threshold more often than the budget allows
-candidates. So the sizes of refuted and skipped changes are remembered, and a change is compared only if it is
-among the b largest of the budget's time, b being the number of candidates in the budget. That time grows with
-the watch up to the time for which one false incident is budgeted: if the bar started only after a whole
-budget of refuted changes, b (1 + ln(n / b)) of the first n would pass, all those among the b largest when
-they come.
+If the level jumps in normal times, sums pass their threshold more often than the budget allows candidates. So
+the sizes of refuted and skipped changes are remembered, and a change is compared only if it is among the b
+largest of the budget's time, b being the number of candidates in the budget. That time grows with the watch
+up to the time for which one false incident is budgeted: if the limit applied only after a whole budget of
+refuted changes, b (1 + ln(n / b)) of the first n would pass, all those among the b largest so far.
 """
 
 from __future__ import annotations
@@ -19,16 +17,16 @@ from typing import Final
 from analyze.watch.settings import WatchSettings
 
 LARGE: Final = 1.0
-"""Unit of sizes: the size of a step of `always_compared` deviations."""
+"""Unit of sizes: a step of `always_compared` standard deviations."""
 
 
 class Ordinary:
-    """Sizes of ordinary changes, by the ticks of their onsets."""
+    """Onset tick -> size of changes in normal times."""
 
     def __init__(
         self, sizes: Iterable[tuple[int, float]], settings: WatchSettings, tick_ns: int, began_ns: int
     ) -> None:
-        """began_ns: time from which the watch decides."""
+        """began_ns: time at which the watch starts to decide."""
         self._sizes = dict(sizes)
         self._candidates = settings.candidates
         self._period = settings.ns_a_false_alarm / tick_ns
@@ -40,33 +38,29 @@ class Ordinary:
         return tuple(self._sizes.items())
 
     def add(self, onset: int, size: float) -> None:
-        """Add a change that a comparison refuted, or that was too small for one."""
+        """Add a change that a comparison refuted, or that was too small for a comparison."""
         self._sizes[onset] = max(self._sizes.get(onset, 0.0), size)
 
     def worth(self, at: int) -> float:
-        """Smallest size that is compared at a tick; 0 while fewer changes than budgeted are known, at most a
-        large step.
-        """
+        """Least size compared at a tick; 0 while there are fewer changes than budgeted, at most a large
+        step."""
         since = max(at - self._period, self._began)
         budgeted = max(ceil(self._candidates * (at - since) / self._period), 1)
         known = sorted((size for onset, size in self._sizes.items() if onset > since), reverse=True)
         return min(known[budgeted - 1], LARGE) if len(known) >= budgeted else 0.0
 
     def rescale(self, ratio: float) -> None:
-        """Convert sizes to a unit that is `ratio` times smaller, after deviations were learned anew."""
+        """Multiply sizes by `ratio`, after the deviations were learned anew."""
         self._sizes = {at: size * ratio for at, size in self._sizes.items()}
 
     def drop_since(self, onset: int) -> None:
-        """Remove changes with an onset at or after a tick: they belong to a change that a comparison
-        confirmed.
-        """
+        """Remove changes with onset >= `onset`: they belong to a confirmed change."""
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
 
     def forget(self, now: int, open_since: int) -> None:
-        """Remove changes that can no longer decide anything at a tick: too old, or with as many later ones of
-        at least their size as are budgeted. Onsets from `open_since` on do not count as later ones:
-        confirming the open change may still remove them.
-        """
+        """Remove changes that no longer affect a decision at tick `now`: too old, or followed by as many
+        later ones of at least their size as are budgeted. Onsets from `open_since` on do not count as later
+        ones: confirming the open change may still remove them."""
         kept, sizes = dict[int, float](), list[float]()
         for onset, size in sorted(self._sizes.items(), reverse=True):
             if onset > now - self._period and len(sizes) - bisect_left(sizes, size) < self._candidates:

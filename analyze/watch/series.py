@@ -1,9 +1,10 @@
 """Series of numbers by tick, made from a window's statistics when it seals, and stored beside them.
 
-A tick is a slot of a window, or the window. A series has one number a tick, stored as its parts: `den`
-events, and sums `num` and `sq` over them. So ticks can be pooled by adding, as rare series need, and alarms
-compute nothing that could have been stored. Slow calls (slower than nearly all ordinary ones) are counted
-once a baseline defines them: until then the distribution of own times is stored, in bins of half an octave.
+A tick is a slot of a window, or the window. A series has one value per tick, stored as its parts: number of
+events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
+need, and detecting alarms repeats no work that can be stored. Slow calls (slower than nearly all normal ones)
+are counted once a baseline defines them: until then the distribution of own times is stored, in bins of half
+an octave.
 """
 
 from __future__ import annotations
@@ -57,13 +58,12 @@ OPERATION = "operation"
 """Kinds of series. For call sites: log own time, share of slow calls, share of failing ones, calls per call
 of the caller, share of a call pattern. For root types: log response time, share of failed requests. For
 instances of a component with several: log own time and share of failing visits, both relative to the
-siblings'. OPERATION only counts the calls of an operation: it is a denominator."""
+siblings'. OPERATION only counts the calls of an operation, as a denominator."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
-"""Kinds that count failures. INSTANCE_FAIL is not among them: relative to the siblings' it is negative as
-often as positive, so both sides' errors matter.
-"""
+"""Kinds that count failures. Not INSTANCE_FAIL: relative to the siblings' it is negative as often as
+positive, so the errors of both sides matter."""
 INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
 FLOORS: Final = {
     TIME: 0.1,
@@ -76,14 +76,14 @@ FLOORS: Final = {
     INSTANCE: 0.1,
     INSTANCE_FAIL: 0.01,
 }
-"""Smallest changes that a comparison reports, by kind."""
+"""Kind -> least change that a comparison reports."""
 BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
 """Kinds that alarm in both directions; times, slow calls and failures alarm upward only."""
 COARSE: Final = BINS_PER_OCTAVE // 2
-"""Bins of a profile in one coarse bin of half an octave."""
+"""Number of profile bins in one coarse bin of half an octave."""
 _HEAD: Final = "flowdiff.watch"
 _MOST_HEAD: Final = 1 << 28
-"""Bytes: names of half a million series."""
+"""Most bytes of uncompressed metadata: names of half a million series."""
 HOUR_NS: Final = 60 * NS_PER_MINUTE
 PATTERN_MARK: Final = " => "
 CALLER_MARK: Final = " < "
@@ -95,13 +95,13 @@ class Name(NamedTuple):
     kind: str
     component: str
     operation: str
-    """Operation, with ` -> callee` if it names a call; empty for a root type."""
+    """Operation, followed by ` -> callee` for a call; empty for a root type."""
     of: str
     """Subject of the series: call site with its caller, call pattern, root type, or instance."""
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Components named: the one that does the work, and the callee."""
+        """Components concerned: the one that does the work, and the callee."""
         callee = self.operation.partition(" -> ")[2]
         return (self.component, callee) if callee else (self.component,)
 
@@ -112,7 +112,7 @@ class Name(NamedTuple):
 
 
 _FREE: Final = Name(OPERATION, "", "", "")
-"""Name of a series number that no instance uses."""
+"""Placeholder name of a freed series number."""
 Rows = npt.NDArray[np.void]
 """[rows] records of dtype ROW."""
 ROW: Final = np.dtype(
@@ -127,7 +127,7 @@ coarse bin; with `bin` -1: the sums.
 def rows_of(
     series: I8, tick: I8, den: F8 | float, num: F8, sq: F8 | float = 0.0, bin_: I8 | int = -1
 ) -> Rows:
-    """Put columns together."""
+    """Assemble columns to an array of ROW."""
     rows = np.empty(len(series), dtype=ROW)
     rows["series"], rows["tick"], rows["bin"] = series, tick, bin_
     rows["den"], rows["num"], rows["sq"] = den, num, sq
@@ -144,7 +144,7 @@ class WindowTicks:
     names: tuple[Name, ...]
     rows: Rows
     requests: F8
-    """[ticks]"""
+    """[ticks] number of requests."""
     folded: int = 0
     """Number of instances without a series because their component has too many."""
 
@@ -153,33 +153,31 @@ MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Length of a tick: a slot where it divides the window, else the window."""
+    """Tick length: the slot if it divides the window, else the window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Settings that turn windows into series."""
+    """Settings by which windows are turned into series."""
 
     refine: RefineSettings
     slot_ns: int
     most_instances: int = 0
-    """Instances watched of a component, at most; 0: none."""
+    """Most instances of a component to watch; 0: none."""
 
     def tick_ns(self, window_ns: int) -> int:
-        """Length of the ticks of a window."""
+        """Tick length for windows of a length."""
         return tick_length(window_ns, self.slot_ns)
 
     def settings(self, window_ns: int) -> str:
-        """Fingerprint that stored statistics must match to be reused."""
+        """Fingerprint of the settings; stored statistics are reused only if it matches."""
         told = f"{self.refine.model_dump_json()} {self.tick_ns(window_ns)} {self.most_instances}"
         return settings_of(f"watch {SERIES_VERSION} {version()} {told}")
 
 
 def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
-    """Ticks of a whole window, read from the stored statistics or computed and stored; None without
-    requests.
-    """
+    """Ticks of a whole window, read if stored, else computed and stored; None without requests."""
     (window,) = here.windows
     tick_ns = cut.tick_ns(window.length_ns)
     key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns), "ticks")
@@ -194,9 +192,7 @@ def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
 
 
 def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> WindowTicks:
-    """Series of all windows of a day with ticks of an hour, read from the stored statistics or computed and
-    stored.
-    """
+    """Series of all windows of a day with hourly ticks, read if stored, else computed and stored."""
     files = [*(("flows", path) for path in day.flows), *(("structures", path) for path in day.structures)]
     key = StatsKey(
         Window(day.period.start_ns, NS_PER_DAY),
@@ -231,9 +227,8 @@ def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -
 
 
 def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, InstanceSums | None] | None:
-    """Profile of the window by tick: the stored one for whole windows; else from its requests, with
-    instances.
-    """
+    """Profile of a window by tick: the stored one if a tick is the window; else from its requests, with
+    instances."""
     (window,) = here.windows
     if tick_ns == window.length_ns:
         whole = window_profile(here, cut.refine)
@@ -255,19 +250,19 @@ class _Rows:
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
-        """Add rows of sums; those whose `den` is 0 are left out. series: [rows] index into `names`."""
+        """Add rows of sums; rows with `den` 0 are dropped. series: [rows] index into `names`."""
         rows = rows_of(self.codes(names)[series], tick, den, num, 0.0 if sq is None else sq)
         self.parts.append(rows[den > 0])
 
     def codes(self, names: list[Name]) -> I8:
-        """Numbers of names; unseen ones get new numbers."""
+        """Numbers of names; new names get the next numbers."""
         return np.array([self.names[name] for name in names], dtype=np.int64)
 
 
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Series of a profile and of instances, whose slots are the ticks of one window."""
+    """Series of a profile and of instances, both with one slot per tick of a window."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -303,7 +298,7 @@ def ticks_of(
 
 
 def _sites(names: Names) -> list[Name]:
-    """[sites] names of series of no kind yet."""
+    """[sites] names of series, kind not set."""
     found = []
     for site in names.sites:
         called = names.operations[site.operation]
@@ -318,9 +313,7 @@ def _of_kind(kind: str, names: list[Name]) -> list[Name]:
 
 
 def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
-    """Add votes for call patterns; the ring takes their denominators from the call site
-    (`denominator_of`).
-    """
+    """Add votes for call patterns; their denominators are those of the call site (`denominator_of`)."""
     names = profile.names
     texts = [name.text for name in names.operations]
     patterns = {name: profile.patterns[name].to_numpy() for name in ("site", "pattern", "slot", "votes")}
@@ -338,7 +331,7 @@ def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
 
 
 def _instances(found: InstanceSums, rows: _Rows) -> None:
-    """Add instances; the ring takes the denominators of failing visits from the visits (`denominator_of`)."""
+    """Add instances; the denominators of failing visits are those of the visits (`denominator_of`)."""
     named = [Name(INSTANCE, component, "", f"{component} on {host}") for component, host in found.instances]
     rows.add(named, found.instance, found.tick, found.den, found.slower, found.sq)
     fails = found.failing != 0
@@ -373,7 +366,8 @@ _STORED: Final = {
 
 
 def _encode(ticks: WindowTicks) -> bytes:
-    """Parquet bytes: the rows as a table, the rest as metadata, compressed here because Parquet does not."""
+    """Parquet bytes: rows as a table, the rest as metadata, compressed because Parquet does not compress
+    it."""
     columns = {
         name: pa.array(ticks.rows[name].astype(_STORED[name].to_pandas_dtype()), _STORED[name])
         for name in _COLUMNS
@@ -397,7 +391,7 @@ def _encode(ticks: WindowTicks) -> bytes:
 
 
 def _decode(data: pa.Buffer) -> WindowTicks | None:
-    """Ticks that `_encode` wrote; None for other data."""
+    """Decode ticks written by `_encode`; None for other data."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table, unpacked = file.read(), zlib.decompressobj()
@@ -419,7 +413,7 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
 
 
 def denominator_of(name: Name) -> Name | None:
-    """The series whose event count is this one's denominator; None if it has its own."""
+    """Series whose event count is the denominator of series `name`; None if it has its own."""
     if name.kind == SLOW:
         return name._replace(kind=TIME)
     if name.kind == PATTERN:
@@ -437,23 +431,23 @@ class Seen(NamedTuple):
     since: int
     """First tick of the window in which it appeared."""
     windows: int = 0
-    """Windows since its last visit that have its component."""
+    """Number of windows since its last visit that have its component."""
     visits: float = 0.0
-    """Visits that it would have had in those windows with an equal share of its component's."""
+    """Visits expected in those windows if it had an equal share of its component's."""
 
 
 @dataclass(slots=True)
 class Ring:
-    """Dense sums of the last windows by series and tick, and by series and hour for longer.
+    """Dense sums of recent windows by series and tick, and by series and hour over a longer time.
 
-    Ticks without requests are left out: `at` has the numbers (since the epoch) of the others.
+    Only ticks with requests have a column: `at` holds their numbers since the epoch.
     """
 
     tick_ns: int
     names: list[Name] = field(default_factory=list)
     codes: dict[Name, int] = field(default_factory=dict)
     base: list[int] = field(default_factory=list)
-    """[series] number of the series that `den` is taken from; the series itself for most."""
+    """[series] number of the series that provides `den`; mostly the series itself."""
     at: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     requests: F8 = field(default_factory=lambda: np.zeros(0))
     ticks: Sums = field(default_factory=lambda: Sums())
@@ -461,29 +455,27 @@ class Ring:
     """Hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """Rows with a bin, one array a window, `tick` as number since the epoch."""
+    """Rows with a bin >= 0, one array a window; `tick` counts from the epoch."""
     gone_windows: int = 3
-    """An instance is gone after so many windows that have its component but not the instance,"""
+    """An instance is gone after this many windows with its component but without the instance,"""
     gone_visits: float = 32.0
-    """if an equal share of their visits would have been at least this,"""
+    """if with an equal share it would have had this many visits in them,"""
     gone_ticks: int = 1024
-    """or if they span so many ticks that nothing of it is needed any more."""
+    """or if they span this many ticks."""
     instances: list[Rows] = field(default_factory=list)
-    """Rows of instances, one array a window, `series` as index into `instance_names`. They are kept as long
-    as ticks, also after an instance is gone.
-    """
+    """Rows of instances, one array a window; `series` is an index into `instance_names`. Kept as long as
+    ticks, also after an instance is gone."""
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
-    """Instances that are not gone: only these have series, from their appearance on."""
+    """Present instances; only these have series, from their appearance on."""
     there_at: int = 0
-    """Tick that `there` is valid for: re-reading earlier windows does not change it."""
+    """Tick for which `there` is valid; earlier windows do not change it."""
     free: list[int] = field(default_factory=list)
     """Series numbers of instances that are gone, for reuse."""
 
     def add_ticks(self, window: WindowTicks) -> list[int]:
-        """Add a window's ticks with requests, but not its hours; returns the series freed by instances that
-        are gone.
-        """
+        """Add a window's ticks with requests, without its hours; returns the series numbers freed by
+        instances that are gone."""
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         gone = self._let_go(window, first) if first >= self.there_at else []
         codes, rows = self._codes(window, since=first), window.rows
@@ -512,7 +504,7 @@ class Ring:
         return gone
 
     def _let_go(self, window: WindowTicks, first: int) -> list[int]:
-        """Free the series of instances that are gone as of a window."""
+        """Free the series of instances that are gone as of a window; returns the freed numbers."""
         den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
         visits = dict[str, float]()  # of components: of their series, the one with most
         for name, n in zip(window.names, den, strict=True):
@@ -541,18 +533,19 @@ class Ring:
         return seen.windows >= self.gone_windows and is_missed
 
     def name_there(self, names: Iterable[Name]) -> None:
-        """Assign series to the given names of present instances even if no window in the ring has them."""
+        """Assign series numbers to those of `names` that are present instances, even if no window in the ring
+        has them."""
         for name in names:
             if self._is_there(name):
                 self._code(name)
 
     def _is_there(self, name: Name, since: int | None = None) -> bool:
-        """True if an instance is present, and had appeared by tick `since`."""
+        """True if an instance is present and had appeared by tick `since` (None: at any time)."""
         seen = self.there.get(name._replace(kind=INSTANCE)) if name.kind in INSTANCES else None
         return seen is not None and (since is None or seen.since <= since)
 
     def add_hours(self, window: WindowTicks) -> None:
-        """Add the hours of a window, or of a day (`by_hour`), without instances, which come and go."""
+        """Add the hours of a window, or of a day (`by_hour`), without instances."""
         codes = self._codes(window)
         rows = window.rows[codes[window.rows["series"]] >= 0]
         hour = (window.start_ns + rows["tick"] * window.tick_ns) // HOUR_NS
@@ -584,18 +577,18 @@ class Ring:
         return WindowTicks(day_ns, HOUR_NS, n_hours, tuple(self.names), rows, np.zeros(n_hours))
 
     def sums(self, rows: I8, columns: slice | I8) -> F8:
-        """[3, rows, columns] den, num, sq of ticks."""
+        """[3, rows, columns] den, num, sq of ticks. rows: series; columns: ticks."""
         found = self.ticks.cells[:, rows][:, :, columns].astype(np.float64)
         found[0] = self.ticks.cells[0, np.asarray(self.base)[rows]][:, columns]
         return found
 
     def events(self, columns: I8) -> F8:
-        """[series] number of events in ticks."""
+        """[series] number of events in the ticks `columns`."""
         events: F8 = self.ticks.cells[0, self.base][:, columns].sum(axis=1, dtype=np.float64)
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """(Hours before `past`, [3, series, hours] their sums)."""
+        """(hours before `past`, [3, series, hours] sums)."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]
@@ -618,7 +611,8 @@ class Ring:
         return code
 
     def keep(self, needed: B1, first_hour: int) -> None:
-        """Drop ticks that are not needed and hours before one; only once a quarter of all can go."""
+        """Drop ticks not in the mask `needed`, and hours before `first_hour`; each only once a quarter can be
+        dropped."""
         later = self.hour >= first_hour
         if needed.sum() * 4 <= len(needed) * 3:
             self.at, self.requests = self.at[needed], self.requests[needed]
@@ -662,7 +656,7 @@ class Sums:
             np.add.at(cell.reshape(-1), flat, rows[name][there].astype(np.float32))
 
     def keep(self, needed: B1) -> None:
-        """Keep the needed columns only; [columns in use] needed."""
+        """Keep only some columns. needed: [columns in use] mask."""
         n = int(needed.sum())
         self.cells[:, :, :n] = self.cells[:, :, : len(needed)][:, :, needed]
         self.cells[:, :, n:] = 0

@@ -65,7 +65,7 @@ def after(spent: Spent, rejected: bool) -> Spent:
 
 
 def certain(decision: Decision, alpha: float) -> Decision:
-    """Decision reduced to findings significant at `alpha`; "nothing" if none of these is a regression."""
+    """Decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression is left."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
     if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)
@@ -73,14 +73,14 @@ def certain(decision: Decision, alpha: float) -> Decision:
 
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Returns the sealed windows of the lake within a range."""
+"""Function (start, end) in ns -> sealed windows of the lake in that range."""
 
 
 class Quiet(Protocol):
     """Removes ranges with an incident."""
 
     def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges without an incident of the fast lane or of the lanes in `small`."""
+        """Ranges that overlap no incident of the fast lane or of the lanes in `small`."""
         ...
 
 
@@ -91,8 +91,8 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
     """Compare a day with the same weekday of the preceding weeks, else with the day before; None without
     data.
 
-    The other days of these weeks are the history, whole days as blocks where there are enough: between parts
-    of days the course of the day would count as noise. Incidents of the fast lane are left out.
+    The other days of these weeks are the history, whole days as blocks if there are enough: with parts of
+    days the daily cycle would count as noise. Incidents of the fast lane are left out.
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]
@@ -105,20 +105,20 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
 
 
 def week_of(day: int) -> int:
-    """Number a day's week, which begins on Monday; the epoch was a Thursday."""
+    """Number of a day's week, weeks starting on Monday; the epoch was a Thursday."""
     return (day + 3) // 7
 
 
 def days_of(week: int) -> range:
-    """List the days of a week, Monday first."""
+    """Days of a week, Monday first."""
     return range(7 * week - 3, 7 * week + 4)
 
 
 def compared_week(monday: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) -> Decision | None:
     """Compare the week of a Monday with the last week that has quiet windows; None without data.
 
-    The weeks before these are the history. Incidents of all lanes are left out, except open ones of the
-    weekly lane in the week itself: without them their end could not be seen.
+    Earlier weeks are the history. Incidents of all lanes are left out, except open ones of the weekly lane in
+    the week itself: otherwise their end could not be detected.
     """
     problem = _of(range(monday, monday + 7), windows_of, quiet, ("daily", "deployment"))
     for before in range(monday - 7, monday - 7 * WEEKS - 1, -7):

@@ -1,9 +1,9 @@
-"""Baselines shared by the instances of a component, learned from all instances that it had.
+"""Baselines shared by the instances of a component, learned from all instances it had.
 
-Instances come and go: a rollout renames all of them. The chance deviation of an instance from its siblings
-and its movement are learned from all instances together, its lasting deviation from the instance alone. So a
-new instance is watched as soon as it has a few values of its own, with an allowance for the spread of the
-lasting deviations.
+Instances come and go: a rollout renames all of them. The random deviation of an instance from its siblings
+and its dynamics are learned from all instances together, its lasting deviation from the instance alone. So a
+new instance is watched as soon as it has a few values, with an allowance for the spread of the lasting
+deviations.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from analyze.watch.baseline import (
     RUN,
     Level,
     Pooled,
+    Typical,
     errors,
     innovations,
     level_of,
@@ -40,22 +41,8 @@ _KINDS: Final = (INSTANCE, INSTANCE_FAIL)
 _TINY: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Typical:
-    """Baseline of any instance of a component."""
-
-    kind: str
-    component: str
-    pooled: Pooled
-    """Baseline of one series that stands for all instances; its rows are placeholders."""
-    own: Mapping[Name, float]
-    """Lasting deviation of each known instance from its siblings."""
-    apart: float
-    """Standard deviation of the lasting deviations: an unknown instance may deviate as much."""
-
-
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:
-    """Baselines of the present instances, one group a pool length."""
+    """Baselines of the present instances, one group per pool length."""
     known = {(one.kind, one.component): one for one in typical}
     there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
     for instance in ring.there:
@@ -92,10 +79,10 @@ def _said_of(
 def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
-    """Learn the shared baselines from ticks (ascending); of a component with too many instances, from those
-    present most.
+    """Learn the shared baselines from ticks `at` (ascending); for a component with too many instances, from
+    those present most.
 
-    anew: first tick of the ordinary times of some series; earlier values are ignored.
+    anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """
     parts = [part[np.isin(part["tick"], at)] for part in ring.instances]
     if not any(map(len, parts)):
@@ -125,9 +112,8 @@ def typical_instances(
 
 
 def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
-    """Mean visits a tick of instances, from each one's first tick to its last, ticks without visits
-    included.
-    """
+    """Mean visits per tick and instance, from an instance's first tick to its last, ticks without visits
+    included."""
     ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
     ticks = sum(int(last) - int(first) + 1 for first, last in ends)
     return np.asarray(sum(rows["den"].sum() for rows in instances) / ticks)
@@ -135,15 +121,15 @@ def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """Values of a component's instances that a baseline is learned from."""
+    """Values of a component's instances from which its baseline is learned."""
 
     kind: str
     names: tuple[Name, ...]
     left: F8
-    """[instances, pools] residuals: deviations from the siblings minus the lasting one."""
+    """[instances, pools] deviations from the siblings minus the instance's lasting one."""
     error: F8
     sd: F8
-    """Standard deviation over all instances; one row, as in `level`."""
+    """[1] standard deviation over all instances; `level` has one row as well."""
     level: Level
     own: Mapping[Name, float]
     apart: float
@@ -185,7 +171,7 @@ def _learning(
 
 
 def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSettings) -> Iterator[Typical]:
-    """Learn the scatter of the innovations of each component's instances."""
+    """Add the scatter of the innovations, and yield the baseline of each component's instances."""
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
     levels = each_column([one.level for one in learning for _ in one.names], np.concatenate)

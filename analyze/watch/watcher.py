@@ -1,8 +1,9 @@
-"""Fast lane of the watch: sealed windows in, incidents out; a function of windows, settings and version.
+"""Fast lane of the watch: takes sealed windows, yields incidents; a function of windows, settings and
+version.
 
-The first stage sums evidence over series (`detect`), the second compares what alarmed (`candidates`,
-`confirm`). What was decided is remembered here, in `State`, from which another process continues exactly as
-this one would have.
+The first stage sums evidence over series (`detect`), the second makes comparisons for those that alarmed
+(`candidates`, `confirm`). All state is in `State`, from which another process continues exactly as this one
+would have.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class State(Config):
 
 
 class Watcher:
-    """The fast lane over the windows of a lake, in order."""
+    """Fast lane over the windows of a lake, in order."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Watcher:
         keep: KeepReport = lambda _: "",
         windows_of: WindowsOf = lambda *_: (),
     ) -> None:
-        """windows_of: for histories longer than the ring of ticks."""
+        """windows_of: see WindowsOf; supplies histories longer than the ring of ticks."""
         self.settings = settings
         self.state = state
         fitted = state.fitted
@@ -93,16 +94,16 @@ class Watcher:
 
     @property
     def tick_ns(self) -> int:
-        """Length of a tick."""
+        """Tick length, ns."""
         return self.state.tick_ns
 
     @property
     def decide_by(self) -> Decide:
-        """Comparison by which candidates are decided."""
+        """Comparison that decides candidates."""
         return self.confirmation.decide_by
 
     def learn(self, window: WindowTicks) -> None:
-        """Add a window that is already decided, or precedes the watch."""
+        """Add a window that is decided already, or precedes the watch."""
         self.detector.add(window)
         self.detector.forget(window)
 
@@ -150,7 +151,7 @@ class Watcher:
         return decided
 
     def collect(self, decided: Decided) -> None:
-        """Move the incidents' events since the last call into the decision and the state."""
+        """Move the incidents' events since the last call into `decided`, and update the state."""
         decided.events += self.book.events
         self.book.events = []
         if decided.run is not None:
@@ -207,7 +208,7 @@ class Watcher:
         detector.forget(window)
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
-        """Peaks of the days that the season is learned from, this window included."""
+        """Daily peaks of requests per tick within the season, this window included."""
         today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
         peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))
         oldest = today - max(self.settings.season_days, self.settings.baseline_ns // NS_PER_DAY)

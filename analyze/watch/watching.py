@@ -1,8 +1,8 @@
 """Watch a lake: decide its sealed windows in order, commit each decision, and notify.
 
-Any number of processes may run; one works at a time, by a lock in a folder or a lease in a bucket. If two
-work for a moment, the commit number decides whose decision counts; since decisions follow from the windows,
-both are the same.
+Any number of processes may run; one is active at a time, by a lock in a folder or a lease in a bucket. If two
+are active for a moment, the commit number decides which decision counts; decisions are deterministic, so both
+are the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LakeWatch:
     dry_run: bool = False
     """Decide and report, but commit and store nothing."""
     decide: Decide | None = None
-    """Comparison; None: as `flowdiff compare`."""
+    """Comparison to use; None: that of `flowdiff compare`."""
     _place: LakePlace = field(init=False)
     _last: WatchCommit | None = field(init=False, default=None)
     _watcher: Watcher | None = field(init=False, default=None)
@@ -81,7 +81,7 @@ class LakeWatch:
     """Starts of the sealed windows, ascending."""
 
     def __post_init__(self) -> None:
-        """Open the lake. Raises LakeError where there is none."""
+        """Open the lake. Raises LakeError if there is none."""
         self._place = open_place(self.lake)
 
     @property
@@ -97,7 +97,8 @@ class LakeWatch:
         return None if self._last is None else self._last.state
 
     def silent_since(self, now_ns: int) -> int | None:
-        """End of the last window if none was sealed for too long (no input, or no sealing); else None."""
+        """End of the last window if none was sealed for too long (no input, or sealing stalled); else
+        None."""
         if self.state is None or not self._length:
             return None
         through_ns = self.state.through_ns
@@ -117,7 +118,7 @@ class LakeWatch:
             self.notify(self._last.events)
 
     def rest(self) -> None:
-        """Free everything learned; `resume` continues from the lake's last commit."""
+        """Free all memory; `resume` continues from the lake's last commit."""
         self._watcher = self._last = None
 
     def poll(self) -> Iterator[Decided]:
@@ -140,9 +141,8 @@ class LakeWatch:
                 yield decided
 
     def replay(self, period: Period) -> Iterator[Decided]:
-        """Decisions that the watch would have made over a period; nothing is stored. Raises PeriodError,
-        LakeError.
-        """
+        """Yield the decisions that the watch would have made over a period, storing nothing. Raises
+        PeriodError, LakeError."""
         self.dry_run = True
         if not self._look():
             raise PeriodError(f"The lake '{self.lake}' has no sealed window.")
@@ -176,7 +176,7 @@ class LakeWatch:
         return [Window(start, self._length) for start in self._starts[bisect_left(self._starts, ns) :]]
 
     def _ranges(self, start_ns: int, end_ns: int) -> list[Range]:
-        """Sealed windows that lie wholly in a range."""
+        """Sealed windows that lie entirely in a range."""
         first, past = (
             bisect_left(self._starts, start_ns),
             bisect_left(self._starts, end_ns - self._length + 1),
@@ -191,7 +191,7 @@ class LakeWatch:
     # Decisions
 
     def _begun(self, through_ns: int) -> State:
-        """State of a watch that begins at a time."""
+        """Initial state of a watch that begins at a time."""
         made = sha256(self._place.store.read(LAKE_FILE).to_pybytes() + str(self._starts[0]).encode())
         return State(
             lake_id=made.hexdigest()[:16],
@@ -201,7 +201,7 @@ class LakeWatch:
         )
 
     def _watching(self, state: State) -> Watcher:
-        """Fast lane that has learned the windows up to its state."""
+        """Make a Watcher that has learned the windows up to its state."""
         decide = self.decide or Comparer.of(self.lake, self.refine)
         watcher = Watcher(
             state,
@@ -226,7 +226,7 @@ class LakeWatch:
                 watcher.learn(ticks)
 
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
-        """Learn a day of which only some ticks are needed; its hours come from one file."""
+        """Learn a day of which only some ticks are needed; its hours are read from one file."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
@@ -260,7 +260,7 @@ class LakeWatch:
         return decided
 
     def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
-        """Compare the day, and the week, that just ended."""
+        """Compare the day, and the week, that just ended, if due."""
         slow = self._slow
         day, week = now_ns // DAY - 1, week_of(now_ns // DAY) - 1
         if self.settings.daily and slow.day is not None and day > slow.day:
@@ -382,7 +382,7 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
 
 
 def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
-    """Reason why `accepted` finds no single open incident among those whose id begins with `id_`."""
+    """Reason why `accepted` finds no single open incident; named: incidents whose id begins with `id_`."""
     n_open = sum(incident.goes_on for incident in named)
     if n_open:
         return f"The ids of {n_open} open incidents begin with '{id_}'."
@@ -392,7 +392,7 @@ def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
 
 
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
-    """Mark a deployment: the time after it is compared with the time before. Raises as `accepted`."""
+    """Mark a deployment, so that the time after it is compared with the time before. Raises as `accepted`."""
     rollout = Rollout(component="", version=text, start_ns=at_ns)
 
     def commit(last: WatchCommit) -> WatchCommit:
@@ -403,12 +403,10 @@ def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> Non
 
 
 def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
-    """Commit a person's command on top of the last commit, whichever process made it.
+    """Commit a person's command on top of the last commit, whichever process made that.
 
-    A watch running at the same time may commit first: then this one is tried again; the watch continues from
-    it.
-
-    Raises NotFoundError, TakenError, LakeError, OSError.
+    If a running watch commits first, try again; the watch continues from this commit. Raises NotFoundError,
+    TakenError, LakeError, OSError.
     """
     place = open_place(lake)
     for attempt in count(1):

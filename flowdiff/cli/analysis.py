@@ -1,6 +1,6 @@
-"""Run methods over samples: read, refine, analyse, write, print. Every analysing command does this.
+"""Run methods over samples: read, refine, analyse, write, print; shared by all analysing commands.
 
-The analysis is imported where it is called: help and completion need the options only.
+The analysis is imported where it is called: help and completion only need the options.
 """
 
 from __future__ import annotations
@@ -8,25 +8,26 @@ from __future__ import annotations
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flowdiff.analysing import analysed, refuse_sample_count, with_trace_url
 from flowdiff.cli.options import ComparedPeriods, warn_of_pending
 from flowdiff.cli.outcome import reported_afterwards, say
 from flowdiff.cli.output import is_stdout, open_output, refuse_unwritable
+from flowdiff.cli.progress import stage
 from flowdiff.cli.terminal import Terminal
 from schemas.errors import ConfigError, InputError, LakeError
 from schemas.trace_urls import parse_trace_url
-from schemas.visible import visible
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
-    from analyze.methods.port import AnyMethod, Chosen
+    from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
     from analyze.report.gate import Outcome
@@ -80,27 +81,9 @@ class Destinations:
 
     @property
     def files(self) -> dict[str, Path]:
-        """File of each requested form, by its option."""
+        """Option -> file, for each requested format."""
         given = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
         return {form: Path(file) for form, file in given.items() if file is not None}
-
-
-def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError where a method needs another number of samples, before anything is read.
-
-    remedy: how to give samples to the command at hand.
-    """
-    for method in methods:
-        if method.samples.allows(len(names)):
-            continue
-        missing = [f"--{name}" for name in ("reference", "problem") if name not in names]
-        taken = f"The method '{method.name}' takes {method.samples.text}"
-        if method.samples.allows(2) and set(names) <= {"reference", "problem"}:
-            raise ConfigError(
-                f"{taken}: {' and '.join(missing)} missing.",
-                remedy="Give --since 20:38, which compares with as long before, or both periods.",
-            )
-        raise ConfigError(f"{taken}, and {len(names)} given.", remedy=remedy)
 
 
 def compared(
@@ -114,13 +97,13 @@ def compared(
     provisional: Path | None = None,
     use: StatisticsUse = "never",
     workers: int = 1,
+    memory: int | None = None,
 ) -> tuple[Samples, Outcome]:
     """Find the requested samples, and run methods over them, with a spinner on a terminal.
 
-    asked: texts of periods, by sample; other arguments and exceptions as in `find_samples`,
-    `refuse_sample_count` and `flowdiff.lake.analysed`.
+    asked: sample -> texts of its periods; other arguments and exceptions as in `find_samples`,
+    `refuse_sample_count` and `flowdiff.analysing.analysed`.
     """
-    from flowdiff import lake
     from flowdiff.samples import find_samples
 
     refuse_sample_count([one.method for one in chosen], [*asked], remedy)
@@ -134,8 +117,13 @@ def compared(
         provisional=provisional,
     )
     warn_of_pending(found.periods)
-    keep_freed()
-    return found, lake.analysed(found, chosen, refine, use, stage, workers)
+    if memory is None:
+        keep_freed()
+    else:  # what is freed is there for what comes next, of whatever library
+        import pyarrow as pa
+
+        pa.set_memory_pool(pa.system_memory_pool())
+    return found, analysed(found, chosen, refine, use, stage, workers, memory)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."
@@ -144,20 +132,19 @@ _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the l
 def publish(
     outcome: Outcome, lake: str, to: Destinations, *, done: str, whole: bool = True, last: str = ""
 ) -> None:
-    """Write the report to its destinations and print it: as text, as JSON, or the page.
+    """Write the report to its destinations, and print it as text, JSON or the page.
 
-    `lake`: where it is stored. If storing fails, that is reported on standard error, and the report stands:
-    it has been printed. `done` begins the line that reports a failure to print; `whole` as in `print_report`;
-    `last` is printed below the report. Raises InputError for a file
-    that cannot be written, after all else is written and printed; ConfigError where a page in a bucket should
-    be opened.
+    lake: where it is stored; a failure to store is only reported on standard error, as the report was
+    printed. done: beginning of the message about a failure to print; whole: as in `print_report`; last:
+    printed below the report. Raises InputError for a file that cannot be written, after everything else is
+    written and printed; ConfigError if a page in a bucket should be opened.
     """
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
     from schemas.report.report import to_json
-    from stitch.lake.place import is_bucket
+    from stitch.lake.place import local_path
 
-    if to.open_page and to.html_file is None and is_bucket(lake):
+    if to.open_page and to.html_file is None and local_path(lake) is None:
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     outcome = with_trace_url(outcome, lake, to.trace_url)
     with stage("Writing the report"):
@@ -185,24 +172,8 @@ def publish(
         webbrowser.open(Path(at).resolve().as_uri())
 
 
-def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
-    """Outcome whose requests link to `url`; without one, to the `trace_url` in the lake's `flowdiff.json`, if
-    any.
-
-    Raises ConfigError where it is not the address of a trace.
-    """
-    if url is None:
-        from stitch.lake.layout import read_info
-        from stitch.lake.place import open_store
-
-        info = read_info(open_store(lake), lake)
-        url = "" if info is None else info.trace_url
-    found = parse_trace_url(url) if url else ""
-    return replace(outcome, report=outcome.report.model_copy(update={"trace_url": found}))
-
-
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
-    """Path of the page in the lake, or the error that prevented storing it."""
+    """Store the report; returns the page's path in the lake, or the error."""
     from analyze.report.index import kept_reports
     from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
@@ -219,7 +190,7 @@ def _kept(outcome: Outcome, lake: str) -> str | LakeError:
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write every file, even if others fail; returns the errors."""
+    """Write all files, even if one fails; returns the errors."""
     refused = []
     for path, content in made:
         try:
@@ -231,7 +202,7 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
-    """Print the report as text; `at`: path of its page."""
+    """Print the report as text; at: path of its page."""
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.
@@ -245,16 +216,3 @@ def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: st
         if at is not None:
             blank = "\n" if whole and not last else ""
             console.print(f"{blank}Report: {at}", markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Show a spinner on a terminal; nothing elsewhere."""
-    from rich.text import Text  # a name may look like markup
-
-    console = Terminal(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        yield
-        return
-    with console.status(Text(f"{visible(name)} …")):
-        yield

@@ -1,6 +1,6 @@
 """Commands that examine a finding further: other methods, on its requests only.
 
-Methods that are not installed give none: this module uses their names, not their modules.
+Methods that are not installed are skipped: this module uses their names, not their modules.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 MOST_ROOTS: Final = 5
-"""Root types that a finding's requests are narrowed by, at most."""
+"""Most root types in the filter for a finding's requests."""
 _TIMES: Final = TIME_KINDS | ORDER_KINDS
 _PATHS: Final = PATH_KINDS | CALL_KINDS
 
 
 _IN_DOUBLE: Final = frozenset('"$`\\!\n')
-"""Characters with a meaning to a shell inside double quotes."""
+"""Characters special to a shell inside double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A method, and the kinds of change that it tells more about."""
+    """A method, its purpose, and the kinds of change it applies to."""
 
     method: str
     about: str
@@ -54,7 +54,7 @@ _WAYS: Final = (
     _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
     _Way("distalyze", "what else diverges, and where it began", frozenset(ChangeKind)),
 )
-"""In order of usefulness."""
+"""Methods, most useful first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,12 @@ class Compared:
     periods: Mapping[str, tuple[str, ...]]
     """`reference` and `problem` -> texts of periods."""
     where: Mapping[str, str]
-    """Their filters; empty for none."""
+    """`reference` and `problem` -> filter; empty for none."""
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """Samples in the notation of the command line; None where that is impossible: other samples, several
-    lakes, unsealed windows.
-    """
+    """Samples in the notation of the command line; None if that is impossible: other samples, several lakes,
+    unsealed windows."""
     if [name for name, _ in samples] != ["reference", "problem"]:
         return None
     parts = [part for _, found in samples for part in found]
@@ -93,7 +92,7 @@ def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared
 def with_views(
     outcome: Outcome, compared: Compared | None, methods: Iterable[str], kept: Sequence[KeptReport] = ()
 ) -> Outcome:
-    """Outcome with the commands for its findings; the report's id is unchanged.
+    """Add to each finding the commands that examine it further; the report's id is unchanged.
 
     methods: names of the installed ones. kept: reports whose pages are stored beside this one's.
     """
@@ -114,12 +113,12 @@ def with_views(
 
 
 def shown_only(outcome: Outcome, only: Literal["", "worse"]) -> Outcome:
-    """Outcome that shows only such findings; all of them stay in it, and the report's id is unchanged."""
+    """Restrict the shown findings to `only`; all remain in the outcome, and the report's id is unchanged."""
     return _with_findings(outcome, lambda section: section.model_copy(update={"only": only}))
 
 
 def _with_findings(outcome: Outcome, change: Callable[[FindingsSection], FindingsSection]) -> Outcome:
-    """Outcome with its sections of findings changed."""
+    """Apply `change` to the sections of findings."""
     sections = tuple(
         change(section) if isinstance(section, FindingsSection) else section
         for section in outcome.report.sections
@@ -154,7 +153,7 @@ def _views(
 
 
 def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
-    """Give the command that draws the first affected request."""
+    """View with the command that draws the first affected request; nothing if there is none."""
     example = next((one for one in finding.examples if one.sample == "problem"), None)
     if example is not None and _can_be_copied(example.request_id):
         arguments = ("flow", example.request_id, "--lake", lake)
@@ -167,9 +166,8 @@ def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """Words as a line for a POSIX shell. Words with single quotes (filters) get double ones, to be
-    readable.
-    """
+    """Join words to a line for a POSIX shell; words with single quotes (filters) are double-quoted if
+    possible, for readability."""
     return " ".join(
         f'"{word}"' if "'" in word and not _IN_DOUBLE & set(word) else shlex.quote(word) for word in words
     )
@@ -189,10 +187,10 @@ def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def requests_of(finding: Finding) -> str:
-    """Filter that selects the requests of a finding in both periods, as far as possible; empty for all.
+    """Filter that selects a finding's requests in both periods, as closely as possible; empty: all requests.
 
-    By their root types; for a change of times or errors also by the component, which both periods have. A
-    name that a terminal cannot show unchanged cannot be copied, and is left out.
+    By root types; for a change of times or errors also by the component, which both periods have. Names that
+    a terminal cannot show unchanged cannot be copied, and are left out.
     """
     parts = []
     roots = sorted({member.root for member in finding.members})
@@ -209,10 +207,10 @@ def requests_of(finding: Finding) -> str:
 
 
 def _component(finding: Finding) -> str:
-    """Component that the finding is about and both periods have; empty for none.
+    """Component to filter by, present in both periods; empty for none.
 
-    For a slower call the callee, as the caller may take part in every request. A failing call may not reach
-    its callee.
+    For a slower call the callee, since the caller may take part in every request. A failing call may not
+    reach its callee.
     """
     _, _, callee = finding.site.operation.partition(" -> ")
     if finding.kind in _TIMES and callee and "+" not in callee:
@@ -235,7 +233,8 @@ def _both(one: str, other: str) -> str:
 def _page(
     method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
 ) -> str | None:
-    """Page of a stored report of this method on exactly these samples; texts: their periods."""
+    """Relative address of a stored report of this method on the same samples; None if there is none. texts:
+    their periods."""
     from analyze.report.index import periods_text
 
     wanted = periods_text(zip(texts, (where["reference"], where["problem"]), strict=True))

@@ -26,11 +26,12 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Flags of ProduceSettings that differ from the keys."""
+"""Field -> flag, for flags of ProduceSettings that differ from their keys."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
-    """Settings from a flag, the environment and a configuration. Warns if the connection is not encrypted.
+    """Kafka settings from a flag, the environment and a configuration. Warns if the connection is not
+    encrypted.
 
     Raises ConfigError, InputError.
     """
@@ -63,7 +64,7 @@ def written_progress(what: str) -> Iterator[OnWritten]:
 
 
 def print_written(written: Written) -> None:
-    """Print what a command wrote, in one line."""
+    """Print a one-line summary of the written messages."""
     rate = written.items / max(written.seconds, 1e-9)
     echo(
         f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "

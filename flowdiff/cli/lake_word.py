@@ -1,4 +1,5 @@
-"""Accept a lake as `--lake`, as FLOWDIFF_LAKE, or as the only word of a command that takes no others."""
+"""Accept a lake as `--lake`, as FLOWDIFF_LAKE, or as the only positional word of a command without
+arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _OPTION = "lake"
 
 
 class _WordParser:
-    """Parser of options behind which one word may stand, the lake."""
+    """Option parser that accepts one positional word, the lake."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -20,7 +21,7 @@ class _WordParser:
         return getattr(self._parser, name)
 
     def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
-        """Values by parameter, words that are left, and parameters in the order they were given."""
+        """(values by parameter, remaining words, parameters in the order given)."""
         given, words, order = self._parser.parse_args(args)
         if words and _OPTION not in given:
             given[_OPTION], *words = words
@@ -28,10 +29,10 @@ class _WordParser:
 
 
 class LakeCommand(typer.core.TyperCommand):
-    """Subcommand whose one word, if it takes no arguments, is its lake."""
+    """Subcommand without arguments of its own, which accepts its lake as positional word."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """Parser that reads the word as the value of `--lake`, unless that is given."""
+        """Parser that takes a positional word as the value of `--lake`, unless that is given."""
         parser = super().make_parser(ctx)
         return _WordParser(parser) if self._takes_word() else parser
 

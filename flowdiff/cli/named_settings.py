@@ -1,8 +1,8 @@
 """Settings of methods and the refinement by name: `--set robust.time_floor=0.2`, listed by `--help-all`.
 
 A setting's name is its path in the settings models: the method (or `refine`), then the fields. The first part
-may be left out where one of the models at hand has the rest. The same names stand in a configuration
-(FLOWDIFF_CONFIG) as tables, `[robust]` and `[refine]`; `--set` wins.
+may be omitted if one of the available models has the rest. The same names are keys of a configuration
+(FLOWDIFF_CONFIG), in tables `[robust]` and `[refine]`; `--set` wins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SetOption = Annotated[
 def chosen_settings(
     methods: Sequence[str], texts: Sequence[str], config: Path | None = None
 ) -> tuple[list[Chosen[Any]], RefineSettings]:
-    """(Methods with their settings, refinement settings), as set by `texts`. Raises ConfigError."""
+    """(methods with their settings, refinement settings). texts: values of `--set`. Raises ConfigError."""
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_of
 
@@ -49,7 +49,7 @@ def chosen_settings(
 
 
 def refinement(texts: Sequence[str] | None) -> RefineSettings:
-    """Settings of the refinement, as set by `texts`. Raises ConfigError."""
+    """Refinement settings. texts: values of `--set`. Raises ConfigError."""
     settings: RefineSettings = settings_of_texts({REFINE: _model(REFINE)}, texts or ())[REFINE]
     return settings
 
@@ -57,7 +57,7 @@ def refinement(texts: Sequence[str] | None) -> RefineSettings:
 def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """Settings by section, as set by `NAME=VALUE` texts; repeating a list extends it. Raises ConfigError."""
+    """Section -> settings. texts: `NAME=VALUE`; a repeated list is extended. Raises ConfigError."""
     file = config or os.environ.get("FLOWDIFF_CONFIG")
     if not texts and not file:
         return {section: model() for section, model in models.items()}
@@ -88,7 +88,7 @@ def settings_of_texts(
 
 
 def _meant(asked: str, keys: Mapping[str, Key]) -> str:
-    """Full name of a key. Raises ConfigError, with similar names."""
+    """Full name of the key that `asked` abbreviates. Raises ConfigError, with similar names."""
     from flowdiff.settings.keys import nearest
 
     name = asked.replace("-", "_")
@@ -101,21 +101,32 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
 
 
 def help_all_option(*sections: str) -> Any:
-    """Option `--help-all`: prints the help, then every setting of `sections`, or of all methods, by name."""
+    """Option `--help-all`: prints the help, then the settings of `sections` (none given: of all methods) by
+    name; for expert settings only names and defaults."""
 
     def show(context: typer.Context, wanted: bool) -> None:
         if wanted:
-            from analyze.methods.registry import method_names
-
             echo_lines(context.get_help())
             echo_lines("Settings, for --set NAME=VALUE, with their defaults:\n\n")
-            keys = _keys({name: _model(name) for name in sections or (REFINE, *method_names())})
+            keys = _keys({name: _model(name) for name in sections}) if sections else method_keys()
             for name, key in keys.items():
-                echo_lines("\n".join(filter(None, (*key.default_lines(name), "\n"))) + "\n")
+                if not key.is_expert:
+                    echo_lines("\n".join(filter(None, (*key.default_lines(name), "\n"))) + "\n")
+            echo_lines("For experts (`flowdiff config --defaults --expert` explains them):\n\n")
+            for name, key in keys.items():
+                if key.is_expert:
+                    echo_lines(f"{[*key.default_lines(name)][-1]}\n")
             raise typer.Exit
 
-    about = "Show this, and every setting that --set takes."
+    about = "Show this, and the settings that --set takes."
     return typer.Option("--help-all", is_eager=True, callback=show, help=about)
+
+
+def method_keys() -> dict[str, Key]:
+    """Name -> key, for the refinement and all methods, as in a configuration."""
+    from analyze.methods.registry import method_names
+
+    return _keys({name: _model(name) for name in (REFINE, *method_names())})
 
 
 def _keys(models: Mapping[str, type[Config]]) -> dict[str, Key]:

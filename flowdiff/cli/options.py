@@ -14,13 +14,14 @@ import typer
 
 from flowdiff.cli.terminal import echo
 from schemas.errors import ConfigError
+from stitch.lake.backends import LAKE_FORMS
 
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
     from schemas.config import Config
 
 S = TypeVar("S", bound="Config")
-LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LAKE_HELP = f"Lake: {LAKE_FORMS}."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PERIOD_HELP = "Period: all, yesterday, 'last monday', 2026-11-19/1d, START/END, 'last 1h'."
 PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
@@ -57,7 +58,7 @@ PERIODS: Final = "Periods"
 OUTPUT: Final = "Output"
 GATE: Final = "Gate"
 ADVANCED: Final = "Advanced"
-"""Headings of a comparison's options in its help."""
+"""Heading of a comparison's rarely used options in its help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class ComparedPeriods:
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Filters of single samples, by the sample's name."""
+        """Sample name -> filter, for filters of single samples."""
         asked = (("reference", self.reference_where), ("problem", self.problem_where))
         return {name: text for name, text in asked if text is not None}
 
@@ -111,9 +112,9 @@ class TableFormat(StrEnum):
 
 
 def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
-    """Period of a lake, resolved to its windows.
+    """Find a period of a lake with its windows.
 
-    Warns on standard error of interrupted imports and unsealed windows. Raises PeriodError, LakeError.
+    Warns on standard error about interrupted imports and unsealed windows. Raises PeriodError, LakeError.
     """
     from analyze.scope import Lakes, resolve
     from schemas.periods import parse_period
@@ -125,8 +126,7 @@ def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
-    """Print one line on standard error for each lake with an interrupted import, or windows that are not
-    sealed."""
+    """Print a line on standard error for each lake with an interrupted import or unsealed windows."""
     from analyze.scope import notes
 
     say_notes(notes([*periods]))
@@ -139,9 +139,9 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
-    """Values of a repeated option NAME=VALUE, by name; filled: no value may be empty.
+    """Name -> value of a repeated option NAME=VALUE; filled: reject empty values.
 
-    Raises ConfigError, also for a name that is given twice.
+    Raises ConfigError, also for a repeated name.
     """
     values: dict[str, str] = {}
     for text in given or ():
@@ -155,18 +155,23 @@ def named_values(option: str, given: Iterable[str] | None, *, filled: bool = Fal
 
 
 def set_values(model: type[S], given: Iterable[str] | None) -> S:
-    """Settings of a model, with values of a repeated option `--set NAME=VALUE`. Raises ConfigError."""
-    from pydantic import ValidationError
+    """Settings of a model with the values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
+    ConfigError."""
+    from flowdiff.settings.given import Given, validated
+    from flowdiff.settings.keys import keys_of, nearest
 
-    try:
-        return model.model_validate(named_values("--set", given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"--set {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    keys = {".".join(key.field): key for key in keys_of(model)}
+    found = []
+    for name, value in named_values("--set", given).items():
+        if name not in keys:
+            near = nearest(name, [*keys], "docs/internals/serve.md")
+            raise ConfigError(f"--set {name}: there is no such setting.{near}")
+        found.append(Given(keys[name], value, "--set", f"--set {name}"))
+    return validated(model, found)
 
 
 def provisional_folder() -> Path:
-    """New folder for data of windows that are not sealed; it is removed when the process ends."""
+    """New folder for data of unsealed windows, removed when the process ends."""
     from stitch.scratch import Scratch
 
     scratch = Scratch()

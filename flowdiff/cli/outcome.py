@@ -56,7 +56,7 @@ _PLAIN: Final = {
     **{"−": "-", "–": "-", "—": "-", "→": "->", "↳": ">", "×": "x", "µ": "u", "±": "+/-", "²": "2"},
     **{"…": "...", "│": "|", "─": "-", "≤": "<=", "≥": ">=", "\u202f": " ", "\u00a0": " "},
 }
-"""Replacements for terminals without these characters; any other becomes `?`."""
+"""Replacements for terminals that cannot encode these characters; any other becomes `?`."""
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -76,7 +76,7 @@ def say(text: str) -> None:
 
 
 def reader_left(error: BaseException) -> bool:
-    """True if `error` means that the reader of standard output has left; rich exits with 1 then."""
+    """True if `error` means that the reader of standard output has left; rich raises SystemExit then."""
     return isinstance(error, BrokenPipeError) or (
         isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
     )
@@ -95,9 +95,10 @@ def discard_output() -> None:
 
 @contextmanager
 def reported_afterwards(done: str) -> Iterator[None]:
-    """Guard printing about completed work: if it fails, the work and its exit code stand.
+    """Context for printing about completed work: a failure to print changes neither the work nor the exit
+    code.
 
-    `done` begins the line that reports the failure on standard error: `The import is committed`. A reader
+    done: beginning of the message about the failure on standard error: `The import is committed`. A reader
     that left is not reported.
     """
     try:
@@ -112,7 +113,7 @@ def reported_afterwards(done: str) -> Iterator[None]:
 
 
 def why(error: BaseException) -> str:
-    """System's text of an OSError, as part of a sentence."""
+    """The system's message of an OSError, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]
 
@@ -131,7 +132,7 @@ INTERRUPTED: Final = 130
 
 
 class Leaving:
-    """Ends the process after all exit handlers, without tearing libraries down around their threads.
+    """Ends the process after all exit handlers, without unloading libraries while their threads run.
 
     Must be created before a command's libraries are loaded, so that it runs last. Arrow's threads return
     buffers to Python after a read is over; Python ends a thread that requests the interpreter lock during
@@ -207,7 +208,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """Message about wrong options, one line."""
+    """One-line message about wrong options."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path
@@ -220,7 +221,7 @@ def _is_foreign_name(error: UnicodeEncodeError) -> bool:
 
 
 def _system_failed(error: OSError) -> int:
-    """Exit code after an error of the system, reported as one line: not permitted, no space, no such file."""
+    """Report a system error in one line (not permitted, no space, no such file); returns the exit code."""
     if reader_left(error):
         discard_output()
         return 0

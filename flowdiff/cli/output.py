@@ -17,7 +17,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 STDOUT: Final = "-"
-"""Name of standard output, wherever a file is expected."""
+"""Name that stands for standard output wherever a file is expected."""
 
 
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -33,11 +33,11 @@ def is_stdout(output: Path | None) -> bool:
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[BinaryIO]:
-    """File to write a result to; standard output for None and `-`.
+    """Open a file for a result; standard output for None and `-`.
 
-    It is written beside its target and renamed at the end, so that a failure leaves the old file. A pipe, a
+    A temporary file beside the target is renamed at the end, so that a failure leaves the old file. A pipe, a
     device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly. Raises
-    InputError where it cannot be written.
+    InputError if it cannot be written.
     """
     if output is None or is_stdout(output):
         yield sys.stdout.buffer
@@ -62,7 +62,7 @@ def open_output(output: Path | None) -> Iterator[BinaryIO]:
 
 
 def refuse_unwritable(output: Path) -> None:
-    """Raise InputError where a file cannot be written, as far as its folder shows, before hours of work."""
+    """Raise InputError if a file evidently cannot be written, judging by its folder, before hours of work."""
     folder = output.parent
     if is_stdout(output) or (output.exists() and not output.is_file() and not output.is_dir()):
         return
@@ -74,7 +74,7 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """(Path or descriptor to write to, path to rename it to; None: it is written in place)."""
+    """(path or descriptor to write to, path to rename it to; None: written in place)."""
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

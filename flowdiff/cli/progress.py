@@ -16,6 +16,7 @@ from rich.progress import (
 )
 
 from flowdiff.cli.terminal import Terminal
+from schemas.visible import visible
 
 
 class Counted(Protocol):
@@ -46,3 +47,16 @@ def counted_progress(text: str) -> Iterator[Counted]:
             bar.update(task, completed=done, total=total, description=text if what is None else what)
 
         yield counted
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Show a spinner on a terminal; nothing elsewhere."""
+    from rich.text import Text  # a name may look like markup
+
+    console = Terminal(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield
+        return
+    with console.status(Text(f"{visible(name)} …")):
+        yield

@@ -1,6 +1,6 @@
-"""Derive the options of a command from settings models, and the models from the given options.
+"""Derive the options of a command from settings models, and build the models from the given options.
 
-A command declares a model as a parameter; every key of it (`flowdiff.settings.keys`) is an option:
+A command declares a model as a parameter; every key of the model (`flowdiff.settings.keys`) is an option:
 
     @takes_settings
     def command(
@@ -9,12 +9,14 @@ A command declares a model as a parameter; every key of it (`flowdiff.settings.k
     ) -> None:
         ...                       # `settings` is the model, validated
 
-A new field of the model is a new option with the field's docstring as help. Options not given are absent,
-so that the model's default counts, or a file and the environment: a parameter of type `Flags` gets what was
-typed by the names of keys. A value that the model refuses is a ConfigError, one line that names the option.
-Options that several commands share are the fields of a dataclass, typed as options: the parameter
-`Annotated[<dataclass>, Together()]` gets one of what was typed.
-Two fields that want one option, and fields that cannot be one, are a TypeError when the command is imported.
+A new field of the model is a new option with the field's docstring as help. Options not given are left unset,
+so that the model's default applies, or a file and the environment: a parameter of type `Flags` gets the given
+options by the names of their keys. A value that the model refuses is a ConfigError, one line that names the
+option. Options shared by several commands are the fields of a dataclass, typed as options: the parameter
+`Annotated[<dataclass>, Together()]` gets an instance with the given values.
+
+Two fields with the same option, and fields that cannot be an option, are a TypeError when the command is
+imported.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from flowdiff.settings.keys import Key, KeyKind, keys_of
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
-"""Length of a value's placeholder in help, at most: a longer one takes the space of the text."""
+"""Most characters of a value's placeholder in help: a longer one takes the space of the text."""
 
 
 class Flags(dict[str, Any]):
@@ -48,9 +50,9 @@ class Options:
     only: tuple[str, ...] | None = None
     """Names of keys (`decode.label_keys`) in this order; None: all that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Flags that differ from their keys' names."""
+    """Key -> flag, where the flag is not derived from the key's name."""
     keys: Iterable[Key] | None = None
-    """Keys for `Flags`, which is no model."""
+    """Keys of the options, for `Flags`, which is not a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fields_of(class_: Any, panel: str | None) -> list[inspect.Parameter]:
-    """Parameters for a dataclass's fields, which all have defaults, under a heading of the help."""
+    """Parameters for a dataclass's fields, which must have defaults, under a heading `panel` of the help."""
     hints = get_type_hints(class_, include_extras=True)
     for name, hint in hints.items():
         if options := getattr(hint, "__metadata__", ()):
@@ -170,7 +172,5 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Text of a value: lists are joined by commas, as options may be repeated, except pairs of plain
-    texts.
-    """
+    """Value for a key: a list from a repeated option is joined by commas, except pairs of plain texts."""
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

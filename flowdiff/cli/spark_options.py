@@ -49,7 +49,7 @@ class SparkOptions:
     ] = None
 
     def cluster(self, workers: int | None) -> SparkCluster | None:
-        """Cluster with the given number of concurrent tasks; None: this machine. Raises ConfigError."""
+        """Cluster with `workers` concurrent tasks; None: work on this machine. Raises ConfigError."""
         if self.engine is EngineName.LOCAL:
             if self.master is not None or self.conf:
                 raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")

@@ -16,9 +16,8 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """Request to end. Not an Event: a signal may interrupt its own handler, which would then wait for
-    itself.
-    """
+    """Flag: an end was requested. Not an Event: a signal may interrupt its own handler, which would
+    deadlock."""
 
     asked: bool = False
 
@@ -27,9 +26,9 @@ class Stop:
 def stopped_by_signal(
     budget_s: float | None = None, too_slow: Callable[[], None] = lambda: None
 ) -> Iterator[Stop]:
-    """Stop request that the first signal sets, for an orderly end; the second signal ends the process.
+    """Yield a Stop that the first signal sets, for an orderly end; the second signal ends the process.
 
-    After `budget_s` (None: never) `too_slow` is called, in a thread of its own.
+    After `budget_s` (None: never) `too_slow` is called, in a separate thread.
     """
     stop = Stop()
     timer = None if budget_s is None else threading.Timer(budget_s, too_slow)

@@ -64,7 +64,7 @@ def _text(plain: Any, encoder: json.JSONEncoder = _LINE) -> str:
 
 
 def _spelled(plain: Any) -> str:
-    """JSON of a result of `_plain`, with Decimals digit by digit."""
+    """JSON of a result of `_plain`, Decimals with all digits."""
     if isinstance(plain, dict):
         inner = (f"{json.dumps(key, ensure_ascii=False)}: {_spelled(part)}" for key, part in plain.items())
         return f"{{{', '.join(inner)}}}"
@@ -74,7 +74,7 @@ def _spelled(plain: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold is unchanged."""
+    """`value` in JSON's own types; a Decimal with a fraction that a double cannot represent is unchanged."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
@@ -94,11 +94,11 @@ def _plain(value: Any) -> Any:
 
 
 def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
-    """Write rows as CSV with a header; quotes only where a value needs them.
+    """Write rows as CSV with a header; quotes only where needed.
 
     Null is empty, the empty text is `""`. Lists and structs are JSON. Text that a spreadsheet would execute
-    gets a `'`, and invisible or control characters are escaped as `\\u200b` (except line ends and tabs); JSON
-    and Parquet are exact. (Arrow's own writer quotes every text.)
+    gets a leading `'`, and invisible or control characters are escaped as `\\u200b` (except line ends and
+    tabs); JSON and Parquet are exact. (Arrow's own writer quotes every text.)
     """
     names = pa.array([_csv_text(name) for name in reader.schema.names], pa.string())
     out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")

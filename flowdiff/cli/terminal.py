@@ -1,8 +1,9 @@
-"""Write text to a terminal or a Python prompt: the only place of flowdiff that does, for commands and `repr`.
+"""Write text to a terminal or a Python prompt; all output of commands and `repr` goes through here.
 
-Names come from traces, so they may hold what steers a terminal, turns text around or hides. Whatever is
-printed here goes through `visible`; styles are added behind it. Who lays out columns applies `visible` to
-the cells itself, as the picture of a control character takes a cell; to apply it twice changes nothing.
+Names come from traces, so they may contain characters that control a terminal, reverse text or are invisible.
+Everything printed here is passed through `visible`; styles are added afterwards. Code that lays out columns
+applies `visible` to the cells itself, since the picture of a control character takes a cell; it is
+idempotent.
 """
 
 from __future__ import annotations
@@ -18,31 +19,31 @@ from schemas.visible import escaped, visible, visible_lines
 
 
 class Terminal(Console):
-    """A console of rich whose texts steer nothing; what it draws and how it is styled stays."""
+    """A rich console that makes control characters in texts visible; drawing and styles are unchanged."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, every text safe. O(characters)."""
+        """Render as rich does, with texts made safe. O(characters)."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible_lines(segment.text), segment.style)
 
 
 def echo(line: str = "", *, err: bool = False) -> None:
-    """Print one line on standard output, or on standard error; a line end within it is shown as a picture."""
+    """Print one line on standard output, or on standard error; line ends within it are made visible."""
     typer.echo(visible(line), err=err)
 
 
 def echo_lines(text: str) -> None:
-    """Print lines of our own on standard output."""
+    """Print trusted lines on standard output."""
     typer.echo(visible_lines(text), nl=not text.endswith("\n"))
 
 
 def echo_json(text: str) -> None:
-    """Print JSON, in which a character that steers or hides is spelled `\\u200b`: a reader gets it back."""
+    """Print JSON; control and invisible characters are escaped as `\\u200b`, so a reader gets them back."""
     typer.echo(escaped(text, keep_line_ends=True))
 
 
 def drawn(draw: Callable[[Console], Any], width: int) -> str:
-    """Text that `draw` prints on a console `width` cells wide, without styles: for a prompt, or a file."""
+    """Text that `draw` prints on a console `width` cells wide, without styles, for a prompt or a file."""
     console = Terminal(width=width, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         draw(console)

@@ -1,11 +1,10 @@
-"""Open a lake for a command of upkeep: its store, its lock, the clock."""
+"""Open a lake for an upkeep command: its store, its lock, the clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,22 +33,23 @@ def no_lake(lake: str) -> LakeError:
 
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; a lake in a folder is locked against imports meanwhile.
+    """Open a lake for upkeep; a lake in a folder is locked against imports until the end.
 
     what: name of the work in messages. Raises LakeError; ConfigError for an invalid grace period.
     """
     grace_ns = duration_of(grace)
     from stitch.lake.disk import exclusive_lock
     from stitch.lake.layout import LAKE_FILE
-    from stitch.lake.place import is_bucket, open_store
+    from stitch.lake.place import local_path, open_store
     from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
-    if not is_bucket(lake) and not (Path(lake) / LAKE_FILE).is_file():
+    folder = local_path(lake)
+    if folder is not None and not (folder / LAKE_FILE).is_file():
         raise no_lake(lake)
     with ExitStack() as held:
         try:
-            if not is_bucket(lake):
-                held.enter_context(exclusive_lock(Path(lake)))
+            if folder is not None:
+                held.enter_context(exclusive_lock(folder))
             made_by = owner_name(), f"flowdiff {version()}"
             yield UpkeepRun(open_store(lake), lake, time.time_ns(), grace_ns, *made_by)
         except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,9 +49,8 @@ def command(
     from stitch.drivers.build.build_settings import BuildSettings
     from stitch.drivers.build.builder import Builder, Step
     from stitch.lake.chain import CommitTakenError
-    from stitch.lake.disk import make_private_folder
     from stitch.lake.layout import ensure_lake, read_info
-    from stitch.lake.place import is_bucket, open_store
+    from stitch.lake.place import make_folder, open_store
     from stitch.scratch import Scratch
 
     settings = BuildSettings(memory_bytes=size_of(memory))
@@ -60,8 +58,7 @@ def command(
     info = read_info(source, lake)
     if info is None:
         raise no_lake(lake)
-    if not is_bucket(into):
-        make_private_folder(Path(into))
+    make_folder(into, "--into")
     length_ns = info.window_length_ns
     ensure_lake(open_store(into), length_ns, length_ns, f"flowdiff {version()}", into)
     builder, total, swept_ns, removed = None, Step(), 0, 0

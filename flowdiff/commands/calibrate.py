@@ -1,4 +1,4 @@
-"""`flowdiff calibrate`: number of findings in comparisons of ordinary times of a lake."""
+"""`flowdiff calibrate`: number of findings in comparisons of normal periods of a lake."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Comparison as in `flowdiff compare`, without writing."""
+    """Function that compares as `flowdiff compare` does, without writing a report."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

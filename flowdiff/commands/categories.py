@@ -22,10 +22,11 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """List the categories of a period: requests that took exactly the same path."""
+    from analyze.report.text_table import Heading, Kind
     from analyze.report.wording import count
     from analyze.sql.browse import categories, flagged
     from analyze.sql.session import open_session
-    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows, print_sentence
+    from flowdiff.cli.listing import print_flags, print_rows, print_sentence
     from flowdiff.cli.table_output import print_json
 
     with open_session(period_of(lake, period)) as session:

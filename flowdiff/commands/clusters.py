@@ -1,4 +1,4 @@
-"""`flowdiff clusters`: the method of that name by a command of its own."""
+"""`flowdiff clusters`: the method `clusters` as a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff compact`: many small files of a window become one."""
+"""`flowdiff compact`: merge the many small files of a window into one."""
 
 from __future__ import annotations
 

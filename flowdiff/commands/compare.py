@@ -23,6 +23,7 @@ from flowdiff.cli.options import (
     provisional_folder,
 )
 from flowdiff.cli.settings_options import Together, takes_settings
+from flowdiff.settings.keys import size_of
 
 if TYPE_CHECKING:
     from analyze.profile.history import StatisticsUse
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_METHODS: Final = ("robust",)
 WORKER_BYTES: Final = 1400 << 20
 """Memory of a worker process that reads and tests, libraries included: 1.4 GB at 10⁵ call sites, 0.4 GB at
-10⁴.
-"""
+10⁴."""
 
 
 @takes_settings
@@ -121,6 +121,15 @@ def command(
             "cores, or fewer where half of the memory holds no more.",
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            rich_help_panel=ADVANCED,
+            help="Memory that the process may take, as 512MB or 2GB. Requests that do not fit are read as "
+            "statistics, a window or part of one at a time. Default: as much as they take.",
+        ),
+    ] = None,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -169,6 +178,7 @@ def command(
         provisional=provisional_folder() if unsealed else None,
         use=use,
         workers=workers or min(cores(), room_for(WORKER_BYTES)),
+        memory=None if memory is None else size_of(memory),
     )
     # Store the report in the problem's lake; --lake may differ, as it is for periods that name none.
     place = found.compared[-1][1][0].lake

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Annotated
 
 import typer
 
+from flowdiff.cli.named_settings import method_keys
 from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Flags, takes_settings
 from flowdiff.cli.terminal import echo_lines
@@ -23,39 +24,51 @@ def command(
     flags: Annotated[Flags, INGEST_OPTIONS],
     config: ConfigOption = None,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="Print every key, what it is and its default, to begin a file.")
+        bool,
+        typer.Option("--defaults", help="Print the keys, what they are and their defaults, to begin a file."),
+    ] = False,
+    expert: Annotated[
+        bool,
+        typer.Option("--expert", help="Print keys for experts, too; with --defaults also those of methods."),
     ] = False,
 ) -> None:
     """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
-    TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown.
+    TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown;
+    of keys for experts those that were set.
     The first line says which reader of OTLP protobuf runs.
     """
     if defaults:
-        echo_lines(default_toml())
+        echo_lines(default_toml(expert=expert))
         return
     from ingest.codecs.otlp.wire.library import native_library
 
     echo_lines(f"# OTLP protobuf: {native_library().reader}\n")
-    echo_lines(effective_toml(effective(flags, os.environ, config)))
+    echo_lines(effective_toml(effective(flags, os.environ, config), expert=expert))
 
 
-def effective_toml(found: Effective) -> str:
-    """TOML of every key with its value and origin. Secrets are named and never shown."""
-    return _document(lambda key: _effective_line(key, found))
+def effective_toml(found: Effective, *, expert: bool = False) -> str:
+    """TOML of every key with its value and origin; expert keys only if set, unless `expert`. Secrets are
+    named, never shown."""
+    shown = {name: key for name, key in KEYS.items() if expert or not key.is_expert or name in found.origins}
+    return _document(shown, lambda key: _effective_line(key, found))
 
 
-def default_toml() -> str:
-    """TOML of every key with its description and default, commented out."""
-    return _document(lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
+def default_toml(*, expert: bool = False) -> str:
+    """TOML of every key with its description and default, commented out.
+
+    expert: include expert keys, and keys of methods, which comparing commands read.
+    """
+    keys = {**KEYS, **method_keys()} if expert else {n: key for n, key in KEYS.items() if not key.is_expert}
+    return _document(keys, lambda key: (f"# {line}" for line in key.default_lines(key.path[-1])))
 
 
-def _document(lines_of: Callable[[Key], Iterator[str]]) -> str:
+def _document(keys: Mapping[str, Key], lines_of: Callable[[Key], Iterator[str]]) -> str:
     lines: list[str] = []
-    for section, keys in groupby(KEYS.values(), key=lambda key: key.path[:-1]):
+    for section, names in groupby(keys, key=lambda name: name.rpartition(".")[0]):
         if section:
-            lines += ["", f"[{'.'.join(section)}]"]
-        for key in keys:
+            lines += ["", f"[{section}]"]
+        for key in (keys[name] for name in names):
             lines += lines_of(key)
     return "\n".join(lines) + "\n"
 

@@ -14,9 +14,9 @@ from schemas.errors import InputError
 
 BEGIN: Final = datetime(2026, 11, 18, 20, 20, tzinfo=UTC)
 DEPLOYED: Final = 0.6
-"""Part of the run after which the new version is deployed: with the default number of requests at 20:38."""
+"""Part of the run before the new version is deployed; with the default number of requests that is 20:38."""
 PER_SECOND: Final = 5
-"""Requests of the shop a second."""
+"""Requests per second of the shop."""
 TRACES: Final = "shop.jsonl.gz"
 MADE: Final = {"lake", "report.html", TRACES}
 
@@ -69,7 +69,7 @@ def command(
 
 
 def _empty(folder: Path) -> None:
-    """Remove the files of an earlier demo. Raises InputError where the folder has anything else."""
+    """Remove the files of an earlier demo. Raises InputError if the folder has other files."""
     from shutil import rmtree
 
     folder.mkdir(parents=True, exist_ok=True)

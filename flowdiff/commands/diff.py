@@ -1,4 +1,4 @@
-"""`flowdiff diff`: compare two files of traces without a lake to name."""
+"""`flowdiff diff`: compare two files of traces directly, without naming a lake."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def command(
 
 
 def _names(before: str, after: str) -> tuple[str, str]:
-    """Names of the two lakes, which reports show: the last parts of the paths that differ."""
+    """Names of the two lakes for reports: the last path components that differ."""
     # Without `..`, which would be a folder beside ours.
     paths = [Path(abspath(files)) for files in (before, after)]  # noqa: PTH100 - links keep their names
     for first, second in zip(*(path.parts[::-1] for path in paths), strict=False):
@@ -63,7 +63,7 @@ def _names(before: str, after: str) -> tuple[str, str]:
 
 
 def _import(files: str, lake: str) -> None:
-    """Import one side; say on standard error what was rejected. Raises InputError where nothing is left."""
+    """Import one side; report rejected items on standard error. Raises InputError if no request is left."""
     from flowdiff.lake import Lake
 
     done = Lake(lake).import_(files, progress=True)

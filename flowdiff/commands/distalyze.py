@@ -1,4 +1,4 @@
-"""`flowdiff distalyze`: the method of that name by a command of its own."""
+"""`flowdiff distalyze`: the method `distalyze` as a command."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def command(
 
 def _list(store: Store) -> None:
     """Print the lanes of partitions, and how far each has read."""
-    from flowdiff.cli.listing import Heading, Kind, print_rows
+    from analyze.report.text_table import Heading, Kind
+    from flowdiff.cli.listing import print_rows
     from stitch.drivers.ending import lanes_of_partitions
 
     def reached(watermark_ns: int | None, ended_ns: int | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from flowdiff.cli.options import LakeOption
@@ -16,9 +14,10 @@ def command(
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
     from stitch.lake.fsck import check
-    from stitch.lake.place import is_bucket, open_store
+    from stitch.lake.place import local_path, open_store
 
-    if not is_bucket(lake) and not Path(lake).is_dir():
+    folder = local_path(lake)
+    if folder is not None and not folder.is_dir():
         raise no_lake(lake)
     findings = check(open_store(lake), lake)
     for finding in findings:

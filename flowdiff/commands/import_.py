@@ -6,34 +6,30 @@ import os
 import re
 import shlex
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import SecretBytes, ValidationError
+from pydantic import SecretBytes
 
-from flowdiff.cli.kafka import kafka_settings
-from flowdiff.cli.listing import Heading, Kind, print_rows
-from flowdiff.cli.options import ConfigOption, WorkersOption, named_values
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_rows
+from flowdiff.cli.options import LAKE_HELP, ConfigOption, WorkersOption, named_values
 from flowdiff.cli.outcome import reported_afterwards
 from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
 from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
+from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns, summary_rows
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.given import read_secret
-from schemas.config import MIN_HASH_KEY_BYTES, ParamRules, SpanColumns
-from schemas.errors import ConfigError, InputError
+from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
+from schemas.errors import ConfigError
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from ingest.source import LogPart
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
@@ -47,7 +43,7 @@ def command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files or globs, also s3://BUCKET/…; `-` reads standard input. A topic of Kafka is "
+            help="Files or globs, also where a lake can lie; `-` reads standard input. A topic of Kafka is "
             "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or @OFFSET:OFFSET.",
         ),
     ],
@@ -55,7 +51,7 @@ def command(
         str,
         typer.Option(
             envvar="FLOWDIFF_LAKE",
-            help="Lake: a folder, made where it is missing, or s3://BUCKET/PREFIX.",
+            help=f"{LAKE_HELP} Made where it is missing.",
             metavar="LAKE",
         ),
     ],
@@ -175,9 +171,8 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """(Processes that use the given number of cores (None: all), threads of this process if it works
-    alone).
-    """
+    """(number of processes to use the given number of cores (None: all), threads of this process if it works
+    alone)."""
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -185,25 +180,10 @@ def _shares(workers: int | None) -> tuple[int, int]:
     return wanted, min(wanted, STITCHED_AT_ONCE)
 
 
-def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
-    """Columns of tables of spans. Raises ConfigError."""
-    fields = SpanColumns.model_fields
-    if unknown := sorted(pairs.keys() - fields.keys()):
-        raise ConfigError(
-            f"A table has no '{unknown[0]}' (--column).", remedy=f"Fields are {', '.join(fields)}."
-        )
-    try:
-        return SpanColumns.model_validate(dict(pairs))
-    except ValidationError as error:
-        raise ConfigError(
-            f"--column time_unit cannot be '{pairs['time_unit']}'.", remedy="Take s, ms, us or ns."
-        ) from error
-
-
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Worker of a job that this process is; None without a job. Raises ConfigError."""
+    """JobWorker for this process; None if it is not part of a job. Raises ConfigError."""
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
@@ -246,9 +226,8 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules for parameters, with the key if values are hashed. Raises ConfigError for a short key,
-    InputError.
-    """
+    """Rules for parameters, with a key if values are hashed. Raises ConfigError for a short key,
+    InputError."""
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -259,7 +238,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Key from the file, else the environment; neither shows in a list of processes."""
+    """Key from the file, else from the environment; neither appears in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(
@@ -267,98 +246,3 @@ def _hash_key(file: Path | None) -> bytes:
             remedy=f"Set {HASH_KEY}, or name a file: --hash-key-file FILE.",
         )
     return key
-
-
-def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
-    """Settings with access to the brokers, if a topic is among the input.
-
-    Raises ConfigError, InputError.
-    """
-    from ingest.source import TOPIC_SCHEME
-
-    if not any(name.startswith(TOPIC_SCHEME) for name in names):
-        return settings
-    kafka = kafka_settings(None, config, topic_pattern=settings.kafka.topic_pattern)
-    return settings.model_copy(update={"kafka": kafka})
-
-
-def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
-    """Files of every glob, in order of name, and parts of topics.
-
-    Raises InputError for a pattern without a match.
-    """
-    from ingest.source import TOPIC_SCHEME
-    from stitch.drivers.inputs import files_named
-
-    names: list[str] = []
-    parts: list[LogPart] = []
-    for pattern in patterns:
-        if pattern.startswith(TOPIC_SCHEME):
-            from ingest.kafka.topic_input import parse_topic_input, parts_of
-
-            asked = parse_topic_input(pattern, now_ns=time.time_ns())
-            parts += parts_of(asked, settings.kafka, settings.named().format)
-            continue
-        found = files_named(pattern)
-        if not found:
-            raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
-        names.extend(found)
-    folders = [name for name in names if Path(name).is_dir()]
-    if folders:
-        raise InputError(f"'{folders[0]}' is a folder.", remedy=f"Name its files: '{folders[0]}/*'.")
-    return [*names, *parts]
-
-
-class _Bar:
-    """Progress on a terminal; silent without one."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._read = bar.add_task("reading", total=None, events=0, flows=0)
-        self._events = 0
-        self._flows = 0
-
-    def begin(self, total_bytes: int) -> None:
-        self._bar.update(self._read, total=total_bytes)
-
-    def decoded(self, file_bytes: int, events: int) -> None:
-        self._events += events
-        self._bar.update(self._read, advance=file_bytes, events=self._events)
-
-    def stitched(self, flows: int) -> None:
-        self._flows += flows
-        self._bar.update(self._read, description="stitching", flows=self._flows)
-
-
-@contextmanager
-def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
-    """Show a progress bar on a terminal or in a notebook, if `shown`; nothing elsewhere."""
-    from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
-
-    from flowdiff.cli.progress import progress
-
-    counts = TextColumn("{task.fields[events]:,} events, {task.fields[flows]:,} flows")
-    text = TextColumn("{task.description}")
-    with progress(SpinnerColumn(), text, BarColumn(), DownloadColumn(), counts, shown=shown) as bar:
-        yield _Bar(bar)
-
-
-def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """(Name, count) of the counters that are not zero."""
-    counters = summary.counters
-    rows: list[tuple[str, int]] = [
-        ("files imported", len(summary.files_imported)),
-        ("files already in the lake", len(summary.files_known)),
-        ("events", counters.events_read),
-        ("flows", counters.flows),
-        ("windows", summary.windows),
-        ("bytes written", summary.bytes_written),
-        ("duplicate events", counters.events_duplicate),
-        ("flows already in the lake", counters.flows_duplicate),
-        ("late flows (kept under late/)", counters.flows_late),
-        *((f"rejected: {reason}", count) for reason, count in counters.rejects.items()),
-        *((f"oddity: {name}", count) for name, count in counters.oddities.items()),
-        *((f"quality: {flag}", count) for flag, count in counters.quality.items()),
-    ]
-    always = {"events", "flows", "windows"}
-    return [(name, f"{count:,}") for name, count in rows if count or name in always]

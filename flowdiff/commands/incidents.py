@@ -78,7 +78,7 @@ def _lines(incident: Incident) -> list[str]:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """Description of an incident, one line a fact."""
+    """Description of an incident, one line per fact."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

@@ -34,7 +34,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""Keys with an option. The others are for a configuration and the environment."""
+"""Keys with an option. Others are set in a configuration or the environment."""
 
 
 @takes_settings

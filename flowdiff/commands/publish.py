@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,15 +34,16 @@ def command(
     keep = timedelta(seconds=parse_duration_ns(keep_snapshots) // NS_PER_SECOND)
     from flowdiff.extras import needed
     from stitch.lake.manifest import open_manifest
-    from stitch.lake.place import is_bucket, open_store
+    from stitch.lake.place import address, open_store
 
     with needed():
         from stitch.lake.iceberg import open_catalog, publish
 
-    location = lake.rstrip("/") if is_bucket(lake) else f"file://{Path(lake).resolve()}"
     manifest = open_manifest(open_store(lake), lake)
     forget_before = datetime.fromtimestamp(time.time(), UTC) - keep
-    for table in publish(manifest, location, open_catalog(iceberg), namespace, forget_before=forget_before):
+    for table in publish(
+        manifest, address(lake), open_catalog(iceberg), namespace, forget_before=forget_before
+    ):
         echo(
             f"{namespace}.{table.name}: {table.rows:,} rows; {table.added:,} files added, "
             f"{table.removed:,} removed"

@@ -24,7 +24,8 @@ def command(
     import json
 
     from analyze.report.index import kept_at, kept_reports, outcome_words
-    from flowdiff.cli.listing import Heading, Kind, print_rows
+    from analyze.report.text_table import Heading, Kind
+    from flowdiff.cli.listing import print_rows
     from stitch.lake.layout import read_info
     from stitch.lake.place import open_place
 

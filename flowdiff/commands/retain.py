@@ -80,7 +80,7 @@ def command(
 
 
 def _say(done: Retired, would: str) -> None:
-    """Print what is retired, or would be."""
+    """Print what is retired, or would be in a dry run."""
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )
@@ -97,9 +97,8 @@ def _say(done: Retired, would: str) -> None:
 
 
 def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, *, dry_run: bool) -> None:
-    """Replace window statistics by those of quarters of a day, from the retirement limit to an age; print
-    their number.
-    """
+    """Replace window statistics by quarter-day ones, from the retirement limit to an age; print their
+    number."""
     from analyze.profile.stored import ProfileTally, coarsen
     from analyze.scope import Lakes
     from schemas.periods import Period

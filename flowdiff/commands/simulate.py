@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flowdiff.cli.listing import Heading, Kind, print_rows
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_rows
 from flowdiff.cli.output import is_stdout, open_output
 from flowdiff.cli.progress import counted_progress
 from flowdiff.cli.terminal import echo, echo_json
-from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
+from flowdiff.simulation import chosen_faults, epoch_ns, shop_plan
 from schemas.errors import ConfigError
-from simulator.faults import FAULTS, Fault, find_fault, plan_causes
+from simulator.faults import FAULTS, plan_causes
 from simulator.output import RunFormat, run, write_lines
 from simulator.run import RunPlan
-from simulator.shop import ABOUT, ABOUT_FAULT, SHOP, SLOW_MS, SLOW_STOCK, ShopPlan, shop_lines
+from simulator.shop import ABOUT, ABOUT_FAULT, SHOP, SLOW_MS, SLOW_STOCK, shop_lines
 from simulator.workloads import WORKLOADS
 
 DEFAULT_REQUESTS = 4_000
@@ -122,76 +122,6 @@ def _print_summary(summary: Mapping[str, object], *, as_json: bool, err: bool) -
     for key, value in summary.items():
         name = key.replace("_", " ")
         echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=err)
-
-
-def shop_plan(
-    requests: int,
-    seed: int,
-    start_ns: int,
-    faults: Sequence[str] = (),
-    severities: Sequence[float] = (),
-    starts: Sequence[float] = (),
-    sample: float = 1.0,
-    format_: str | None = None,
-    end: float | None = None,
-) -> ShopPlan:
-    """Run of the web shop. Raises ConfigError for a fault, a share or a format it does not have."""
-    if sample != 1:
-        raise ConfigError(f"{SHOP} traces every request.", remedy="Leave out sample.")
-    if format_ not in (None, RunFormat.OTLP_JSON):
-        raise ConfigError(f"{SHOP} is written as {RunFormat.OTLP_JSON}.", remedy="Leave out format.")
-    if requests < 1:
-        raise ConfigError("there is nothing to simulate.", remedy="Give --requests 1 or more.")
-    _refuse_more(faults, severities, starts)
-    if not faults:
-        if end is not None:
-            raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")
-        return ShopPlan(requests, seed, start_ns)
-    if len(faults) > 1 or not SLOW_STOCK.lower().startswith(faults[0].lower()):
-        raise ConfigError(f"{SHOP} has no fault {', '.join(faults)}.", remedy=f"It has one: {SLOW_STOCK}.")
-    deployed_s = starts[0] if starts else 0.0
-    if end is not None and not deployed_s < end:
-        raise ConfigError(f"{SLOW_STOCK} begins at {deployed_s:g} s and ends at {end:g} s.")
-    return ShopPlan(
-        requests,
-        seed,
-        start_ns,
-        deployed_s=deployed_s,
-        rolled_back_s=end,
-        slow_ms=severities[0] if severities else SLOW_MS,
-    )
-
-
-def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Sequence[float]) -> None:
-    """Raise ConfigError for severities or starts of no fault."""
-    if len(severities) > len(faults) or len(starts) > len(faults):
-        raise ConfigError(
-            "there are more severities or starts than faults.", remedy="Give one for each fault."
-        )
-
-
-def chosen_faults(
-    names: Sequence[str], severities: Sequence[float] = (), starts: Sequence[float] = ()
-) -> list[tuple[Fault, float | None, float]]:
-    """Faults of some names, each with its severity and start. Raises ConfigError."""
-    _refuse_more(names, severities, starts)
-    padded = [*severities, *[None] * (len(names) - len(severities))]
-    begun = [*starts, *[0.0] * (len(names) - len(starts))]
-    return [(find_fault(n), level, at) for n, level, at in zip(names, padded, begun, strict=True)]
-
-
-def epoch_ns(text: str) -> int:
-    """Start of a run, ns since the epoch. Raises ConfigError."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{text!r} is not a time.", remedy="Write 2026-01-05T00:00:00Z.") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    start_ns = int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
-    if not EARLIEST_NS <= start_ns < LATEST_NS:
-        raise ConfigError(f"--start {text} lies outside 1990 to 2200, which nothing imports.")
-    return start_ns
 
 
 def _print_catalogue() -> None:

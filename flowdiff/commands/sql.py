@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.cli.listing import Heading, Kind, print_drawing, print_rows, print_sentence
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import print_drawing, print_rows, print_sentence
 from flowdiff.cli.options import (
     LakeOption,
     PeriodOption,
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Rows that a terminal shows; the rest is counted."""
+"""Most rows shown on a terminal; of the rest only the number."""
 PLAN: Final = ["explain_key", "explain_value"]
-"""Columns of EXPLAIN's result: one text, drawn over many lines."""
+"""Columns of EXPLAIN's result, which is one drawing over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -116,7 +117,7 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
 
 
 def _seconds(timeout: str) -> float:
-    """Seconds of a duration. Raises ConfigError for an invalid one."""
+    """Seconds of a duration, the value of --timeout. Raises ConfigError for an invalid one."""
     try:
         return parse_duration_ns(timeout) / NS_PER_SECOND
     except ConfigError as error:
@@ -124,7 +125,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _piped() -> str:
-    """Query on standard input. Raises QueryError where there is none."""
+    """Query read from standard input. Raises QueryError if it is empty."""
     try:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -148,7 +149,7 @@ def _answer(
 
 
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
-    """Print the first rows, and the number of all."""
+    """Print the first rows, and the total number."""
     from analyze.report.wording import count
 
     found = session.first_rows(query, values, SHELL_ROWS)
@@ -164,7 +165,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
-    """Read and run queries until the end; an error, or Ctrl-C, ends its query only."""
+    """Read and run queries until the end of input; an error or Ctrl-C only ends the current query."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS

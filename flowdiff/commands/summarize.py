@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,14 +52,14 @@ def command(
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
-    from stitch.lake.place import is_bucket
+    from stitch.lake.place import absolute
     from stitch.lake.stats_files import sweep
     from stitch.processes import cores
 
     del help_all  # it ends the command before
     cluster = spark.cluster(workers)
     # Executors have working folders of their own.
-    lakes = Lakes(lake if cluster is None or is_bucket(lake) else str(Path(lake).absolute()))
+    lakes = Lakes(lake if cluster is None else absolute(lake))
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
     tally, of_sums = ProfileTally(), ProfileTally()

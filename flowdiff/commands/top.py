@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EVERY_S = 2.0
 """Seconds between two scrapes."""
 _AROUND_ROWS = 14
-"""Lines of the screen outside the rows of its two tables."""
+"""Lines of the screen besides the rows of its two tables."""
 
 
 def command(
@@ -45,7 +45,7 @@ def command(
 
 
 def _follow(console: Console, page: str, now: Scrape) -> None:
-    """Refresh until Ctrl-C. A failed scrape is shown, and tried again."""
+    """Refresh until Ctrl-C. A failed scrape is shown, and retried."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from flowdiff.cli.options import ConfigOption, set_values
 from flowdiff.settings.keys import CONFIG_VARIABLE
+from schemas.errors import ConfigError
 
-LAKE: Final = Path("flowdiff-lake")
+LAKE: Final = "flowdiff-lake"
 
 
 def command(
-    lake: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the lake; made if missing.")] = LAKE,
+    lake: Annotated[str, typer.Option(metavar="FOLDER", help="Folder of the lake; made if missing.")] = LAKE,
     otlp: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where spans are received: OTLP over HTTP.")
     ] = "127.0.0.1:4318",
@@ -51,7 +51,14 @@ def command(
     """
     from flowdiff.live.up_run import up
     from flowdiff.live.up_settings import UpSettings
+    from stitch.lake.place import local_path
 
+    folder = local_path(lake)
+    if folder is None:
+        raise ConfigError(
+            f"'{lake}' is no folder of this machine.",
+            remedy="For a lake elsewhere start `flowdiff ingest`, `watch` and `serve`.",
+        )
     has_config = config is not None or bool(os.environ.get(CONFIG_VARIABLE))
     patience = set_values(UpSettings, settings)
-    return up(lake, otlp, otlp_grpc, listen, config, patience, is_demo=demo, has_config=has_config)
+    return up(folder, otlp, otlp_grpc, listen, config, patience, is_demo=demo, has_config=has_config)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -193,16 +192,16 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Exclusive right to watch a lake: by a lock in a folder, by a lease in a bucket."""
+    """Exclusive right to watch a lake: by a lock for a folder, by a lease for a remote store."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
-        from stitch.lake.place import is_bucket, open_store
+        from stitch.lake.place import local_path, open_store
 
-        self._lake = watch.lake
+        self._lake, self._folder = watch.lake, local_path(watch.lake)
         self._lease = (
             Lease(open_store(watch.lake), LEASE, watch.owner, watch.settings.lease_ns / NS_PER_SECOND)
-            if is_bucket(watch.lake)
+            if self._folder is None
             else None
         )
 
@@ -216,11 +215,12 @@ class _Turn:
         if self._lease is None:
             from stitch.lake.disk import exclusive_lock
 
-            if not Path(self._lake).is_dir():
+            assert self._folder is not None, "else there is a lease"
+            if not self._folder.is_dir():
                 raise no_lake(self._lake)
             with ExitStack() as held:
                 try:
-                    held.enter_context(exclusive_lock(Path(self._lake), "watch-lock"))
+                    held.enter_context(exclusive_lock(self._folder, "watch-lock"))
                 except BusyLakeError as error:
                     raise self._taken() from error
                 yield
@@ -242,7 +242,7 @@ class _Turn:
 
 
 class _Shown:
-    """State of a watch that is served, written by the loop and read by the server's thread."""
+    """Served state of a watch; written by the loop, read by the server's thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -252,7 +252,7 @@ class _Shown:
         self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
-        """Record a turn of the loop."""
+        """Record an iteration of the loop; trouble: why it cannot work, or None."""
         state = watch.state
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
@@ -260,7 +260,7 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay, which the active process serves."""
+        """Clear incidents and delay: the active process serves them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
@@ -271,7 +271,7 @@ class _Shown:
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that every sealed window is decided; report when sealing stops, and when it resumes."""
+        """Record that all sealed windows are decided; report when sealing stops or resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -306,9 +306,8 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until stopped. On TakenError, LakeError and OSError the caller starts it
-    again.
-    """
+    """Decide windows as they seal, until stopped. After TakenError, LakeError or OSError the caller calls it
+    again."""
     watch.resume()
     while not stop.is_set():
         try:
@@ -329,7 +328,7 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
 
 
 def _polled(watch: LakeWatch) -> Iterator[Decided]:
-    """Decide newly sealed windows; the first time report from when on the watch decides."""
+    """Decide newly sealed windows; on the first call report the time from which the watch decides."""
     from schemas.periods import format_instant
 
     is_new = watch.state is None

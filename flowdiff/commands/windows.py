@@ -19,7 +19,7 @@ from flowdiff.cli.options import (
 from schemas.periods import parse_period
 
 LISTED: Final = 288
-"""Windows listed without a period, the last ones: a day of five minutes each."""
+"""Most windows listed without a period, the latest ones: a day of five-minute windows."""
 
 
 def command(
@@ -43,9 +43,10 @@ def command(
     """
     import pyarrow.compute as pc
 
+    from analyze.report.text_table import Heading, Kind, each
     from analyze.report.wording import count, duration, percent
     from analyze.scope import Lakes
-    from flowdiff.cli.listing import Heading, Kind, each, print_flags, print_rows
+    from flowdiff.cli.listing import print_flags, print_rows
     from flowdiff.cli.table_output import print_json
 
     at_most = LISTED if period is None else None
@@ -75,7 +76,7 @@ def command(
 
 
 def _categories(counted: tuple[int, bool]) -> str:
-    """Text of a number of categories, marked if an estimate."""
+    """Text of a number of categories, marked if it is an estimate."""
     from analyze.report.wording import about, count
 
     number, is_estimate = counted

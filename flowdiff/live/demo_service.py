@@ -1,7 +1,6 @@
 """The simulated web shop of `flowdiff up --demo`: it sends its spans over OTLP as they happen.
 
-It has run for some minutes when it is started: what came of them is sent first, so that a watch knows what is
-usual.
+When started it first sends the spans of some past minutes, so that a watch has a baseline.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from flowdiff.simulation import shop
 from schemas.windows import NS_PER_SECOND
 
 BEFORE_S: Final = 600
-"""Seconds that the shop has run when it begins to send."""
+"""Seconds of past requests sent at the start."""
 UNTIL_FAULT_S: Final = 120
 FAULT_S: Final = 300
 AFTER_S: Final = 300
-"""Seconds after the rollback until the shop ends."""
+"""Seconds from the rollback to the end of the shop."""
 PER_SECOND: Final = 40.0
-"""Requests a second."""
+"""Requests per second."""
 _BATCH_BYTES: Final = 2**20
 _TURN_S: Final = 0.5
 _BEGIN: Final = re.compile(rb'"startTimeUnixNano":"(\d+)"')
@@ -35,7 +34,7 @@ _HEAD, _TAIL = b'{"resourceSpans":[', b"]}"
 
 
 def main(address: str) -> None:
-    """Send until the shop ends, to `host:port` of OTLP over HTTP."""
+    """Send spans until the shop ends. address: `host:port` of OTLP over HTTP."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     begun_s = int(time.time())
     start_s, broken_s = begun_s - BEFORE_S, begun_s + UNTIL_FAULT_S
@@ -63,9 +62,9 @@ def _clock(at_s: int) -> str:
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield requests when they have ended, in the order of their ends.
+    """Yield requests once they have ended, by end.
 
-    lines: requests in the order of their starts.
+    lines: requests by start.
     """
     running: list[tuple[int, bytes]] = []
     """Heap by end, ns."""
@@ -93,14 +92,14 @@ def _due(running: list[tuple[int, bytes]]) -> list[bytes]:
 
 
 def _bodies(batches: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Bodies of some requests each."""
+    """Yield message bodies of several requests each."""
     for batch in batches:
         if batch:
             yield _HEAD + b",".join(line.strip()[len(_HEAD) : -len(_TAIL)] for line in batch) + _TAIL
 
 
 def _post(address: str, body: bytes) -> None:
-    """Send a body until it is taken."""
+    """Send a body, retrying until it is accepted."""
     while True:
         try:
             connection = http.client.HTTPConnection(address, timeout=30)

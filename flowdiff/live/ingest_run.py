@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -25,7 +24,7 @@ from flowdiff.settings.ingest_config import IngestConfig
 from ingest.formats import AUTO, codec_for, format_names
 from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.commits import CommitRecord
-from schemas.errors import HaltedError, InputError, LakeError
+from schemas.errors import HaltedError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.election import election
@@ -33,9 +32,8 @@ from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
-from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
-from stitch.lake.place import is_bucket, open_store
+from stitch.lake.place import make_folder, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
@@ -79,6 +77,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 giving_back(
                     config.live.keep_freed_share * config.live.memory_bytes,
                     config.live.keep_freed_ns / NS_PER_SECOND,
+                    config.heap.look_every_ns / NS_PER_SECOND,
                 ),
                 served(address, registry, run.status, clock, stalled_ns) as serves,
             ):
@@ -175,13 +174,7 @@ def _created_by() -> str:
 
 def _opened(lake: str) -> Store:
     """Store of a lake by its name; a folder is created. Raises LakeError, ConfigError."""
-    if not is_bucket(lake):
-        try:
-            make_private_folder(Path(lake))
-        except OSError as error:
-            raise LakeError(
-                f"The folder '{lake}' cannot be made: {error.strerror}.", remedy="Check --lake."
-            ) from error
+    make_folder(lake)
     return open_store(lake)
 
 
@@ -196,7 +189,7 @@ def _within_memory(config: IngestConfig) -> LiveSettings:
     for name in {*received, *(row.format for row in kafka.formats)}:
         codec_for(name)
     kept_bytes = config.receiver.pending_bytes if config.receives else 0
-    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes() + kept_bytes)
+    memory_bytes = lanes_share(config.live.memory_bytes, resident_bytes() + kept_bytes, config.heap)
     return config.live.model_copy(update={"memory_bytes": memory_bytes})
 
 

@@ -1,5 +1,5 @@
-"""Keep a process within its memory for months: one heap, returning free memory, and the rest as the lanes'
-share.
+"""Keep a process within its memory limit for months: one heap, return of freed memory, and a share for the
+lanes.
 
 By default the GNU C library gives each thread a heap of its own, whose holes only that thread can fill. These
 grow under a steady load while memory in use does not, and a backlog takes a fifth more. Allocators also keep
@@ -14,40 +14,29 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schemas.errors import ConfigError
 from stitch import heap
 from stitch.heap import ARENA_MAX, set_heap
 
-EVERY_S: Final = 1.0
-"""Seconds between looks at the memory of the process."""
-BUFFERS: Final = 160 * 2**20
-"""Memory of work in progress beyond the freshly started process, however small the lanes' share: 103 to 155
-MB were observed. Fetches and decoding in progress, a segment, code loaded later, freed memory not yet
-returned.
-"""
-HELD_SHARE: Final = 0.5
-"""Lanes' share of the remaining memory: each byte in a lane needed up to three quarters of another one for
-stitching, encoding and the memory of closed requests.
-"""
-LEAST_HELD: Final = 32 * 2**20
-"""Minimal memory of the lanes. With 12 MB, 1,586 of 40,001 requests of a backlog were published in two
-pieces: more arrived late than fits in the memory of closed requests.
-"""
+if TYPE_CHECKING:
+    from flowdiff.settings.ingest_config import HeapSettings
+
 STEP: Final = 16 * 2**20
-"""Granularity of the minimal memory in messages, with one step in reserve: starts differ slightly in size."""
+"""Granularity of the least memory named in messages, plus one step in reserve: starts differ slightly in
+size."""
 
 
-def lanes_share(memory_bytes: int, program_bytes: int) -> int:
-    """Bytes that lanes may use together so that the process takes `memory_bytes` at most.
+def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> int:
+    """Bytes that lanes may use together so that the process stays within `memory_bytes`.
 
-    `program_bytes`: memory of the process before it read anything. Raises ConfigError where too little
-    remains.
+    program_bytes: memory of the process before it read anything. Raises ConfigError if too little remains.
     """
-    held = int((memory_bytes - program_bytes - BUFFERS) * HELD_SHARE)
-    if held < LEAST_HELD:
-        least = (-(-(program_bytes + BUFFERS + int(LEAST_HELD / HELD_SHARE)) // STEP) + 1) * STEP
+    taken = program_bytes + shares.buffers_bytes
+    held = int((memory_bytes - taken) * shares.held_share)
+    if held < shares.least_held_bytes:
+        least = (-(-(taken + int(shares.least_held_bytes / shares.held_share)) // STEP) + 1) * STEP
         raise ConfigError(
             f"live.memory is {memory_bytes // 2**20}MB, and the process takes {program_bytes // 2**20} MB "
             "before it reads anything.",
@@ -57,9 +46,7 @@ def lanes_share(memory_bytes: int, program_bytes: int) -> int:
 
 
 def resident_bytes() -> int:
-    """Memory that this process uses now; its maximum so far where the system does not report the current
-    use.
-    """
+    """Memory that this process uses now; its peak if the system does not report current use."""
     known = Path("/proc/self/statm")
     if known.exists():
         return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -67,20 +54,20 @@ def resident_bytes() -> int:
 
 
 def share_one_heap() -> bool:
-    """Make all threads share one heap; True if they will. Must be called before libraries that start threads
-    are loaded, such as numpy.
+    """Make all threads share one heap; True on success. Must be called before libraries that start threads,
+    such as numpy, are loaded.
 
-    Settings in the environment stay; other C libraries are left alone.
+    Settings in the environment take precedence; other C libraries are not affected.
     """
     return set_heap(ARENA_MAX, 1, "MALLOC_ARENA_MAX", "malloc.arena_max")
 
 
 @contextmanager
-def giving_back(kept_bytes: float, kept_s: float, every_s: float = EVERY_S) -> Iterator[None]:
-    """Return freed memory in a thread, as a commit at the end takes many seconds.
+def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[None]:
+    """Return freed memory in a background thread, as a commit at the end takes many seconds.
 
-    While the process takes more than `kept_bytes`, free memory is returned at each look, else once in
-    `kept_s`.
+    While the process uses more than `kept_bytes`, free memory is returned at each check, else once per
+    `kept_s`. every_s: seconds between checks.
     """
     over = threading.Event()
 
@@ -102,7 +89,7 @@ def giving_back(kept_bytes: float, kept_s: float, every_s: float = EVERY_S) -> I
 
 
 def give_back() -> None:
-    """Return free memory to the system. Costs some milliseconds a gigabyte."""
+    """Return free memory to the system. Costs some milliseconds per gigabyte."""
     import pyarrow as pa  # not before the heap is shared
 
     pa.default_memory_pool().release_unused()

@@ -1,6 +1,6 @@
-"""A process of `flowdiff up`: a command, or a module's `main`, that ends with whoever started it.
+"""A process of `flowdiff up`: runs a command, or a module's `main`, and ends with its parent.
 
-Its first argument is the descriptor of a pipe that is never written to: it closes when the starter ends, for
+Its first argument is the descriptor of a pipe that is never written to: it closes when the parent ends, for
 whatever reason. Run as `python -m flowdiff.live.part DESCRIPTOR ARGUMENTS`.
 """
 
@@ -13,7 +13,7 @@ import threading
 
 
 def _follow(descriptor: int) -> None:
-    """End this process in an orderly way once the starter is gone."""
+    """Wait until the parent is gone, then end this process in an orderly way."""
     os.read(descriptor, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

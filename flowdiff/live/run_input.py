@@ -1,4 +1,4 @@
-"""Input of live ingestion: topics of Kafka, or what an OTLP receiver takes into its spool."""
+"""Input of live ingestion: topics of Kafka, or the spool of an OTLP receiver."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from flowdiff.extras import needed
 from flowdiff.settings.ingest_config import IngestConfig, is_open_address
 from ingest.source import LiveSource
 from schemas.errors import ConfigError
-from stitch.lake.place import is_bucket
+from stitch.lake.place import local_path
 
 if TYPE_CHECKING:
     from ingest.receiver.receiver import Receiver
     from ingest.receiver.spool import Spool
 
 SPOOL: Final = "spool"
-"""Folder of the spool in a lake's folder."""
+"""Name of the spool's folder within a lake's folder."""
 
 
 class RunInput(Protocol):
-    """Source of a run, and what is to be done around it."""
+    """Source of a run, with what is to be started and ended around it."""
 
     source: LiveSource
 
@@ -35,19 +35,19 @@ class RunInput(Protocol):
         ...
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
-        """Let it come in; returns where from, by name. Raises FlowdiffError."""
+        """Start receiving; returns details for the log, by name. Raises FlowdiffError."""
         ...
 
     def check(self) -> None:
-        """Raise what ended the input by itself; called in every turn."""
+        """Raise the error that ended the input, if any; called in every iteration."""
         ...
 
     def end(self) -> None:
-        """Let nothing more in, before the run stops."""
+        """Stop receiving, before the run stops."""
         ...
 
     def close(self) -> None:
-        """Free what it holds, after the run stopped."""
+        """Release resources, after the run stopped."""
         ...
 
 
@@ -55,7 +55,7 @@ class KafkaInput:
     """Topics of Kafka."""
 
     def __init__(self, config: IngestConfig, memory_bytes: int, log: Any) -> None:
-        """Raises InputError where no broker can be used; ConfigError."""
+        """Raises InputError if no broker can be used; ConfigError."""
         with needed():
             from ingest.kafka.fetching import fetch_sizes
             from ingest.kafka.kafka_source import KafkaSource
@@ -88,9 +88,9 @@ class OtlpInput:
     """OTLP receiver and its spool."""
 
     def __init__(self, config: IngestConfig, *, receives: bool) -> None:
-        """receives: False to read what the spool holds, and take no more.
+        """receives: False to only read what is in the spool.
 
-        Raises ConfigError, InputError; BusyLakeError where another process has the spool.
+        Raises ConfigError, InputError; BusyLakeError if another process uses the spool.
         """
         with needed():
             from ingest.receiver.spool import Spool
@@ -116,7 +116,7 @@ class OtlpInput:
 
         config = self._config
         self._receiver = Receiver(
-            self._spool, config.receiver, config.otlp, config.otlp_grpc, config.live.decode.max_payload_bytes
+            self._spool, config.receiver, config.otlp, config.otlp_grpc, config.live.decode
         )
         registry.register(ReceiverCollector(self._spool, self._receiver))
         addresses = {"otlp": self._receiver.http, "otlp_grpc": self._receiver.grpc}
@@ -140,15 +140,16 @@ class OtlpInput:
 
 
 def spool_folder(config: IngestConfig) -> Path:
-    """Folder of the spool. Raises ConfigError for a lake in a bucket without one."""
+    """Folder of the spool. Raises ConfigError for a remote lake without `receiver.spool`."""
     if config.receiver.spool:
         return Path(config.receiver.spool)
-    if is_bucket(config.lake):
+    folder = local_path(config.lake)
+    if folder is None:
         raise ConfigError(
             "A receiver keeps what it answered on a disk of this machine, and the lake is in a bucket.",
             remedy="Name a folder that outlives a restart: receiver.spool.",
         )
-    return Path(config.lake) / SPOOL
+    return folder / SPOOL
 
 
 def warn_of_receiver(config: IngestConfig, log: Any) -> None:
@@ -161,7 +162,7 @@ def warn_of_receiver(config: IngestConfig, log: Any) -> None:
 
 
 class ReceiverCollector(Collector):
-    """Metrics of a receiver, as of each scrape."""
+    """Metrics of a receiver, computed at each scrape."""
 
     def __init__(self, spool: Spool, receiver: Receiver) -> None:
         self._spool = spool

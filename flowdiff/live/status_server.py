@@ -1,7 +1,7 @@
-"""Serve metrics and health over HTTP from a thread of its own, read only.
+"""Serve metrics and health over HTTP from a separate thread, read only.
 
-/metrics in Prometheus' text format; /healthz: 200 while the loop turns (a supervisor restarts what does not);
-/readyz: 200 while it does its work, else 503 and why.
+/metrics in Prometheus' text format; /healthz: 200 while the loop iterates (a supervisor restarts a process
+that fails it); /readyz: 200 while it does its work, else 503 with the reason.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 BACKLOG: Final = 100
-"""Connections waiting to be accepted, and accepted in one turn of the loop, at most."""
+"""Most connections waiting to be accepted, and most accepted in one iteration of the loop."""
 MAX_CONNECTIONS: Final = 256
-"""Connections, at most; beyond, the oldest is dropped. A request sent at once is answered two turns of the
-loop later, before it can become the oldest, however fast others arrive: more than 2 * BACKLOG.
-"""
+"""Most open connections; beyond, the oldest is dropped. A request sent at once is answered two iterations of
+the loop later, before it can become the oldest, however fast others arrive: more than 2 * BACKLOG."""
 DEADLINE_S: Final = 10.0
-"""Time limit from connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
+"""Time limit from connecting to the last byte of the answer, equal to Prometheus' scrape time-out."""
 MAX_REQUEST: Final = 16 * 1024
-"""Bytes of a request line and its headers, at most."""
+"""Most bytes of a request line and its headers."""
 REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
-"""Statuses of refused requests, counted from 0."""
+"""Statuses of refused requests that are counted (from 0)."""
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class StatusServer:
-    """HTTP server that runs from construction to `close`. Raises ConfigError where the address is not
-    available.
-    """
+    """HTTP server that runs from construction to `close`. Raises ConfigError if the address is not
+    available."""
 
     def __init__(
         self,
@@ -68,12 +66,12 @@ class StatusServer:
             self._refused.labels(str(refusal.value))  # so that a rate of it is 0, not missing
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Open connections, the oldest first."""
+        """Open connections, oldest first."""
         listening = listening_socket(
             address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
         )
         self.port: Final[int] = listening.getsockname()[1]
-        """Port that it listens on."""
+        """Port on which the server listens."""
         self._ended = asyncio.Event()
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
@@ -99,7 +97,7 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; a client that leaves, sends no HTTP or is too slow is dropped."""
+        """Answer one request; a client that leaves, does not speak HTTP or is too slow is dropped."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))
@@ -146,7 +144,8 @@ def served(
     clock: Clock,
     stalled_after_ns: int,
 ) -> Iterator[str | None]:
-    """Serve metrics and health at an address; yields the actual one, None if empty. Raises ConfigError."""
+    """Serve metrics and health at an address; yields the actual address, None if `address` is empty. Raises
+    ConfigError."""
     if not address:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Run `flowdiff up`: start its parts as processes in order, start again what dies, end all in order."""
+"""Run `flowdiff up`: start its parts as processes in order, restart those that die, end all in order."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.place import open_store
 
 WINDOW_NS: Final = NS_PER_MINUTE
-"""Length of a new lake's windows, ns: what happens is seen a minute later."""
+"""Window length of a new lake, ns: events become visible a minute later."""
 QUICK: Final = ("--lateness", "10s", "--idle", "10s", "--commit-interval", "2s")
-"""Settings of ingestion without a configuration: spans come from this machine, and at once."""
+"""Options of ingestion without a configuration: spans come from this machine, without delay."""
 TURN_S: Final = 0.2
 _ADDRESS: Final = re.compile(r"https?://\S+")
 _BAD: Final = ("warning", "error", "critical")
 
 
 class PartFailedError(FlowdiffError):
-    """A part cannot begin, or dies again and again."""
+    """A part cannot start, or dies repeatedly."""
 
     slug = "part"
 
@@ -51,17 +51,17 @@ class _Part:
     name: str
     arguments: Sequence[str]
     descriptor: int
-    """Pipe that closes with this process."""
+    """Descriptor of a pipe that closes with this process."""
     settings: UpSettings
     is_restarted: bool = True
-    """True if it is started again when it has died."""
+    """True if it is restarted when it has died."""
     process: subprocess.Popen[str] | None = None
     told: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
-    """Lines of its log, and its address, for those who wait for one of them."""
+    """Events of its log, and its address, for `wait_for`."""
     deaths: deque[float] = field(default_factory=deque)
 
     def start(self) -> None:
-        """Start the process, and forward what it says."""
+        """Start the process, and forward its output."""
         # A session of its own: Ctrl-C of a terminal reaches `up` alone, which ends its parts in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flowdiff.live.part", str(self.descriptor), *self.arguments],
@@ -79,14 +79,14 @@ class _Part:
             threading.Thread(target=_forwarded, args=[stream, forward], daemon=True).start()
 
     def _said(self, line: str) -> None:
-        """Print a line of its output; an address is for us."""
+        """Print a line of its output; the address line of `serve` goes to `told`."""
         if self.name == "serve" and (found := _ADDRESS.search(line)):
             self.told.put({"event": "started", "address": found[0]})
         elif line:
             echo(visible(line))
 
     def _logged(self, line: str) -> None:
-        """Print a line of its log: of JSON warnings and errors alone."""
+        """Print a line of its log; of JSON lines only warnings and errors."""
         if not line.startswith("{"):
             if line:
                 say(f"{self.name}: {visible(line.removeprefix('flowdiff: '))}")
@@ -102,9 +102,9 @@ class _Part:
             say(f"{self.name}: {visible(str(told.get('event')))} {visible(shown)}".rstrip())
 
     def wait_for(self, event: str, stop: Stop) -> dict[str, Any]:
-        """First line of its log of an event.
+        """Wait for the first log line of an event.
 
-        Raises PartFailedError where it ends before, hangs, or all is to end.
+        Raises PartFailedError if the process ends before, hangs, or a stop is requested.
         """
         deadline = time.monotonic() + self.settings.ready_seconds
         while time.monotonic() < deadline and not stop.asked:
@@ -124,7 +124,7 @@ class _Part:
         return None if self.process is None else self.process.poll()
 
     def end(self) -> None:
-        """End it in an orderly way, and after `end_seconds` at once."""
+        """End it in an orderly way; kill it after `end_seconds`."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -136,7 +136,7 @@ class _Part:
             self.process.wait()
 
     def mend(self, now_s: float) -> None:
-        """Start it again if it has died. Raises PartFailedError where it does so again and again."""
+        """Restart it if it has died. Raises PartFailedError if it dies repeatedly."""
         code = self.code
         if code is None or not self.is_restarted:
             return
@@ -170,9 +170,9 @@ def up(
     is_demo: bool,
     has_config: bool,
 ) -> int:
-    """Run all parts until a signal. Returns the exit code. Raises FlowdiffError.
+    """Run all parts until a signal; returns the exit code. Raises FlowdiffError.
 
-    has_config: settings come from a configuration, and not from QUICK.
+    has_config: True if settings come from a configuration instead of QUICK.
     """
     with needed():  # before anything is started
         import grpc  # noqa: F401
@@ -230,7 +230,7 @@ def up(
 
 
 def _prepare(lake: Path, *, has_config: bool) -> None:
-    """Make the lake's folder and, without a configuration, a new lake with short windows."""
+    """Create the lake's folder and, without a configuration, a new lake with short windows."""
     lake.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = open_store(str(lake))
     if read_info(store, str(lake)) is None and not has_config:

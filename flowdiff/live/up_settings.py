@@ -13,7 +13,7 @@ class UpSettings(Config):
     ready_seconds: float = Field(default=60.0, gt=0)
     """Time that a part has to begin; then all end."""
     end_seconds: float = Field(default=30.0, gt=0)
-    """Time that a part has to end in order; then it is killed."""
+    """Time in which a process may shut down cleanly before it is killed."""
     deaths: int = Field(default=3, ge=0)
     """Deaths of a part within `deaths_seconds` after which it is started again; one more ends all."""
     deaths_seconds: float = Field(default=300.0, gt=0)

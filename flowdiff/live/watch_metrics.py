@@ -1,7 +1,7 @@
 """Prometheus metrics of a watch: incidents, the watched service window by window, and notifications.
 
-Counters of the service grow by a sealed window at a time, so they lag behind by its seal, and a rate needs
-several windows. Only root types with the most requests are named; the others share one name.
+Counters of the service grow by one sealed window at a time, so they lag by the sealing delay, and a rate
+needs several windows. Only root types with the most requests have a label of their own; the others share one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from stitch.drivers.live.watch import LiveStatus
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROOTS: Final = 50
-"""Root types with a name of their own, at most; each is sixteen series."""
+"""Most root types with a label (the rest: OTHERS); each is 16 series."""
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 FAILED: Final = "failed"
 SUSPENDED: Final = ("learning", "load", "silent")
 """Reasons of suspension: too little known yet; more load than ever seen; no window is sealed."""
 LONGEST: Final = 200
-"""Characters of a label, at most."""
+"""Most characters of a label."""
 
 
 class ServiceCounters:
@@ -49,13 +49,13 @@ class ServiceCounters:
     def __init__(self) -> None:
         self._requests: Tally[tuple[str, str]] = Tally()
         self._buckets: dict[str, I8] = {}
-        """Root -> requests in each bucket, the last without an upper end."""
+        """Root -> number of requests in each bucket; the last bucket is unbounded."""
         self._sum_s: dict[str, float] = {}
         self.through_ns = 0
-        """End of the last window."""
+        """End of the last counted window, ns."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
-        """Count a sealed window; one that is not readable (any more) is skipped."""
+        """Count a sealed window; one that is unreadable (e.g. deleted) is skipped."""
         with suppress(FlowdiffError, OSError):
             self.add(Lakes(lake).sealed_part(Period(None, start_ns, end_ns)))
         self.through_ns = max(self.through_ns, end_ns)
@@ -99,7 +99,7 @@ class ServiceCounters:
 
 
 class WatchCollector(Collector):
-    """Gauges made from the state of the watch at every scrape."""
+    """Gauges computed from the state of the watch at every scrape."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ _NOTIFICATIONS: Final = {
 
 
 STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Time without a turn after which /healthz fails: a comparison may take minutes."""
+"""Time without an iteration after which /healthz fails: a comparison may take minutes."""
 
 
 class WatchStatus:
@@ -173,7 +173,7 @@ class WatchStatus:
         self.turn(None)
 
     def turn(self, trouble: str | None) -> None:
-        """Record a turn of the loop; `trouble`: reason why it cannot work."""
+        """Record an iteration of the loop; trouble: reason why it cannot work, or None."""
         now_ns = self.clock().now_ns
         self._status = LiveStatus(now_ns=now_ns, lanes=(), paused=False, trouble=trouble, stopping=False)
 

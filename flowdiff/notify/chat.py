@@ -1,8 +1,9 @@
-"""Bodies of messages to chats' incoming hooks, from templates that a user can replace.
+"""Incoming webhooks of chats: messages from templates that a user can replace.
 
-A template is Jinja and makes a JSON document. It sees the facts of `messages.facts`, and `title` (severity,
-state, component), `mark` (a sign for the state), `event` and `link` (address of the report, or empty). Of its
-filters `slack` escapes text for Slack's mrkdwn, `markdown` for Markdown, and `tojson` writes a JSON string.
+A template is Jinja and renders a JSON document. Its variables are those of `messages.facts`, and `title`
+(severity, state, component), `mark` (a symbol for the state), `event` and `link` (address of the report, or
+empty). Filters: `slack` escapes text for Slack's mrkdwn, `markdown` for Markdown, `tojson` writes a JSON
+string.
 """
 
 from __future__ import annotations
@@ -17,21 +18,36 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from analyze.report.markdown import inline
 from flowdiff.notify.messages import facts
+from flowdiff.notify.outlet import JSON, Context, EventOutlet
+from flowdiff.notify.post import Message
+from flowdiff.notify.settings import ChatReceiver, NotifySettings
 from schemas.errors import ConfigError, InputError
 from schemas.incidents import Incident, IncidentEvent, IncidentExamples
 from schemas.report.findings import ChangeKind, Interval
 
-CHATS: Final[tuple[str, ...]] = ("slack", "teams")
-"""Kinds of hooks, each with a template of its own."""
 _MARKS: Final = {"resolved": "✅", "accepted": "☑️"}
 _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+class Chat(EventOutlet[ChatReceiver]):
+    """See EventOutlet. The default template is named like the receiver's key."""
+
+    def __init__(self, name: str, receiver: ChatReceiver, context: Context) -> None:
+        super().__init__(name, receiver, context)
+        self._template = ChatTemplate.of(name, receiver.template, context.settings)
+
+    def message(self, event: IncidentEvent) -> Message:
+        """See EventOutlet."""
+        return self.addressed(self._template.body(event), JSON)
 
 
 class ChatTemplate:
     """Template of a chat's messages."""
 
-    def __init__(self, name: str, text: str) -> None:
-        """name: for messages. Raises ConfigError for a template that makes no JSON of an example."""
+    def __init__(self, name: str, text: str, settings: NotifySettings) -> None:
+        """name: for error messages. Raises ConfigError if the template does not render JSON from an
+        example."""
+        self._settings = settings
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
         # Jinja's `tojson` writes < and > as escapes, and our own letters are wanted as they are.
         environment.filters.update(
@@ -41,43 +57,46 @@ class ChatTemplate:
         )
         try:
             self._template: Template = environment.from_string(text)
-            self.body(_example(), "https://reports.example.org")
-            self.body(_example(), "")
+            for reports in ("https://reports.example.org", ""):
+                self._made(_example(), settings.model_copy(update={"reports": reports}))
         except (TemplateError, ValueError, TypeError, ArithmeticError) as error:
             raise ConfigError(
                 f"{name}: the template makes no message: {error}.", remedy="See docs/internals/notifying.md."
             ) from None
 
     @classmethod
-    def of(cls, chat: str, file: Path | None) -> ChatTemplate:
-        """Template of a file, or the shipped one of a kind of chat. Raises ConfigError, InputError."""
+    def of(cls, chat: str, file: Path | None, settings: NotifySettings) -> ChatTemplate:
+        """Template from a file, or the default one for a kind of chat. Raises ConfigError, InputError."""
         if file is None:
             shipped = resources.files("flowdiff.notify") / "templates" / f"{chat}.json.jinja"
-            return cls(f"notify.{chat}", shipped.read_text(encoding="utf-8"))
+            return cls(f"notify.{chat}", shipped.read_text(encoding="utf-8"), settings)
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise InputError(f"notify.{chat}.template: '{file}' cannot be read: {reason}.") from error
-        return cls(f"notify.{chat}.template", text)
+        return cls(f"notify.{chat}.template", text, settings)
 
-    def body(self, event: IncidentEvent, reports: str) -> bytes:
-        """Message about an event. Raises ValueError where it is no JSON, TemplateError."""
+    def body(self, event: IncidentEvent) -> bytes:
+        """Message about an event. Raises ValueError if it is not JSON, TemplateError."""
+        return self._made(event, self._settings)
+
+    def _made(self, event: IncidentEvent, settings: NotifySettings) -> bytes:
         incident = event.incident
-        known = facts(incident, reports)
+        known = facts(incident, settings)
         where = known["component"] or known["root"]
         made = self._template.render(
             **known,
             title=f"{incident.severity}, {incident.state}: {where}",
             mark=_MARKS.get(incident.state, "🔴" if incident.severity == "critical" else "🟠"),
             event=event.kind,
-            link=known["report"] if reports else "",
+            link=known["report"] if settings.reports else "",
         )
         return json.dumps(json.loads(made), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _example() -> IncidentEvent:
-    """Event with a text in every field, to try a template with."""
+    """Event with a text in every field, to test a template with."""
     incident = Incident(
         id="example",
         kind=ChangeKind.SLOWER,

@@ -17,8 +17,6 @@ from schemas.incidents import IncidentEvent
 from stitch.lake.store import Store
 
 FOLDER: Final = "watch/sent"
-KEPT: Final = 4_096
-"""Events remembered, at most; older ones are not sent."""
 
 
 class _Sent(Config):
@@ -33,19 +31,20 @@ class _Sent(Config):
 class Ledger:
     """The ledger of one receiver. Every method may raise OSError."""
 
-    def __init__(self, store: Store, receiver: str) -> None:
-        self._store = store
+    def __init__(self, store: Store, receiver: str, kept: int) -> None:
+        """kept: most events remembered; older ones are not sent."""
+        self._store, self._kept = store, kept
         self._name = f"{FOLDER}/{receiver}.json"
         self._ids: dict[str, bool] = {}
         """Event id -> True if refused, False if delivered."""
 
     def outbox(self, events: Sequence[IncidentEvent]) -> list[IncidentEvent]:
-        """Events in the lake that were not delivered to the receiver yet, oldest first.
+        """Events in the lake not yet delivered to the receiver, oldest first.
 
-        A new receiver gets the open incidents only.
+        A new receiver only gets the open incidents.
         """
         known = self._read()
-        recent = sorted(events, key=lambda event: event.at_ns)[-KEPT:]
+        recent = sorted(events, key=lambda event: event.at_ns)[-self._kept :]
         if known is None:
             last = {event.incident_id: event for event in recent}
             news = {event.id for event in last.values() if event.incident.goes_on}
@@ -56,13 +55,13 @@ class Ledger:
         return [event for event in recent if event.id not in self._ids]
 
     def has(self, id_: str) -> bool:
-        """True if an event was delivered or refused."""
+        """True if an event was delivered, or refused by the receiver."""
         return id_ in self._ids
 
     def add(self, ids: Iterable[str], *, refused: bool = False) -> None:
-        """Record events, durably."""
+        """Record events as delivered, or refused, durably."""
         self._ids |= dict.fromkeys(ids, refused)
-        for old in [*self._ids][:-KEPT]:
+        for old in [*self._ids][: -self._kept]:
             del self._ids[old]
         record = _Sent(
             sent=tuple(id_ for id_, no in self._ids.items() if not no),
@@ -71,7 +70,7 @@ class Ledger:
         put_same(self._store, self._name, record.model_dump_json().encode())
 
     def _read(self) -> _Sent | None:
-        """Content of the ledger; None where it is missing or damaged."""
+        """Content of the ledger; None if it is missing or damaged."""
         try:
             return _Sent.model_validate_json(self._store.read(self._name).to_pybytes())
         except (FileNotFoundError, ValidationError):

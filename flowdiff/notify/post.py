@@ -1,4 +1,4 @@
-"""Post to a receiver that may be slow or hostile: of the answer the status is used and nothing else."""
+"""Post to a receiver that may be slow or hostile: of the answer only the status and Retry-After are used."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ from ingest.http import exchange
 from ingest.http.address import Address
 from ingest.http.exchange import ExchangeError
 
-MOST_BYTES: Final = 256 * 1024
-"""Bytes of a message, at most: less than Alertmanager and chats accept, more than we send."""
-LONGEST_WAIT_S: Final = 300.0
-"""Longest pause that a receiver can request (Retry-After)."""
+_DIGITS: Final = 9
+"""Most digits read of a requested pause: 30 years."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
-"""Statuses 4xx that may pass: configuration may be corrected, or time helps. Others refuse the message
-itself.
-"""
+"""4xx statuses that may be temporary: configuration may be corrected, or time helps. Others reject the
+message itself."""
 
 
 class SendError(Exception):
-    """A message did not arrive. Its text has nothing from the receiver, and no path."""
+    """A message was not delivered. The text contains nothing sent by the receiver, and no path."""
 
     def __init__(self, why: str, *, wait_s: float = 0.0, is_refused: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
-        """Pause that the receiver requested, at least."""
+        """Pause that the receiver requested (Retry-After); the sender bounds it."""
         self.is_refused = is_refused
-        """True if the same message would be refused again."""
+        """True if the receiver would refuse the message again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +38,15 @@ class Message:
 
 
 def post(message: Message, timeout_s: float) -> None:
-    """Post a message; returns on an answer 2xx. Raises SendError within the time-out."""
+    """Post a message; returns on a 2xx answer. Raises SendError within the time-out."""
     address = message.address
-    if len(message.body) > MOST_BYTES:
-        raise SendError("the message is too large", is_refused=True)
     try:
         answer = exchange.post(address, message.body, message.headers, timeout_s)
     except ExchangeError as error:
         raise SendError(str(error)) from None
     status, wait = answer.status, answer.headers.get("Retry-After", "")
     if not 200 <= status < 300:
-        wait_s = min(float(wait), LONGEST_WAIT_S) if wait.isascii() and wait.isdigit() else 0.0
+        wait_s = float(wait[:_DIGITS]) if wait.isascii() and wait.isdigit() else 0.0
         raise SendError(
             f"answered {status}{answer.moved}",
             wait_s=wait_s,

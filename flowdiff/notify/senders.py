@@ -1,4 +1,4 @@
-"""Send to one receiver from a thread of its own, so that receivers do not delay each other."""
+"""Send to one receiver from a separate thread, so that receivers do not delay each other."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from flowdiff.notify.ledger import Ledger
 from flowdiff.notify.post import Message, SendError, post
+from flowdiff.notify.settings import NotifySettings
 from schemas.incidents import Incident, IncidentEvent
 from schemas.windows import NS_PER_SECOND
-
-FIRST_WAIT_S: Final = 1.0
-LONGEST_WAIT_S: Final = 300.0
-REFUSALS: Final = 3
-"""Attempts at an event that the receiver refuses as invalid."""
-OVER_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Time for which Alertmanager is told that an incident is over."""
 
 
 @dataclass(slots=True)
@@ -30,25 +24,25 @@ class Counts:
 
     receiver: str
     pending: int = 0
-    """Waiting events; for Alertmanager, alerts being sent."""
+    """Number of waiting events; for Alertmanager, of alerts being sent."""
     sent: int = 0
     failed: int = 0
-    """Failed attempts."""
+    """Number of failed attempts."""
     refused: int = 0
-    """Dropped events."""
+    """Number of events given up: refused by the receiver, or too large."""
     restarts: int = 0
-    """Times that sending failed by a bug, and began anew."""
+    """Number of restarts after a bug."""
     is_sending: bool = False
-    """True while its thread is at work."""
+    """True while the thread is working."""
 
 
-class Sender:
-    """Thread that waits for work, and ends promptly while it waits."""
+class Sender(ABC):
+    """Thread that waits for work; while it waits it can be ended promptly."""
 
-    def __init__(self, receiver: str, say: Callable[[str], None], timeout_s: float) -> None:
+    def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
         self._say = say
-        self._timeout_s = timeout_s
+        self._settings = settings
         self._changed = threading.Condition()
         self._ended = False
         self._failures = 0
@@ -59,7 +53,7 @@ class Sender:
         self._thread.start()
 
     def end(self, patience_s: float) -> None:
-        """End when everything is sent, or after `patience_s`; unsent events stay in the outbox."""
+        """End once everything is sent, or after `patience_s`; unsent events remain in the outbox."""
         until = time.monotonic() + patience_s
         with self._changed:
             self._changed.wait_for(self._is_idle, patience_s)
@@ -67,12 +61,17 @@ class Sender:
             self._changed.notify_all()
         self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
 
-    def _is_idle(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, events: Sequence[IncidentEvent]) -> None:
+        """Add events."""
 
+    @abstractmethod
+    def _is_idle(self) -> bool:
+        """True if nothing waits to be sent."""
+
+    @abstractmethod
     def _turn(self) -> float:
-        """Send what is due; returns the seconds until more may be."""
-        raise NotImplementedError
+        """Send what is due; returns the seconds until the next turn."""
 
     def _run(self) -> None:
         self.counts.is_sending = True
@@ -95,7 +94,8 @@ class Sender:
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an error that is none of the receiver's; seconds until the next turn."""
+        """Count and report an error that the receiver did not cause; returns the seconds until the next
+        turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1
@@ -109,9 +109,11 @@ class Sender:
         return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
-        """Post a message and count it; returns the error, if any."""
+        """Post a message and count it; returns the error, or None."""
         try:
-            post(message, self._timeout_s)
+            if len(message.body) > self._settings.max_message_bytes:
+                raise SendError("gets a message that is too large", is_refused=True)
+            post(message, self._settings.timeout_ns / NS_PER_SECOND)
         except SendError as error:
             self._failures += 1
             self.counts.failed += 1
@@ -125,12 +127,13 @@ class Sender:
         return None
 
     def _wait_s(self, error: SendError) -> float:
-        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 16))
-        return max(error.wait_s, longest * random.uniform(0.5, 1))
+        first_ns, most_ns = self._settings.first_wait_ns, self._settings.longest_wait_ns
+        longest_s = min(most_ns, first_ns * 2.0 ** min(self._failures - 1, 16)) / NS_PER_SECOND
+        return max(min(error.wait_s, most_ns / NS_PER_SECOND), longest_s * random.uniform(0.5, 1))
 
 
 class EventSender(Sender):
-    """Sends every event until it arrives, in order."""
+    """Sends every event until it is delivered, in order."""
 
     def __init__(
         self,
@@ -139,17 +142,17 @@ class EventSender(Sender):
         ledger: Ledger,
         backlog: Iterable[IncidentEvent],
         say: Callable[[str], None],
-        timeout_s: float,
+        settings: NotifySettings,
     ) -> None:
-        super().__init__(receiver, say, timeout_s)
+        super().__init__(receiver, say, settings)
         self._message = message
         self._ledger = ledger
         self._waiting = {event.id: event for event in backlog}
         self._refusals = 0
         self.counts.pending = len(self._waiting)
 
-    def take(self, events: Iterable[IncidentEvent]) -> None:
-        """Add events; delivered ones are skipped."""
+    def take(self, events: Sequence[IncidentEvent]) -> None:
+        """Queue events; delivered ones are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)
@@ -163,19 +166,19 @@ class EventSender(Sender):
             with self._changed:
                 event = next(iter(self._waiting.values()), None)
             if event is None:
-                return LONGEST_WAIT_S
+                return self._settings.longest_wait_ns / NS_PER_SECOND
             try:
                 message = self._message(event)
             except Exception:  # of a template that somebody wrote, whatever it raises
                 self._refusals += 1
-                if self._refusals < REFUSALS:
+                if self._refusals < self._settings.refusals:
                     raise
                 self._done(event, refused=True)  # else it would hold up all others
                 continue
             error = self._posted(message)
             if error is not None:
                 self._refusals += error.is_refused
-                if not error.is_refused or self._refusals < REFUSALS:
+                if not error.is_refused or self._refusals < self._settings.refusals:
                     return self._wait_s(error)
             self._done(event, refused=error is not None)
         return 0.0
@@ -195,20 +198,20 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Repeats every open incident to Alertmanager, and for a while the end of each."""
+    """Repeats every open incident to Alertmanager, and for a while each resolved one."""
 
     def __init__(
         self,
+        receiver: str,
         message: Callable[[list[Incident], int], Message],
         incidents: Iterable[Incident],
         say: Callable[[str], None],
-        timeout_s: float,
-        repeat_s: float,
+        settings: NotifySettings,
         now_ns: Callable[[], int],
     ) -> None:
-        super().__init__("alertmanager", say, timeout_s)
+        super().__init__(receiver, say, settings)
         self._message = message
-        self._repeat_s = repeat_s
+        self._repeat_s = settings.repeat_ns / NS_PER_SECOND
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
@@ -216,7 +219,7 @@ class AlertSender(Sender):
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
-    def take(self, events: Iterable[IncidentEvent]) -> None:
+    def take(self, events: Sequence[IncidentEvent]) -> None:
         """Update the open and ended incidents."""
         with self._changed:
             for incident in (event.incident for event in events):
@@ -234,7 +237,7 @@ class AlertSender(Sender):
             self._changed.notify_all()
 
     def _end(self, incident: Incident) -> None:
-        self._over[incident.id, incident.severity] = (incident, self._now_ns() + OVER_NS)
+        self._over[incident.id, incident.severity] = (incident, self._now_ns() + self._settings.over_ns)
 
     def _is_idle(self) -> bool:
         return not self._is_news

@@ -1,4 +1,4 @@
-"""Sign messages as Standard Webhooks are: HMAC-SHA256 over id, time and body."""
+"""Sign messages by Standard Webhooks: HMAC-SHA256 over id, time and body."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 _ENCODED: Final = b"whsec_"
-"""A secret that begins so is base64."""
+"""Prefix of a secret that is base64."""
 
 
 def signing_key(secret: bytes) -> bytes:
-    """Return the key that a secret stands for. Raises ValueError, in whose text no part of it stands."""
+    """Key from a secret. Raises ValueError, whose text contains no part of the secret."""
     key = secret
     if secret.startswith(_ENCODED):
         try:
@@ -29,7 +29,7 @@ def signing_key(secret: bytes) -> bytes:
 
 
 def signed(body: bytes, id_: str, at_s: int, key: bytes) -> Mapping[str, str]:
-    """Headers of Standard Webhooks: the id, when it was sent, and an HMAC over both and the body."""
+    """Headers of Standard Webhooks: the id, the time of sending, and an HMAC over both and the body."""
     digest = hmac.new(key, f"{id_}.{at_s}.".encode() + body, hashlib.sha256).digest()
     return {
         "webhook-id": id_,

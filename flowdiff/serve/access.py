@@ -1,7 +1,7 @@
 """Users of the server and their roles: by a token, by a trusted proxy's header, or everybody on loopback.
 
-A file of tokens has a line for each: `ROLE NAME TOKEN`. A token comes as `Authorization: Bearer TOKEN`, or in
-the cookie that a browser gets for it. Only digests are kept in memory.
+A token file has a line per user: `ROLE NAME TOKEN`. A token is sent as `Authorization: Bearer TOKEN`, or in
+the cookie that a browser gets for it. Only digests are held in memory.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from schemas.errors import ConfigError
 
 COOKIE: Final = "flowdiff_token"
 LEAST_TOKEN: Final = 16
-"""Characters of the shortest token: a shorter one could be guessed."""
+"""Least characters of a token: a shorter one could be guessed."""
 
 
 class Role(IntEnum):
-    """Rights of a user; each role includes those before it."""
+    """Rights of a user; each role includes the ones before it."""
 
     NONE = 0
     READ = 1
-    """Look at pages, and at results that are there."""
+    """View pages, and existing results."""
     RUN = 2
     """Start comparisons and queries."""
     MARK = 3
-    """Change the lake's watch: accept an incident."""
+    """Change the state of the lake's watch: accept an incident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,24 @@ NOBODY: Final = User("", Role.NONE)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rules by which a request becomes a user."""
+    """Rules that identify the user of a request."""
 
     tokens: Mapping[bytes, User] = field(default_factory=dict)
-    """Users by SHA-256 of their token."""
+    """SHA-256 of a token -> its user."""
     user_header: str = ""
-    """Header in which a proxy names the user; empty: none is believed."""
+    """Header in which a proxy names the user; empty: no header is trusted."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of the proxies whose header is believed."""
+    """Addresses or networks of proxies whose header is trusted."""
     proxy_role: Role = Role.RUN
-    """Role of users that a proxy names."""
+    """Role of users named by a proxy."""
 
     @property
     def is_open(self) -> bool:
-        """True if everybody may do everything."""
+        """True if no authentication is configured: everybody has every right."""
         return not self.tokens and not self.user_header
 
     def user(self, connection: HTTPConnection) -> User:
-        """User of a request; NOBODY if it proves none."""
+        """User of a request; NOBODY if it is not authenticated."""
         if self.is_open:
             return User("", Role.MARK)
         if self.user_header and (name := self._named(connection)):
@@ -77,11 +77,11 @@ class Access:
         return self.of_token(token)
 
     def of_token(self, token: str) -> User:
-        """User of a token; NOBODY for one that is unknown."""
+        """User of a token; NOBODY for an unknown one."""
         return self.tokens.get(digest(token.strip()), NOBODY) if token.strip() else NOBODY
 
     def _named(self, connection: HTTPConnection) -> str:
-        """Name in the header of a trusted proxy; empty otherwise."""
+        """User name in the header of a trusted proxy; else empty."""
         if connection.client is None:
             return ""
         host = ip_address(connection.client.host)
@@ -97,7 +97,8 @@ def digest(token: str) -> bytes:
 
 
 def read_tokens(path: Path) -> dict[bytes, User]:
-    """Users of a file of tokens. Raises ConfigError for a wrong line, or a file that others may read."""
+    """Users in a token file, by digest. Raises ConfigError for an invalid line, or a file that others may
+    read."""
     try:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -122,7 +123,8 @@ def read_tokens(path: Path) -> dict[bytes, User]:
 
 
 def checked_proxies(header: str, proxies: tuple[str, ...]) -> tuple[str, ...]:
-    """Addresses of proxies. Raises ConfigError for a wrong one, and for a header that nobody may send."""
+    """Check addresses of proxies. Raises ConfigError for an invalid one, and for a header without proxies or
+    vice versa."""
     for proxy in proxies:
         try:
             ip_network(proxy)

@@ -1,4 +1,4 @@
-"""Question and answer of a page: parameters in, blocks and data out."""
+"""Input and output of a page: parameters, and an answer of blocks and data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.errors import ConfigError
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
-    """Whole number that a text of any length writes; None if it writes none from `least` to `most`."""
+    """Integer written in a text of any length; None if it is not an integer from `least` to `most`."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -27,32 +27,32 @@ def whole_number(text: str, least: int, most: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Parameters of a request, and who asks."""
+    """Parameters of a request, and its user."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Values of the query, or of a posted form, by name."""
+    """Parameter name -> values, from the query or a posted form."""
     address: str = "/"
-    """Path and query under the base path, for links to other forms of the same page."""
+    """Path and query below the base path, for links to other forms of the same page."""
     who: str = ""
     """Name of the user; empty: unknown."""
     wants_json: bool = False
-    """True if the address asks for data instead of a page."""
+    """True if JSON is requested instead of a page."""
     is_foreign: bool = False
-    """True if another site's page sent the browser here: such a request computes nothing."""
+    """True if a page of another site sent the browser here: such a request computes nothing."""
 
     def one(self, name: str, default: str = "") -> str:
-        """Last value of a parameter, without blanks around it."""
+        """Last value of a parameter, stripped."""
         values = self.query.get(name, ())
         return values[-1].strip() if values else default
 
     def many(self, name: str) -> list[str]:
-        """Values of a repeated parameter that are not empty."""
+        """Non-empty values of a repeated parameter."""
         return [text for value in self.query.get(name, ()) if (text := value.strip())]
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Read a query parameter as a whole number from `least` to `most`; `default` if it is not given.
-        Raises ConfigError."""
+        """Query parameter as an integer from `least` to `most`; `default` if not given. Raises
+        ConfigError."""
         text = self.one(name)
         if not text:
             return default
@@ -62,7 +62,7 @@ class Asked:
         return found
 
     def chosen(self, name: str, choices: Sequence[str]) -> str:
-        """One of some words; the first by default. Raises ConfigError."""
+        """Value of a parameter that must be one of `choices`; default: the first. Raises ConfigError."""
         text = self.one(name, choices[0]) or choices[0]
         if text not in choices:
             raise ConfigError(f"{name} is one of {', '.join(choices)}.")
@@ -71,54 +71,54 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A page as data; `flowdiff.serve.shell` makes HTML or JSON of it."""
+    """A page as data; `flowdiff.serve.shell` renders it as HTML or JSON."""
 
     title: str
     blocks: Blocks = ()
     data: Any = None
-    """The same as JSON; None: the page has no such form."""
+    """Content as JSON; None: the page has no JSON form."""
     above: Markup = field(default_factory=Markup)
-    """Forms and drawings between the title and the blocks, made by a template."""
+    """Forms and drawings between title and blocks, rendered from a template."""
     below: Markup = field(default_factory=Markup)
-    """The same behind the blocks."""
+    """Forms and drawings after the blocks, rendered from a template."""
     status: HTTPStatus = HTTPStatus.OK
     refresh_seconds: int | None = None
-    """Time after which a browser asks again by itself; None: never."""
+    """Interval at which a browser reloads the page; None: never."""
     trace_url: str = ""
-    """Address that request ids of the blocks lead to, `{trace_id}` in place of the id; empty: nowhere."""
+    """Address that request ids in the blocks link to, with `{trace_id}` for the id; empty: no links."""
     script: bool = False
-    """True: the page takes the module for choosing periods with a pointer."""
+    """True: the page includes the module for choosing periods with a pointer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Answer that sends the reader elsewhere."""
+    """Answer that redirects the browser."""
 
     to: str
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """File that is sent piece by piece, so that a slow reader holds no memory."""
+    """File that is sent piece by piece, so that a slow reader occupies no memory."""
 
     file: IO[bytes]
     size: int
     done: Callable[[], None]
-    """Called once it is sent, or its reader is gone; after that the file is closed."""
+    """Called once the file is sent, or its reader is gone, before it is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A complete document, or a file: nothing is put around it."""
+    """A complete document or file, sent without the shell."""
 
     body: bytes
     kind: str = "text/html; charset=utf-8"
     policy: str = ""
-    """Content security policy; empty: the server's own."""
+    """Content security policy; empty: the server's default."""
     name: str = ""
-    """File name, for what is downloaded rather than shown."""
+    """File name for a download; empty: shown in the browser."""
     file: SentFile | None = None
-    """Content in place of `body`."""
+    """File with the content, instead of `body`."""
 
 
 Reply = Answer | Moved | Whole

@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,10 +35,10 @@ from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
 
 _LOG: Final = logging.getLogger("flowdiff.serve")
 _MOST_FIELDS: Final = 100
-"""Fields of a form or a query; more are refused."""
+"""Most fields of a form or a query; more are refused."""
 _RETRY_SECONDS: Final = 5
 _PIECE_BYTES: Final = 64 * 1024
-"""Bytes of a file that are in memory at once."""
+"""Bytes of a file held in memory at once."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 
@@ -64,7 +64,7 @@ def _metrics() -> _Metrics:
 
 
 def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
-    """Application of a site; hosts: names under which it is reached, without ports."""
+    """Application for a site; hosts: names under which it is reached, without ports."""
     metrics = _metrics()
     limiter: list[CapacityLimiter] = []
 
@@ -87,7 +87,7 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
                 return await _answered(site, access, page, request, limiter[0])
 
             if page.is_shared and access.user(request).role >= page.role:
-                response = await shared.get(f"{request.url.path}?{request.url.query}", made)
+                response = await shared.get(_address_of(request), made)
             else:
                 response = await made()
             if page.method == "POST" and response.status_code < HTTPStatus.BAD_REQUEST:
@@ -138,7 +138,7 @@ def _agents(site: Site) -> Starlette:
 
 
 def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
-    """Application for users with a role; others are refused."""
+    """Wrap an application to refuse users below a role."""
 
     async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
         user = access.user(HTTPConnection(scope))
@@ -164,6 +164,10 @@ async def _answered(
         return _response(site, page, request, reply)
     except FlowdiffError as error:
         return _error(site, request, _status(error), error, page.tab)
+    except RefusedError as error:
+        return await _body_refused(request, error)
+    except ClientDisconnect:  # nobody reads an answer
+        return Response(status_code=HTTPStatus.BAD_REQUEST)
     except Exception:  # noqa: BLE001 - logged with its traceback; other pages go on
         _LOG.exception("%s failed", request.url.path)
         failed = FlowdiffError("This page failed.", remedy="The server's log says why.")
@@ -185,7 +189,7 @@ async def _asked(site: Site, request: Request, user: User) -> Asked:
         address=f"{path}?{request.url.query}" if request.url.query else path,
         who=user.name,
         wants_json=_wants_json(request),
-        is_foreign=request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"),
+        is_foreign=_is_foreign(request),
     )
 
 
@@ -205,7 +209,7 @@ def _response(site: Site, page: Page, request: Request, reply: Reply) -> Respons
 
 
 class _FileResponse(Response):
-    """Response that sends a file piece by piece, each once the reader took the one before."""
+    """Response that sends a file piece by piece, each once the reader took the previous one."""
 
     def __init__(self, sent: SentFile, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(headers={**headers, "content-length": str(sent.size)}, media_type=media_type)
@@ -223,6 +227,16 @@ class _FileResponse(Response):
         finally:
             self._sent.file.close()
             self._sent.done()
+
+
+def _is_foreign(request: Request) -> bool:
+    """True if the browser was sent here by a page of another site."""
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _address_of(request: Request) -> str:
+    """Cache key of an answer that readers share; requests from another site have keys of their own."""
+    return f"{request.url.path}?{request.url.query}{' foreign' if _is_foreign(request) else ''}"
 
 
 def _wants_json(request: Request) -> bool:
@@ -250,7 +264,7 @@ def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffErro
 
 
 def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
-    """Page that asks for a token, or that says which role is missing."""
+    """Page that asks for a token, or names the missing role."""
     if user.role > Role.NONE:
         needed = ForbiddenError(
             f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
@@ -270,7 +284,7 @@ def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
 
 
 async def _signed_in(site: Site, access: Access, request: Request) -> Response:
-    """Give the browser a cookie for a token, and send it where it wanted to go."""
+    """Set a cookie for a valid token, and redirect to the page asked for before."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     token = fields.get("token", [""])[0]
     if access.of_token(token).role is Role.NONE:

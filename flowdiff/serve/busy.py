@@ -1,4 +1,4 @@
-"""Refusal of work while there is too much."""
+"""Errors that refuse a request: too much work, or a missing role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks of incidents and deployments on an axis of time."""
+"""Marks of incidents and deployments on a time axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.incidents import Incident
 def marks_of(
     incidents: Sequence[Incident], deployments: Sequence[Deployment], start_ns: int, end_ns: int
 ) -> list[Mark]:
-    """Marks between two times; an incident is a stretch, open ones go to the end."""
+    """Marks within [start_ns, end_ns]; an incident is a stretch, an open one reaches to the end."""
     length = end_ns - start_ns
 
     def at(ns: int) -> float:

@@ -1,4 +1,4 @@
-"""Value that is read again, in the background, once it is older than some seconds; for many threads."""
+"""Cached value that is refreshed in the background once it is some seconds old; thread-safe."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 
 class Fresh(Generic[T]):
-    """Cached result of a function. Readers get the last one while a new one is read, and wait for the new one
-    where the last is too old.
+    """Cached result of a function. Readers get the last result while a new one is read; if the last is too
+    old they wait for the new one.
 
-    Reading takes a small part of the time at most: what takes long is read less often. An exception of the
-    first reading is raised, and not cached; one of a later reading leaves the last result.
+    Reading is limited to a share of the time: a slow function is called less often. An exception of the first
+    reading is raised, and not cached; one of a later reading keeps the last result.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class Fresh(Generic[T]):
         *,
         most_share: float = 0.1,
     ) -> None:
-        """fresh_seconds: age at which the result is read again. stale_seconds: time after that from which
-        readers wait for it; as long at most, then they get the last one. most_share: largest part of the time
-        that may be spent on reading."""
+        """fresh_seconds: age at which the result is read again. stale_seconds: further age at which readers
+        wait for the new result, and the longest wait; then they get the last one. most_share: largest share
+        of the time spent on reading."""
         self._read = read
         self._fresh = fresh_seconds
         self._most_share = most_share
@@ -40,10 +40,11 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """Clock at the start of the last reading, seconds that it took, its result."""
+        """(clock at the start of the last reading, its duration in seconds, its result)."""
 
     def __call__(self) -> T:
-        """Last result; the first, or the one after `forget`, is waited for. Raises what reading raises."""
+        """Last result; waits for the first reading, and for the one after `forget`. Raises what the function
+        raises."""
         kept = self._kept
         if kept is None:
             return self._waited_for()
@@ -59,7 +60,7 @@ class Fresh(Generic[T]):
         return self._waited_for() if kept is None else kept[2]
 
     def forget(self) -> None:
-        """Wait for a new result at the next call."""
+        """Discard the result: the next call waits for a new one."""
         with self._lock:
             self._kept = None
 

@@ -1,7 +1,7 @@
 """Guard of the server: refuses requests that none of its pages can have made, and adds security headers.
 
-A name that resolves to this machine (DNS rebinding) is refused by its `Host`; a change asked for by another
-site by `Origin` and `Sec-Fetch-Site`; a body by its size.
+A foreign name that resolves to this machine (DNS rebinding) is detected by `Host`; a change requested by
+another site by `Origin` and `Sec-Fetch-Site`; a large body by its size.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers of every answer that does not set them itself."""
+"""Headers of every answer, unless the answer sets them."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
 
 
 class RefusedError(Exception):
-    """A request, or its body, breaks a rule of the guard."""
+    """A request, or its body, violates a rule of the guard."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI application around another one."""
+    """ASGI application that wraps another one."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], settings: ServeSettings) -> None:
         """hosts: names under which the server is reached, without ports."""
@@ -52,7 +52,7 @@ class Guard:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Check a request, then pass it on."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -69,7 +69,9 @@ class Guard:
             self._check(scope)
             await self._app(scope, self._bounded(receive), answered)
         except RefusedError as refusal:
-            await PlainTextResponse(f"{refusal}\n", refusal.status)(scope, receive, answered)
+            # What is still coming on the connection may be meant as anything.
+            refused = PlainTextResponse(f"{refusal}\n", refusal.status, {"connection": "close"})
+            await refused(scope, receive, answered)
 
     def _check(self, scope: Scope) -> None:
         headers: dict[bytes, list[bytes]] = {}
@@ -78,6 +80,9 @@ class Guard:
         hosts = headers.get(b"host", [])
         if len(hosts) != 1:
             raise RefusedError(400, "A request names one Host.")
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            # A proxy may take the other one, and what follows for a request of somebody else's.
+            raise RefusedError(400, "A request has a length or chunks.")
         host = hosts[0].decode("latin-1")
         if host_name(host) not in self._hosts:
             raise RefusedError(421, "This server is not known by that name; see --host.")
@@ -90,7 +95,8 @@ class Guard:
                 raise RefusedError(413, f"A body has at most {self._settings.most_body_bytes} bytes.")
 
     def _check_change(self, headers: dict[bytes, list[bytes]], host: str) -> None:
-        """Refuse a change that another site's page asks for; browsers name the origin of every POST."""
+        """Raise RefusedError for a change requested by another site's page; browsers name the origin of every
+        POST."""
         origins = headers.get(b"origin", [])
         if any(_netloc(origin.decode("latin-1")) != host.lower() for origin in origins):
             raise RefusedError(403, "Another site may not ask for this.")
@@ -98,7 +104,7 @@ class Guard:
             raise RefusedError(403, "Another site may not ask for this.")
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Body of bounded size, received in bounded time."""
+        """Wrap `receive` to limit the size of the body, and the time to receive it."""
         taken = 0
         deadline = asyncio.get_running_loop().time() + self._settings.header_seconds
         is_whole = False
@@ -122,7 +128,7 @@ class Guard:
 
 
 def _netloc(origin: str) -> str:
-    """Name and port of an origin, lower case; empty for one that has none."""
+    """Host and port of an origin, lower case; empty if it has none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -130,7 +136,7 @@ def _netloc(origin: str) -> str:
 
 
 def host_name(host: str) -> str:
-    """Name in a Host header or an address, without port and brackets; lower case."""
+    """Host name from a Host header or an address, without port and brackets, lower case."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return (host.rpartition(":")[0] if host.count(":") == 1 else host).lower()

@@ -1,4 +1,4 @@
-"""Latest results of a function of some key, bounded by bytes; for pages whose content never changes."""
+"""Cache of immutable pages, limited by bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from flowdiff.serve.answer import Whole
 
 
 class KeptPages:
-    """Documents by key, those used last; for many threads."""
+    """Least-recently-used cache of documents; thread-safe."""
 
     def __init__(self, most_bytes: int) -> None:
-        """most_bytes: memory of all documents together."""
+        """most_bytes: limit on the size of all documents."""
         self._most = most_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Whole] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: str, make: Callable[[], Whole]) -> Whole:
-        """Document of a key, made if it is not kept. Two threads may make the same one."""
+        """Document of a key, from the cache or made. Two threads may make the same one."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

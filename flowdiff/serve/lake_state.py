@@ -5,43 +5,42 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from schemas.errors import LakeError
 from schemas.recorded import Recorded, recordings
 from stitch.lake.layout import LakeInfo, read_info
 from stitch.lake.manifest import WindowEntry, open_manifest
-from stitch.lake.place import is_bucket, open_place
+from stitch.lake.place import address, open_place
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A lake at one time."""
+    """State of a lake at one time."""
 
     info: LakeInfo | None
-    """None: there is no lake yet."""
+    """Info of the lake; None if there is no lake yet."""
     windows: tuple[WindowEntry, ...] = ()
-    """Sealed windows with requests, in order of time."""
+    """Sealed windows with requests, in time order."""
     recorded: tuple[Recorded, ...] = ()
-    """Stretches of time without a gap, in order."""
+    """Stretches of time without a gap, ascending."""
     token: str = ""
-    """Identity of these windows and their content."""
+    """Identity of the windows and their content."""
     lake: str = ""
-    """Identity of the lake: its place."""
+    """Identity of the lake, from its location."""
 
     @property
     def is_empty(self) -> bool:
-        """True while there is no window to look at."""
+        """True if there is no sealed window with requests."""
         return not self.windows
 
     @property
     def bounds_ns(self) -> tuple[int, int]:
-        """Start of the first window and end of the last one."""
+        """(start of the first window, end of the last one)."""
         return self.windows[0].window.start_ns, self.windows[-1].window.end_ns
 
 
 def read_known(lake: str) -> Known:
-    """State of a lake now. Raises LakeError."""
+    """Read the current state of a lake. Raises LakeError."""
     place = open_place(lake)
     try:
         info = read_info(place.store, lake)
@@ -64,9 +63,8 @@ def read_known(lake: str) -> Known:
 
 
 def lake_identity(lake: str) -> str:
-    """Identity of a lake by its place, 16 hex digits: of a folder whatever path leads there."""
-    place = lake.rstrip("/") if is_bucket(lake) else str(Path(lake).resolve())
-    return hashlib.sha256(place.encode()).hexdigest()[:16]
+    """Identity of a lake from its location, 16 hex digits; the same for every path to a folder."""
+    return hashlib.sha256(address(lake).encode()).hexdigest()[:16]
 
 
 def _token(windows: Sequence[WindowEntry]) -> str:

@@ -1,4 +1,4 @@
-"""Addresses of the pages of a server, under its base path."""
+"""Addresses of a server's pages, below its base path."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Parameters = Mapping[str, str | int | Sequence[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses that begin with the base path, each part of a path quoted."""
+    """Makes addresses that begin with the base path, path parts quoted."""
 
     base: str = ""
-    """Empty, or `/a/b` without a slash at its end."""
+    """Base path: empty, or `/a/b` without a trailing slash."""
 
     def to(self, *parts: str, **parameters: str | int | Sequence[str] | None) -> str:
-        """Address of a path of unquoted parts; parameters that are None or empty are left out."""
+        """Address from unquoted path parts; parameters that are None or empty are omitted."""
         path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
         asked = [
             (name.rstrip("_"), str(one))

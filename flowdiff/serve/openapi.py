@@ -1,4 +1,4 @@
-"""OpenAPI document of the server's addresses, made from the table of pages."""
+"""OpenAPI document of the server's addresses, generated from the table of pages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flowdiff.cli.version import version
 from flowdiff.serve.routes import Page
 
 _IN_PATH = re.compile(r"{(\w+)(?::path)?}")
-"""Part of a path; one of the kind `path` may have slashes in it, as ids of requests may."""
+"""Path parameter; one of type `path` may contain slashes, like request ids."""
 
 
 def openapi(pages: Sequence[Page], base: str) -> dict[str, Any]:
-    """Document of all pages; each answers JSON with `format=json`."""
+    """Document of all pages; each answers with JSON to `format=json`."""
     paths: dict[str, dict[str, Any]] = {}
     for page in pages:
         paths.setdefault(_IN_PATH.sub(r"{\1}", page.path), {})[page.method.lower()] = _operation(page)

@@ -1,4 +1,5 @@
-"""Periods worth comparing: around incidents, deployments, the largest step of response times; usual pairs."""
+"""Pairs of periods worth comparing: around incidents, deployments, the largest step of response times; usual
+ones."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from schemas.windows import NS_PER_DAY
 
 _HOUR_NS: Final = NS_PER_DAY // 24
 _MOST_EVENTS: Final = 5
-"""Deployments, incidents and change points that are proposed, the latest of each."""
+"""Most deployments, incidents and change points proposed, the latest of each."""
 LEAST_HISTORY: Final = 12
-"""Windows before the reference from which they are proposed as ordinary times."""
+"""Fewest windows before the reference for these to be proposed as history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,16 @@ class Proposal:
     reference: str
     problem: str
     history: str = ""
-    """Ordinary times before the reference; empty where there are too few."""
+    """History before the reference; empty if there are too few windows."""
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the address of the comparison."""
+        """Address parameters of the comparison."""
         return {"reference": self.reference, "problem": self.problem, "history": self.history}
 
 
 def proposals(known: Known, watched: Watched, rows: pa.Table) -> list[Proposal]:
-    """Pairs of which the lake has both periods, the most specific first; each pair once.
+    """Pairs of periods that the lake has, most specific first, without duplicates.
 
     rows: response times by window and root (`window_rows.RESPONSES`), as far as they are read.
     """
@@ -92,10 +93,10 @@ def _step(known: Known, rows: pa.Table) -> Iterator[_Pair]:
 
 
 def largest_step(rows: pa.Table) -> int | None:
-    """Start of the window from which response times differ most from those before, ns; None for one window.
+    """Start of the window at which response times differ most from those before, ns; None for one window.
 
-    Differences are of the mean of each root, as logarithms, weighted by the root's part of all time, so that
-    another mix of roots is no step; and less near the ends, as in a CUSUM test. O(roots windows).
+    Differences are of each root's log mean, weighted by the root's part of all time, so that a changed mix of
+    roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
     """
     starts, window = np.unique(rows["start_ns"].to_numpy(), return_inverse=True)
     n = len(starts)
@@ -147,7 +148,7 @@ def _usual(known: Known) -> Iterator[_Pair]:
 
 
 def _within(known: Known, period: _Range) -> _Range:
-    """Period cut to whole windows of the lake's time."""
+    """Period clipped to the lake's time, and extended to whole windows."""
     length_ns = known.windows[0].window.length_ns
     first, last = known.bounds_ns
     start, end = max(period[0], first), min(period[1], last)

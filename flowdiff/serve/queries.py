@@ -1,7 +1,7 @@
-"""Queries of a lake, each in a process of its own, of which one is started ahead.
+"""Queries of a lake, each in a child process, one of which is started in advance.
 
-Statements come from pages and from users: a process answers one borrower and is ended then, so that nothing
-of it reaches the next one. Starting takes most of a second, so a spare one waits.
+Statements come from pages and from users: a process serves one borrower and is then ended, so that nothing is
+carried over to the next one. Starting takes most of a second, so there is a spare one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from schemas.errors import FlowdiffError
 
 
 class Queries:
-    """Bounded number of query processes at once. To be closed."""
+    """Query processes, limited in number. Must be closed."""
 
     def __init__(
         self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing
     ) -> None:
-        """comparing: makes the comparisons that a query asks for."""
+        """comparing: makes the comparisons that a query requests."""
         self._lake = lake
         self._settings = settings
         self._clock_ns = clock_ns
@@ -38,7 +38,7 @@ class Queries:
     def borrowed(
         self, token: str, period: str = "all", seconds: float | None = None
     ) -> Iterator[SessionProcess]:
-        """Process on a period of the lake in the state `token`; ended afterwards.
+        """Process on a period of the lake in state `token`; ended afterwards.
 
         seconds: time limit of a query on a part of the lake; None: `query_seconds`. Raises BusyError if none
         is free in time; else as `SessionProcess`.

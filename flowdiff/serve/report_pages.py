@@ -1,4 +1,4 @@
-"""Reports as pages of the server: kept ones of the lake, and results of jobs, drawn by the one renderer."""
+"""Reports as pages of the server: reports stored in the lake, and results of jobs, by the same renderer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from analyze.report.section_view import SectionView, views_by_tag
 from flowdiff.extras import installed
 from flowdiff.serve.answer import Asked, Whole
 from flowdiff.serve.jobs.question import Question
+from flowdiff.serve.links import Links
 from flowdiff.serve.shell import own_style
 from flowdiff.serve.site import Site
 from schemas.errors import NotFoundError
@@ -37,7 +38,7 @@ _PARAMETERS: Final = {
     "--reference-where": "reference_where",
     "--problem-where": "problem_where",
 }
-"""Parameters of pages, by the options of commands."""
+"""Option of a command -> parameter of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,10 @@ class Stored:
 
     text: bytes
     link: Mapping[str, str]
-    """Parameter of other pages that names it: `report` (kept in the lake) or `job` (a result)."""
+    """Page parameter that names it: `report` (stored in the lake) or `job` (a result)."""
     question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Parameters of the question that it answers: they name it once the result is gone. Empty: unknown."""
+    """Parameters of the question it answers, which identify it when the result was evicted. Empty:
+    unknown."""
 
     @property
     def key(self) -> str:
@@ -57,7 +59,7 @@ class Stored:
 
     @property
     def report(self) -> Report:
-        """The report. Raises NotFoundError if it is of another version."""
+        """Parsed report. Raises NotFoundError if it is of another version."""
         try:
             return from_json(self.text, [view.model for view in known_views().values()])
         except ValidationError as error:
@@ -66,13 +68,13 @@ class Stored:
 
 @cache
 def known_views() -> Mapping[str, SectionView[Any]]:
-    """Views of the sections of all installed methods, by tag."""
+    """Tag -> view of a section, for all installed methods."""
     methods = [method_of(name) for name in method_names() if installed(name)]
     return views_by_tag(dict.fromkeys(view for method in methods for view in method.sections))
 
 
 def kept_report(site: Site, report_id: str) -> Stored:
-    """Report that the lake keeps. Raises NotFoundError."""
+    """Read a report stored in the lake. Raises NotFoundError."""
     if _ID.fullmatch(report_id) is None:
         raise NotFoundError(f"'{report_id}' is no id of a report.")
     try:
@@ -87,14 +89,15 @@ def kept_report(site: Site, report_id: str) -> Stored:
 
 
 def result(site: Site, key: str, question: Question | None = None) -> Stored | None:
-    """Report of a finished job; None if it is not kept (any more). question: that it answers, if known."""
+    """Report of a finished job; None if there is none, or it was evicted. question: the one it answers, if
+    known."""
     text = site.jobs.results.read(key)
     asked = {} if question is None else question.address
     return None if text is None else Stored(text, {"job": key}, asked)
 
 
 def named_report(site: Site, asked: Asked) -> Stored | None:
-    """Report that a page's parameters name; None if they name none. Raises NotFoundError."""
+    """Report named by a page's parameters; None if they name none. Raises NotFoundError."""
     if report_id := asked.one("report"):
         return kept_report(site, report_id)
     if key := asked.one("job"):
@@ -106,7 +109,7 @@ def named_report(site: Site, asked: Asked) -> Stored | None:
 
 
 def report_page(site: Site, asked: Asked, stored: Stored, tab: str) -> Whole:
-    """Page of a report below the server's navigation, or its JSON; request ids lead to pages of requests."""
+    """Page of a report with the server's navigation, or its JSON; request ids link to pages of requests."""
     if asked.wants_json:
         return Whole(stored.text, "application/json")
     return site.pages.get(f"{tab} {stored.key} {bool(stored.question)}", lambda: _drawn(site, stored, tab))
@@ -114,7 +117,7 @@ def report_page(site: Site, asked: Asked, stored: Stored, tab: str) -> Whole:
 
 def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     report = stored.report
-    link = requests_link(site, stored)
+    link = requests_link(site.links, stored)
     sections = tuple(
         _linked(site, section) if isinstance(section, FindingsSection) else section
         for section in report.sections
@@ -127,25 +130,26 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
     return Whole(page.encode(), policy=page_policy(drawn, views, frame) + _ANSWERS)
 
 
-def requests_link(site: Site, stored: Stored) -> str:
-    """Address of a request that a report leads to, `{trace_id}` in place of its id."""
-    return site.links.to("requests", "ID", **stored.link).replace("/ID", f"/{TRACE_ID}", 1)
+def requests_link(links: Links, stored: Stored) -> str:
+    """Address of a request's page from a report, with `{trace_id}` for its id."""
+    requests = links.to("requests")
+    return f"{requests}/{TRACE_ID}{links.to('requests', **stored.link).removeprefix(requests)}"
 
 
 def report_address(site: Site, stored: Stored) -> str:
-    """Address of the page of a report that is there."""
+    """Address of the page of an existing report."""
     if "report" in stored.link:
         return site.links.to("reports", stored.link["report"])
     return site.links.to("results", stored.link["job"])
 
 
 def finding_address(site: Site, stored: Stored, rank: int | str) -> str:
-    """Address of one finding of a report."""
+    """Address of the page of a report's finding."""
     return site.links.to("compare", "finding", str(rank), **(stored.question or stored.link))
 
 
 def _linked(site: Site, section: FindingsSection) -> FindingsSection:
-    """Section whose proposals of further analyses are links to pages that run them."""
+    """Section whose proposed further analyses link to pages that run them."""
 
     def linked(finding: Finding) -> Finding:
         views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)

@@ -1,4 +1,4 @@
-"""Response times by root and time, relative to what is usual: the numbers behind heat strips."""
+"""Response times by root and time, relative to the usual value: the data of heat strips."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RootStrip:
-    """A root over the time shown."""
+    """Root type over the time shown."""
 
     root: str
     requests: int
     mean_us: float
     p95_us: float
-    """Highest 95th percentile of a window."""
+    """Highest 95th percentile of any window."""
     failing: float
     cells: tuple[HeatCell | None, ...]
 
     @property
     def title(self) -> str:
-        """Description for readers who do not see the strip."""
+        """Text alternative of the strip for screen readers."""
         worst = max((cell.ratio for cell in self.cells if cell is not None), default=1.0)
         return (
             f"{wording.visible(self.root)}: {wording.count(self.requests)} requests, mean "
@@ -35,7 +35,7 @@ class RootStrip:
 
 
 def root_strips(rows: pa.Table, start_ns: int, end_ns: int, n_cells: int) -> list[RootStrip]:
-    """Strips of all roots, most time first. The usual value of a root is the median of its cells' means."""
+    """Strips of all roots, by total time. A root's usual value is the median of its cells' means."""
     if not rows.num_rows:
         return []
     encoded = rows["root"].combine_chunks().dictionary_encode()

@@ -1,4 +1,4 @@
-"""Table of the server's pages. Adding a page is adding a file under `pages` and a row here."""
+"""Table of the server's pages. To add a page, add a file under `pages` and a row here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowdiff.serve.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of an address, for the description of the interface."""
+    """Parameter of an address, for the OpenAPI document."""
 
     name: str
     about: str
@@ -23,18 +23,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, or a change."""
+    """A page, or an action that changes something."""
 
     path: str
     tab: str
-    """Entry of the navigation that it belongs to."""
+    """Navigation entry that the page belongs to."""
     about: str
     answer: Callable[[Site, Asked], Reply]
     parameters: Sequence[Parameter] = ()
     role: Role = Role.READ
     method: Literal["GET", "POST"] = "GET"
     is_shared: bool = False
-    """True: the same for all readers, and made once for those of `fresh_seconds`."""
+    """True: the same for all readers, and made once per `fresh_seconds`."""
 
 
 TABS: Final = (

@@ -1,4 +1,4 @@
-"""Server: a port, connections with deadlines, an orderly end."""
+"""HTTP server: a port, connections with deadlines, an orderly end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from flowdiff.serve.settings import ServeSettings
 from schemas.errors import ConfigError
 
 _HEAD_BYTES: Final = 32 * 1024
-"""Largest head of a request."""
+"""Largest head of a request, bytes."""
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Bind a listening socket. Raises ConfigError."""
+    """Bind and listen on a socket. Raises ConfigError."""
     try:
         if ":" in host:
             return socket.create_server((host, port), family=socket.AF_INET6, backlog=256)
@@ -35,7 +35,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def run(app: Guard, bound: socket.socket, settings: ServeSettings, started: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT; then running requests get `stop_seconds`.
+    """Serve until SIGTERM or SIGINT; running requests then have `stop_seconds` to finish.
 
     started: called once the server answers.
     """
@@ -58,7 +58,7 @@ def run(app: Guard, bound: socket.socket, settings: ServeSettings, started: Call
 
 
 class _Server(uvicorn.Server):
-    """Server that reports its start, and ends in order by a signal (uvicorn's own repeats the signal)."""
+    """Uvicorn server that reports its start, and ends orderly on a signal (uvicorn re-raises the signal)."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -79,7 +79,7 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
-    """Protocol that closes a connection whose request's head does not come in time, or whose reader takes
+    """Protocol that closes a connection if the request's head does not arrive in time, or the reader takes
     nothing of an answer."""
 
     class DeadlineProtocol(H11Protocol):
@@ -130,7 +130,7 @@ def _protocol(settings: ServeSettings) -> type[H11Protocol]:
 
 
 def log_to(handler: Any) -> None:
-    """Send warnings of the server and of uvicorn to a handler."""
+    """Send warnings of the server and of uvicorn to a logging handler."""
     import logging
 
     for name in ("flowdiff.serve", "uvicorn.error"):

@@ -1,7 +1,7 @@
-"""Answers that readers of the same address share for as long as what they are made of counts as fresh.
+"""Answers shared by readers of the same address while they are fresh.
 
-Two hundred readers of *Now* ask for more pages a second than one interpreter draws; those of one second get
-the same page. Used by the event loop alone.
+Two hundred readers of *Now* request more pages a second than one interpreter renders; readers within the same
+second get the same page. Only used by the event loop.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 from starlette.responses import Response
 
 _MOST_KEY: Final = 2_000
-"""Characters of an address that is shared; longer ones are one reader's."""
+"""Most characters of an address whose answer is shared."""
 _ENTRY_BYTES: Final = 1_000
-"""Bytes that an answer takes beside its body and address, rounded up: objects and entries of mappings."""
+"""Bytes of an answer's objects and mapping entries besides body and address, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class SharedAnswers:
-    """Latest answers by address, bounded by bytes."""
+    """Latest answers by address, limited by bytes."""
 
     def __init__(self, fresh_seconds: float, most_bytes: int) -> None:
         self._fresh = fresh_seconds
@@ -44,15 +44,15 @@ class SharedAnswers:
         self._generation = 0
 
     def forget(self) -> None:
-        """Make every answer anew: something was changed."""
+        """Discard all answers, after a change."""
         self._kept.clear()
         self._coming.clear()
         self._bytes = 0
         self._generation += 1
 
     async def get(self, key: str, make: Callable[[], Awaitable[Response]]) -> Response:
-        """Answer of an address, made once for all who ask meanwhile. Only 200 is kept; each makes its own of
-        what fails."""
+        """Answer of an address, made once for all concurrent requests. Only status 200 is shared; on failure
+        each request makes its own."""
         if self._fresh <= 0 or len(key) > _MOST_KEY:
             return await make()
         kept = self._kept.get(key)
@@ -88,5 +88,5 @@ class SharedAnswers:
 
 
 def _size(key: str, kept: _Kept) -> int:
-    """Bytes of memory: answers may be small, and their addresses many."""
+    """Memory of an answer, bytes, with its address: there may be many small answers."""
     return len(kept.body) + 4 * len(key) + _ENTRY_BYTES

@@ -1,6 +1,6 @@
-"""Shell of every page: navigation above, one style sheet, no script but the module for pointers.
+"""Frame of every page: navigation at the top, one style sheet, no script but the module for pointers.
 
-An answer becomes HTML by the renderer of reports, or JSON.
+An answer is rendered as HTML by the renderer of reports, or as JSON.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""Content security policy of all that the server answers."""
+"""Default content security policy of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file with a name that changes with its content."""
+    """A file whose name changes with its content."""
 
     name: str
     kind: str
@@ -40,13 +40,13 @@ class StaticFile:
 
 @cache
 def own_style() -> str:
-    """Style of the shell, to be added to that of a report's page."""
+    """CSS of the shell, added to that of a report's page."""
     return source(_OWN_STYLE)
 
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """Files of the shell: the style sheet of reports with the shell's own, and the module for pointers."""
+    """Static files: the style sheet of reports with the shell's own, and the module for pointers."""
     texts = {
         "style.css": ("text/css; charset=utf-8", source(STYLE) + own_style()),
         "brush.js": ("text/javascript; charset=utf-8", source(_SCRIPT)),
@@ -69,14 +69,14 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Renderer of answers: one lake, one base path."""
+    """Renders answers, for one lake and one base path."""
 
     lake: str
     links: Links
     tabs: Sequence[Tab]
 
     def page(self, answer: Answer, tab: str = "") -> str:
-        """HTML of an answer; tab: its entry of the navigation."""
+        """HTML page of an answer; tab: its navigation entry."""
         files = static_files()
         return self.rendered(
             "shell.html.jinja",
@@ -92,7 +92,7 @@ class Shell:
         )
 
     def top(self, tab: str = "") -> Markup:
-        """Navigation; it stands above reports, too."""
+        """Navigation bar, also used above reports."""
         return self.rendered("top.html.jinja", tabs=self.tabs, current=tab, lake=self.lake)
 
     def rendered(self, name: str, **values: Any) -> Markup:
@@ -101,13 +101,13 @@ class Shell:
         return Markup(made)
 
     def same_in_sql(self, query: str, period: str = "") -> Details:
-        """Show the query of a page, folded, with a link that runs it."""
+        """Folded block with the SQL query of a page, and a link that runs it."""
         run = Styled("Run it", href=self.links.to("sql", q=query, period=period))
         return Details("The same in SQL", (Text(query, "pre"), Text(run)))
 
 
 def json_of(data: Any) -> bytes:
-    """JSON of an answer's data, indented; models by their fields."""
+    """Indented JSON of an answer's data; models by their fields."""
     return json.dumps(data, indent=1, default=_plain).encode() + b"\n"
 
 

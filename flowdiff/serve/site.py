@@ -1,4 +1,4 @@
-"""Site: all that pages read. One lake, its state, its response times, queries."""
+"""Site: everything that pages read: one lake, its state, its response times, queries, jobs."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from stitch.lake.place import open_store
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A lake as it is served. To be closed."""
+    """A served lake. Must be closed."""
 
     lake: str
     settings: ServeSettings
     links: Links
     shell: Shell
     known: Fresh[Known]
-    """State of the lake."""
+    """Current state of the lake."""
     watched: Fresh[Watched]
-    """Decisions of its watch."""
+    """Current state of its watch."""
     queries: Queries
     proposals: Fresh[list[Proposal]]
-    """Pairs of periods worth comparing; the largest step is looked for in the last day."""
+    """Pairs of periods worth comparing; the largest step is searched in the last day."""
     responses: ResponseRows
     sites: SiteRows
     jobs: Jobs
     pages: KeptPages
-    """Drawn reports."""
+    """Cache of rendered reports."""
     sending: threading.BoundedSemaphore
-    """Files of results that may be written or sent."""
+    """Limits the number of result files being written or sent."""
     clock_ns: Callable[[], int]
 
     def close(self) -> None:
-        """End threads and processes."""
+        """End all threads and processes."""
         self.jobs.close()
         self.responses.close()
         self.sites.close()
@@ -65,8 +65,8 @@ def open_site(
     cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet; cache: folder for results of jobs,
-    which lakes may share."""
+    """Open a lake, which need not exist yet; cache: folder for results of jobs, which several lakes may
+    share."""
     links = Links(base_path)
     ages = settings.fresh_seconds, settings.stale_seconds
     known = Fresh(lambda: read_known(lake), *ages)

@@ -1,4 +1,4 @@
-"""Spans of time that pages show, which end with the lake's last window."""
+"""Time spans that pages show, ending with the lake's last window."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ SPANS: Final = {
 }
 SPAN_NAMES: Final = {"1h": "hour", "6h": "six hours", "1d": "day", "1w": "week", "4w": "four weeks"}
 LEAST_WINDOWS: Final = 12
-"""Windows from which a span is worth to be drawn without being chosen."""
+"""Fewest windows in a span for it to be the default."""
 
 
 def default_span(known: Known) -> str:
-    """Shortest span that shows all of a young lake; of an older one the day, or longer if that has too few
-    windows.
-    """
+    """Default span: the shortest that shows all of a young lake; for an older one a day, or longer if that
+    has too few windows."""
     first_ns, end_ns = known.bounds_ns
     starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]
     for span, length_ns in SPANS.items():
@@ -38,7 +37,7 @@ def default_span(known: Known) -> str:
 
 
 def shown_time(known: Known, span: str) -> tuple[int, int]:
-    """Start and end of a span, one window at least."""
+    """(start, end) of a span, at least one window."""
     end_ns = known.bounds_ns[1]
     return end_ns - max(SPANS[span], known.windows[-1].window.length_ns), end_ns
 
@@ -46,7 +45,7 @@ def shown_time(known: Known, span: str) -> tuple[int, int]:
 def span_choice(
     shell: Shell, chosen: str, start_ns: int, end_ns: int, address: Callable[[str], str]
 ) -> Markup:
-    """Links to a page for every span, the chosen one marked, with the time that is shown."""
+    """Links to a page for every span, the chosen one marked, with the time shown."""
     return shell.rendered(
         "choice.html.jinja",
         label="Length of time",

@@ -16,7 +16,7 @@ from stitch.lake.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployment: noticed by its version, or marked by a person."""
+    """A deployment, detected by its version, or marked by a person."""
 
     at_ns: int
     text: str
@@ -24,18 +24,18 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Decisions of a lake's watch so far; all empty where nothing watches."""
+    """State of a lake's watch; empty if nothing watches the lake."""
 
     incidents: Sequence[Incident] = ()
-    """Open ones first."""
+    """Incidents, open ones first."""
     events: Sequence[IncidentEvent] = ()
-    """Oldest first."""
+    """Events, oldest first."""
     deployments: Sequence[Deployment] = ()
     """Deployments under observation."""
     is_watched: bool = False
 
     def incidents_between(self, start_ns: int, end_ns: int) -> list[Incident]:
-        """Incidents that go on in some part of [start, end)."""
+        """Incidents that overlap [start, end)."""
         return [
             one
             for one in self.incidents
@@ -48,7 +48,7 @@ class Watched:
 
 
 def read_watched(store: Store) -> Watched:
-    """Read the decisions of a lake's watch. Raises LakeError, OSError."""
+    """Read the state of a lake's watch. Raises LakeError, OSError."""
     commit = last_commit(store)
     if commit is None:
         return Watched(incidents_of(store), events_of(store))
@@ -60,7 +60,7 @@ def read_watched(store: Store) -> Watched:
 
 
 def incident_words(links: Links, incident: Incident) -> Words:
-    """Line about an incident, with a link to its page."""
+    """Line about an incident that links to its page."""
     kind = "worse" if incident.goes_on else ""
     return (
         tag(incident.state, kind),

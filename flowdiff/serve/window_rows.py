@@ -1,7 +1,7 @@
-"""Rows of views by window, kept in memory: response times by root, and call sites.
+"""Rows of views by window, cached in memory: response times by root, and call sites.
 
-Each window is read once, by a query in a process of its own, the latest first; pages show what is there. A
-window that a repair changed is read again.
+Each window is read once, by a query in a child process, latest first; pages show what is read so far. A
+window changed by a repair is read again.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _Content = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """Rows of a stretch of time."""
+    """Rows within a stretch of time."""
 
     rows: pa.Table
-    """Schema of the kept rows, in order of time."""
+    """Rows in the cached schema, in time order."""
     missing: int
-    """Windows of the stretch that are not read yet."""
+    """Number of windows of the stretch not read yet."""
 
 
 class WindowRows(ABC):
-    """Rows of the latest windows of a lake, for many threads. To be closed."""
+    """Cache of rows of a lake's latest windows; thread-safe. Must be closed."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WindowRows(ABC):
         schema: pa.Schema,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """then: called in the reading thread whenever every window has been read."""
+        """then: called in the reading thread whenever all windows have been read."""
         self._known = known
         self._queries = queries
         self._settings = settings
@@ -75,9 +75,9 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Content of each window that was read, by its start."""
+        """Start of a window -> its content when it was read."""
         self._n_rows: dict[int, int] = {}
-        """Rows that each of them has, whether they are kept or not."""
+        """Start of a window -> its number of rows, cached or not."""
         self._reading: threading.Thread | None = None
         self._closed = False
 
@@ -87,14 +87,14 @@ class WindowRows(ABC):
 
     @abstractmethod
     def _kept(self, found: pa.Table) -> pa.Table:
-        """Rows as they are kept; called under the lock."""
+        """Convert rows to the cached form; called under the lock."""
 
     def _most_rows(self) -> int | None:
-        """Rows that may be kept; None: as many as the windows have."""
+        """Most rows to cache; None: no limit."""
         return None
 
     def _latest(self, known: Known) -> Sequence[WindowEntry]:
-        """Latest windows that may be kept, by number and by rows of those that were read; at least one."""
+        """Latest windows that may be cached, within the limits on windows and rows; at least one."""
         latest, most = known.windows[-self._settings.most_windows :], self._most_rows()
         if most is None:
             return latest
@@ -106,9 +106,9 @@ class WindowRows(ABC):
         return latest
 
     def between(self, start_ns: int, end_ns: int, only: pc.Expression | None = None) -> Summed:
-        """Rows of the windows that begin in [start, end), or those of them for which `only` holds.
+        """Rows of the windows that begin in [start, end), filtered by `only`.
 
-        Windows that are not read yet are read in the background.
+        Missing windows are read in the background.
         """
         known = self._known()
         self.begin(known)
@@ -122,7 +122,7 @@ class WindowRows(ABC):
         return Summed(rows.sort_by("start_ns"), missing)
 
     def wait(self) -> None:
-        """Wait until every window is read."""
+        """Wait until all windows are read."""
         while True:
             self.begin(self._known())
             with self._lock:
@@ -139,7 +139,7 @@ class WindowRows(ABC):
             reading.join()
 
     def begin(self, known: Known) -> None:
-        """Read what is missing, in the background."""
+        """Read missing windows in the background."""
         with self._lock:
             if self._closed or self._reading is not None or not self._missing(known):
                 return
@@ -167,7 +167,7 @@ class WindowRows(ABC):
                 self._reading = None
 
     def _next(self, missing: Sequence[WindowEntry]) -> Sequence[WindowEntry]:
-        """Latest windows that one query reads."""
+        """Latest windows to read with one query."""
         first, requests = len(missing), 0
         while first > max(len(missing) - self._settings.summed_windows, 0):
             requests += missing[first - 1].flows
@@ -205,11 +205,11 @@ class WindowRows(ABC):
 
     @abstractmethod
     def _trimmed(self) -> None:
-        """Forget what belongs to rows that are not kept any more; called under the lock."""
+        """Discard data of rows that were evicted; called under the lock."""
 
 
 class ResponseRows(WindowRows):
-    """Rows of the view `responses`, RESPONSES."""
+    """Cached rows of the view `responses`, schema RESPONSES."""
 
     def __init__(
         self,
@@ -227,21 +227,21 @@ class ResponseRows(WindowRows):
         return found.cast(RESPONSES)
 
     def _trimmed(self) -> None:
-        """Nothing: rows are all there is."""
+        """Nothing to discard besides the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteName:
-    """Words of a call site."""
+    """Names of a call site."""
 
     component: str
     operation: str
     caller: str
-    """Empty: none."""
+    """Caller; empty: none."""
 
 
 class SiteRows(WindowRows):
-    """Rows of the view `call_sites`, SITES; its words are kept once a site."""
+    """Cached rows of the view `call_sites`, schema SITES; names are stored once per site."""
 
     def __init__(self, known: Callable[[], Known], queries: Queries, settings: ServeSettings) -> None:
         super().__init__(known, queries, settings, SITES)
@@ -249,7 +249,7 @@ class SiteRows(WindowRows):
 
     @property
     def names(self) -> Mapping[int, SiteName]:
-        """Words of every site that has rows, by its key."""
+        """Key -> names of all sites with rows."""
         with self._lock:
             return dict(self._names)
 

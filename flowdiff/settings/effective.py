@@ -19,7 +19,7 @@ from schemas.errors import ConfigError
 
 DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
-"""Every key by its name."""
+"""Name -> key."""
 _REACHING: Final = (
     "kafka.bootstrap",
     "kafka.client_name",
@@ -28,7 +28,7 @@ _REACHING: Final = (
     "kafka.request_timeout",
     "kafka.max_unpacked",
 )
-"""Keys for reaching and reading a Kafka, common to all commands."""
+"""Keys (or prefixes) for connecting to and reading from Kafka, used by all commands."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Variables that Kubernetes sets in a pod for every service of its namespace, such as `flowdiff-kafka`."""
@@ -40,7 +40,7 @@ class Effective:
 
     config: IngestConfig
     origins: Mapping[str, str]
-    """Origin of a key's value: a flag, a variable or a file; keys at their default are missing."""
+    """Key -> origin of its value: a flag, a variable or a file; keys at their default are missing."""
 
     def value(self, key: Key) -> Any:
         """Value of a key in the model."""
@@ -51,7 +51,7 @@ class Effective:
 
 
 def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Effective:
-    """Merge the settings. flags: given values by key; file: None uses FLOWDIFF_CONFIG, if set.
+    """Merge the settings. flags: key -> given value; file: None uses FLOWDIFF_CONFIG, if set.
 
     Raises ConfigError with the key and the origin of its value, InputError for a file that cannot be read.
     """
@@ -69,7 +69,7 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
 def kafka_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None, **fields: Any
 ) -> KafkaSettings:
-    """Settings for reaching a Kafka; `fields`: what a command does there. Raises as `effective`."""
+    """Settings for connecting to Kafka; fields: further settings by the command. Raises as `effective`."""
     given = _under(_REACHING, _gathered(flags, environ, file))
     return validated(KafkaSettings, given, ("kafka",), fields)
 
@@ -108,7 +108,7 @@ def _named(name: str, value: Any, origin: str) -> Given:
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """(Key, variable, value) of every variable with one of our names; empty ones are ignored."""
+    """(key, variable, value) of every variable named after a key; empty ones are ignored."""
     by_variable = {key.variable: name for name, key in KEYS.items()}
     sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
     for variable, value in environ.items():

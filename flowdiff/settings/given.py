@@ -16,32 +16,32 @@ from schemas.errors import ConfigError, FlowdiffError, InputError
 
 M = TypeVar("M", bound=BaseModel)
 _USER: Final = re.compile(r"[^\s,'\[(]+@")
-"""User, and perhaps a password, before a host where it does not belong."""
+"""User, possibly with a password, before a host where none is expected."""
 _QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
-"""Parameters after a host, a password perhaps among them."""
+"""Parameters after a host, which may include a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A given value."""
+    """A value given for a key, with its origin."""
 
     key: Key
     value: Any
     origin: str
-    """Flag, variable or file."""
+    """Flag, variable or file that set the value."""
     name: str
     """Name in messages: `--lateness`, or `live.lateness (FILE)`."""
 
     @property
     def shown(self) -> str:
-        """Value without a user's name, a password or a secret."""
+        """Value as text for messages, without a user's name, a password or a secret."""
         if self.key.kind is KeyKind.SECRET:
             return "what it is"
         text = ", ".join(map(str, self.value)) if isinstance(self.value, list) else str(self.value)
         return f"'{_QUERY.sub('?***', _USER.sub('***@', text))}'"
 
     def put(self, values: dict[str, Any]) -> None:
-        """Set the value in the input of a model. Raises ConfigError."""
+        """Set the value in the model's input. Raises ConfigError."""
         try:
             self.key.put(values, self.key.read(self.value))
         except FlowdiffError as error:
@@ -53,10 +53,10 @@ class Given:
 def validated(
     model: type[M], given: Iterable[Given], above: tuple[str, ...] = (), base: Mapping[str, Any] | None = None
 ) -> M:
-    """Make a model of the given values; the rest have defaults. Raises ConfigError.
+    """Make a model from given values, with defaults for the rest. Raises ConfigError.
 
-    above: names of the fields that lead from the outermost model, in which keys are written, to `model`.
-    base: values of fields that `given` does not set.
+    above: field names that lead from the outermost model, to which keys refer, to `model`. base: values of
+    fields that `given` does not set.
     """
     given = list(given)
     values: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def validated(
 def _refusal(
     error: ValidationError, model: type[BaseModel], given: list[Given], above: tuple[str, ...]
 ) -> ConfigError:
-    """Error for the model's first objection to the values, by the names of keys."""
+    """ConfigError for the first validation error, in terms of keys."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = (*above, *(part for part in first["loc"] if isinstance(part, str)))
     why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
@@ -102,7 +102,7 @@ def read_secret(name: str, file: Path) -> bytes:
 
 
 def document_of(file: Path) -> dict[str, Any]:
-    """Parsed configuration file. Raises InputError; ConfigError for invalid TOML."""
+    """Parse a configuration file. Raises InputError; ConfigError for invalid TOML."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -117,8 +117,7 @@ def in_document(
     document: Mapping[str, Any], keys: Mapping[str, Key], file: str, listed_by: str
 ) -> Iterator[Given]:
     """Yield every value of a configuration. Raises ConfigError; listed_by: the command that lists all
-    keys.
-    """
+    keys."""
     sections = {".".join(name.split(".")[:n]) for name in keys for n in range(1, name.count(".") + 1)}
     waiting = list(document.items())
     while waiting:

@@ -1,9 +1,9 @@
 """Keys of a settings model: the names of a value in a file, in the environment and as a flag.
 
-Derived from the model, so that a new field is a new key. `live.commit_interval_ns` of the model is the key
+Derived from the model, so that a new field is a new key. The model's `live.commit_interval_ns` has the key
 `live.commit_interval`, the variable FLOWDIFF_LIVE_COMMIT_INTERVAL and the flag --commit-interval; its value
-is written `10s`, as one in bytes is `512MB`. Only secrets have no flag, which any list of processes would
-show, and no place in a file, which people pass around.
+is written `10s`, a size in bytes `512MB`. Only secrets have no flag, because lists of processes show flags,
+and no key in a file, because files are passed around.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
+from schemas.config import EXPERT
 from schemas.errors import ConfigError
 from schemas.sizes import parse_size
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, window_length_ns
@@ -29,14 +30,14 @@ PREFIX: Final = "FLOWDIFF_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 """Variable with the settings file, unless an option names it."""
 FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
-"""Sections left out of a flag's name."""
+"""Sections omitted from a flag's name."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
-"""Reference to a field in descriptions; its key has no unit."""
+"""Reference to a field in a description; the key's name has no unit."""
 _SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
 
 
 class KeyKind(StrEnum):
-    """Kind of a value; its word is the placeholder in help."""
+    """Kind of a value; the word is the placeholder in help."""
 
     DURATION = "DURATION"
     WINDOW = "LENGTH"
@@ -53,25 +54,27 @@ class KeyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One value of the model."""
+    """Names, type and default of one value of the model."""
 
     path: tuple[str, ...]
-    """Names in a file."""
+    """Path of names in a file."""
     field: tuple[str, ...]
-    """Names of fields in the model."""
+    """Path of field names in the model."""
     kind: KeyKind
     unit_ns: int
-    """Nanoseconds of the field's unit, for a duration."""
+    """Unit of the field in ns, for a duration."""
     default: Any
     is_required: bool
     about: str
     choices: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
-    """Names of both parts of PAIRS."""
+    """Names of the two parts of a pair (kind PAIRS)."""
+    is_expert: bool = False
+    """True if few people ever change it: only listed on request."""
 
     @property
     def name(self) -> str:
-        """Name in messages, `live.commit_interval`."""
+        """Name in files and messages, `live.commit_interval`."""
         return ".".join(self.path)
 
     @property
@@ -91,11 +94,11 @@ class Key:
 
     @property
     def file_key(self) -> str:
-        """Key that names a file with the secret."""
+        """Key for the path of the secret's file."""
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
-        """Value for the model from a file's value, or from text. Raises ValueError, ConfigError."""
+        """Convert a value from a file, or text, for the model. Raises ValueError, ConfigError."""
         match self.kind:
             case KeyKind.DURATION:
                 ns = duration_of(_text(value, "'10s'"))
@@ -120,20 +123,20 @@ class Key:
         return value
 
     def put(self, values: dict[str, Any], value: Any) -> None:
-        """Set the value in the input of a model."""
+        """Set the value in the model's input."""
         for part in self.field[:-1]:
             values = values.setdefault(part, {})
         values[self.field[-1]] = value
 
     def _pair(self, text: str) -> dict[str, str] | tuple[str, str]:
-        """Parts before and after the last `=`, so that a regular expression may contain one."""
+        """Split at the last `=`, so that the left part may be a regular expression with one."""
         left, equals, right = text.rpartition("=")
         if not equals or not left or not right:
             raise ValueError(f"write {self.kind}")
         return dict(zip(self.pair, (left, right), strict=True)) if self.pair else (left, right)
 
     def default_lines(self, name: str) -> Iterator[str]:
-        """Description of the key, then its default as TOML under a name."""
+        """Lines with the key's description, then its default as TOML under `name`."""
         yield self.about
         if self.kind is KeyKind.SECRET:
             yield f"A secret: set {self.variable}."
@@ -141,7 +144,7 @@ class Key:
             yield f"{name} =" if self.default is None else f"{name} = {self.shown(self.default)}"
 
     def shown(self, value: Any) -> str:
-        """TOML of a value of the model, which `read` accepts. Not for secrets and None."""
+        """TOML of a model's value, in a form that `read` accepts. Not for secrets and None."""
         assert self.kind is not KeyKind.SECRET
         match self.kind:
             case KeyKind.DURATION | KeyKind.WINDOW:
@@ -174,20 +177,29 @@ def _toml(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> Iterator[Key]:
-    """Yield every key of a model and its nested models, own values first."""
-    parts: list[tuple[str, type[BaseModel]]] = []
+def keys_of(
+    model: type[BaseModel],
+    path: tuple[str, ...] = (),
+    field: tuple[str, ...] = (),
+    *,
+    is_expert: bool = False,
+) -> Iterator[Key]:
+    """Yield every key of a model and its nested models, direct values first.
+
+    is_expert: mark all as expert keys, as for a nested model that is marked so.
+    """
+    parts: list[tuple[str, type[BaseModel], bool]] = []
     for name, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            parts.append((name, info.annotation))
+            parts.append((name, info.annotation, EXPERT in info.metadata))
         else:
             word = name.removesuffix(next((end for end, _ in _SUFFIXES if name.endswith(end)), ""))
-            yield _key((*path, word), (*field, name), info)
-    for name, part in parts:
-        yield from keys_of(part, (*path, name), (*field, name))
+            yield _key((*path, word), (*field, name), info, is_expert)
+    for name, part, expert in parts:
+        yield from keys_of(part, (*path, name), (*field, name), is_expert=is_expert or expert)
 
 
-def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
+def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo, is_expert: bool) -> Key:
     kind, type_ = _kind(field[-1], info)
     return Key(
         path,
@@ -199,13 +211,14 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
         _UNIT.sub(r"`\1`", " ".join((info.description or "").split())),
         _choices(type_) if kind is KeyKind.CHOICE else (),
         tuple(getattr(type_, "model_fields", ())) if kind is KeyKind.PAIRS else (),
+        is_expert or EXPERT in info.metadata,
     )
 
 
 def _kind(name: str, info: FieldInfo) -> tuple[KeyKind, Any]:
-    """(Kind of a field's values, the type that determines it).
+    """(kind of a field's values, type that determines it).
 
-    Raises TypeError for a type that cannot be written as text.
+    Raises TypeError for a type without a text form.
     """
     type_: Any = info.annotation
     if get_origin(type_) in (Union, UnionType):
@@ -262,9 +275,8 @@ def duration_of(text: str) -> int:
 
 
 def shown_duration(ns: int) -> str:
-    """Duration in the largest unit that divides it, for `duration_of`. Fractions of a millisecond are
-    lost.
-    """
+    """Format a duration in the largest unit that divides it, for `duration_of`; fractions of a millisecond
+    are lost."""
     if ns:
         for unit, unit_ns in _UNITS_NS:
             if ns % unit_ns == 0:
@@ -281,7 +293,7 @@ def size_of(text: str) -> int:
 
 
 def shown_size(n_bytes: int) -> str:
-    """Size in the largest unit that divides it, for `size_of`."""
+    """Format a size in the largest unit that divides it, for `size_of`."""
     for place, unit in enumerate(_SIZES):
         unit_bytes = 1024 ** (len(_SIZES) - place)
         if n_bytes and n_bytes % unit_bytes == 0:
@@ -290,9 +302,8 @@ def shown_size(n_bytes: int) -> str:
 
 
 def nearest(name: str, known: list[str], listed_by: str = "flowdiff config --defaults") -> str:
-    """Suggestion of the known name most similar to `name`, by the whole or by its last part; else
-    `listed_by`.
-    """
+    """Suggestion of the known name most similar to `name`, by the whole or the last part; else a reference to
+    `listed_by`."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not close:
         last = {each.rpartition(".")[2]: each for each in reversed(known)}

@@ -1,6 +1,6 @@
-"""Codecs of the input formats (`ingest.formats` is the table), a folder a family; `spans` and `values` are
-shared.
+"""Codecs of the input formats (`ingest.formats` is the table), a folder a family; all share `spans` and
+`values`.
 
-A codec makes one event batch of payloads, and dead letters of what it cannot read: it never raises on input.
+A codec makes one event batch of payloads, and dead letters of unreadable items: it never raises on input.
 `otlp` and `native` also encode, for exports.
 """

@@ -13,11 +13,11 @@ from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
 MAX_KEPT_BYTES: Final = 8 * 2**20
-"""Raw bytes of all stored rejects, at most; beyond it rejects are stored without theirs."""
+"""Maximum raw bytes of all stored rejects; beyond it rejects are stored without raw bytes."""
 
 
 class RejectLog:
-    """Collector of rejects. With 10,000 stored it takes about 15 MB, whatever the input."""
+    """Collector of rejects. With 10,000 stored rejects it takes about 15 MB, whatever the input."""
 
     def __init__(self, config: DecodeConfig) -> None:
         self._privacy = privacy_of(config.params)
@@ -33,7 +33,7 @@ class RejectLog:
         return len(self._kept) >= MAX_KEPT
 
     def count(self, reason: Reason, n: int = 1) -> None:
-        """Count rejects without storing them."""
+        """Count `n` rejects without storing them."""
         self.counts[reason.value] += n
 
     def add(self, reject: Reject) -> None:
@@ -53,7 +53,7 @@ class RejectLog:
         self._kept.append(kept)
 
     def absorb(self, other: RejectLog, place: Callable[[Reject], Reject]) -> None:
-        """Add everything of another log, each reject moved by `place`."""
+        """Add all rejects of another log, each with payload and item changed by `place`."""
         self.counts += other.counts
         self._kept += [place(reject) for reject in other._kept[: MAX_KEPT - len(self._kept)]]
 
@@ -62,7 +62,7 @@ class RejectLog:
         return sorted(self._kept, key=lambda r: (r.payload, r.item))
 
     def _bounded(self, reject: Reject, raw: bytes) -> Reject:
-        """Reject with the storable part of `raw`, its hash and size."""
+        """Reject with the storable part of `raw`, and the hash and size of all of it."""
         clean = self._privacy.clean_raw(raw)
         return replace(
             reject,

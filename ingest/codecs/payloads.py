@@ -25,7 +25,7 @@ def without_bom(payload: bytes) -> bytes:
 
 
 def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) -> list[int]:
-    """Indexes of the payloads that are not `is_dense_json`; the others are logged."""
+    """Indexes of the payloads that are not dense (`is_dense_json`); dense ones are logged."""
     dense = [index for index in indexes if is_dense_json(payloads[index])]
     for index in dense:
         log.add(Reject(Reason.TOO_LARGE, DENSE_JSON, payloads[index], index))
@@ -49,7 +49,7 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
 
 
 def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
-    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run of its own."""
+    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run alone."""
     run: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):
@@ -91,9 +91,8 @@ def is_json(text: bytes) -> bool:
 
 
 def documents_of(payload: bytes) -> list[bytes]:
-    """JSON documents of a payload: the payload, or its lines if it is no document and some line is an
-    object.
-    """
+    """JSON documents of a payload: the payload, or its lines if it is no document but some line is an
+    object."""
     payload = without_bom(payload)
     if b"\n" not in payload.strip() or is_json(payload):
         return [payload]
@@ -104,11 +103,10 @@ def documents_of(payload: bytes) -> list[bytes]:
 
 
 _MANY_VALUES = 200_000
-"""Number of values up to which density is harmless: an empty span takes 350 bytes for a moment."""
+"""Number of values up to which density is harmless: an empty span takes 350 bytes temporarily."""
 _MIN_VALUE_BYTES = 6
-"""Minimal bytes of text per comma or opening bracket. An OTLP attribute of one letter's name and value has
-9.
-"""
+"""Minimum bytes of text per comma or opening bracket; 9 for an OTLP attribute with a one-letter name and
+value."""
 _COUNT_BYTES = 2**18
 NEVER_DENSE_BYTES = _MANY_VALUES * _MIN_VALUE_BYTES
 """Size up to which a payload is never dense."""
@@ -131,7 +129,7 @@ def is_dense_json(text: bytes) -> bool:
 
 
 def json_bytes(value: object) -> bytes:
-    """JSON text of a decoded value, for a reject; empty if it is nested too deep to be written."""
+    """JSON text of a decoded value, for a reject; empty if nested too deep."""
     try:
         return msgspec.json.encode(value)
     except RecursionError:

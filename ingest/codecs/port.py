@@ -17,15 +17,15 @@ class Decoded:
     """Result of decoding a list of payloads.
 
     `events` has `EVENT_SCHEMA`, rows in the order of the payloads; `rejects` name payload and item and are
-    bounded (`dead_letters`); `oddities` counts what was accepted but deserves a word (`unknown-field`,
-    `text-cut`, …).
+    bounded (`dead_letters`); `oddities` counts peculiarities that were accepted (`unknown-field`, `text-cut`,
+    …).
     """
 
     events: pa.Table
     rejects: list[Reject]
     oddities: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    """Number of refused items by reason, including those beyond the bounds of `rejects`."""
+    """Reason -> number of refused items, including those beyond the bounds of `rejects`."""
 
 
 class Codec(Protocol):
@@ -35,5 +35,5 @@ class Codec(Protocol):
     """Name for `--format`, for example `otlp-json`."""
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """Decode whole, decompressed messages. A bad item never affects its neighbours."""
+        """Decode whole, decompressed messages. An invalid item never affects others."""
         ...

@@ -24,9 +24,9 @@ from schemas.config import DENIED_PARAMS, ParamRules
 REDACTED = "[redacted]"
 _HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
-"""A longer dead letter is searched for names, not parsed."""
+"""Size above which a dead letter is searched for names, not parsed."""
 _MIN_NAME = 3
-"""A pattern with fewer consecutive letters cannot be searched for: it would match anywhere."""
+"""Minimum consecutive letters of a pattern that can be searched for: a shorter one would match anywhere."""
 _ESCAPE = rb"\u00"
 """Beginning of JSON escapes of letters, by which a name may be disguised."""
 _NAME_FIELDS = ("key", "Key")
@@ -45,7 +45,7 @@ class Keep(IntEnum):
 
 @lru_cache(maxsize=16)
 def privacy_of(rules: ParamRules) -> Privacy:
-    """Compiled rules."""
+    """Compile rules."""
     return Privacy(rules)
 
 
@@ -125,7 +125,8 @@ class Privacy:
         return anew if found or is_hidden else None
 
     def _blank(self, root: list[object]) -> bool:
-        """Blank values in place; True if there were any. A loop, as JSON may be nested deeper than calls."""
+        """Blank values in place; True if there were any. Iterative, as JSON may be nested deeper than the
+        recursion limit."""
         found = False
         waiting: list[Any] = [root]
         while waiting:

@@ -1,1 +1,1 @@
-"""HTTP requests to addresses that a person set: whoever answers there may be slow or hostile."""
+"""HTTP requests to addresses from the configuration, whose servers may be slow or hostile."""

@@ -1,4 +1,4 @@
-"""Check and part an address that messages or secrets are sent to."""
+"""Validate and parse an address that messages or secrets are sent to."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PLAIN: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address in its parts; shown without its path, which may hold a secret."""
+    """Parsed address; shown without its path, which may contain a secret."""
 
     is_tls: bool
     host: str
     port: int
     target: str
-    """Path and query, as they are asked for."""
+    """Path and query, as in the request line."""
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read the content."""
+        """True if the connection is encrypted or does not leave this machine."""
         return self.is_tls or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -43,7 +43,8 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def address_of(url: str, below: str = "") -> Address:
-    """The address; `below` is added to its path. Raises ValueError, in whose text no part of it stands."""
+    """Parse a URL; `below` is appended to its path. Raises ValueError, whose text contains no part of the
+    URL."""
     if len(url) > MOST_CHARACTERS or not _PLAIN.fullmatch(url):
         raise ValueError("write a plain address: printable ASCII, no spaces")
     try:
@@ -70,7 +71,7 @@ def address_of(url: str, below: str = "") -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine is reached by it."""
+    """True if a host is this machine's loopback interface."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -78,10 +79,10 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal(ip: str) -> str:
-    """Say why nothing is sent to an IP address, in whichever spelling; empty: it may be.
+    """Reason for not sending to an IP address, in any spelling; empty if allowed.
 
-    Refused are those of no machine, and those where clouds give out credentials (link-local, and the few
-    others in `_METADATA`), also where they are wrapped in an address of IPv6.
+    Refused are addresses of no machine, and those at which clouds give out credentials (link-local, and the
+    few others in `_METADATA`), also when wrapped in an IPv6 address.
     """
     found = ipaddress.ip_address(ip.partition("%")[0])  # without the interface of a link-local one
     inner = _wrapped(found) if isinstance(found, ipaddress.IPv6Address) else None
@@ -109,13 +110,13 @@ _METADATA: Final = frozenset(
         ),
     )
 )
-"""Addresses at which machines of clouds are given their credentials, beside the link-local ones."""
+"""Addresses other than link-local ones at which cloud machines get credentials."""
 _NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
-"""Networks whose last 32 bits are an address of IPv4: translated, and compatible (RFC 6052, 4291)."""
+"""Networks whose last 32 bits are an IPv4 address: translated, and compatible (RFC 6052, 4291)."""
 
 
 def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the address of IPv4 that one of IPv6 leads to; None: to none."""
+    """IPv4 address that an IPv6 address leads to; None without one."""
     if address.teredo is not None:
         return address.teredo[1]
     found = address.ipv4_mapped or address.sixtofour
@@ -125,8 +126,8 @@ def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def _numeric(host: str) -> list[str]:
-    """Return the IP addresses that a host is a spelling of, `2852039166` and `0xa9fea9fe` too; none for a
-    name. Asks nobody."""
+    """IP addresses that a host may be a spelling of, including `2852039166` and `0xa9fea9fe`; none for a
+    name. Without any lookup."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):

@@ -1,9 +1,9 @@
-"""Post to an address under one deadline: name, connection, TLS, request and answer together.
+"""Post to an address under one deadline for name lookup, connection, TLS, request and answer together.
 
-The standard library's client follows no redirect and bounds lines and headers. Its time-outs hold for each
-step, and within a step for each byte, so the steps are made here, each with the time that is left, and a
-thread cuts the connection at the deadline. Addresses are checked as they are connected to, after the name was
-resolved, whatever it was before (`address.refusal`). A proxy of the environment is not used.
+The standard library's client follows no redirect and bounds lines and headers. Its time-outs apply to each
+step, and within a step to each byte, so the steps are made here, each with the remaining time, and a thread
+cuts the connection at the deadline. Addresses are checked when connecting, after the name was resolved
+(`address.refusal`). A proxy of the environment is not used.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ingest.http.address import Address, refusal
 
 
 class ExchangeError(Exception):
-    """No whole answer came. Its text holds nothing that the other side said, and no path."""
+    """No complete answer arrived. The text contains nothing from the server, and no path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of the other side."""
+    """HTTP answer of the server."""
 
     status: int
     headers: HTTPMessage
@@ -36,14 +36,15 @@ class Answer:
 
     @property
     def moved(self) -> str:
-        """Say that it is a redirect, which nobody follows; empty: it is none."""
+        """Note that the answer is a redirect, which is not followed; empty if it is none."""
         return ", a redirect, which is not followed" if 300 <= self.status < 400 else ""
 
 
 def post(
     address: Address, body: bytes, headers: Mapping[str, str], timeout_s: float, *, most_bytes: int = 0
 ) -> Answer:
-    """Post a body; of the answer so many bytes are read. Raises ExchangeError within the time-out."""
+    """Post a body; at most `most_bytes` of the answer's body are read. Raises ExchangeError within the
+    time-out."""
     line = _Line(time.monotonic() + timeout_s)
     try:
         return _exchanged(line, address, body, headers, most_bytes)
@@ -79,7 +80,7 @@ def _exchanged(
 
 
 class _Line:
-    """A connection that is cut at a deadline, whatever it is about."""
+    """Connection that is cut at a deadline, whatever step it is in."""
 
     def __init__(self, deadline: float) -> None:
         self.socket: Any = None
@@ -91,8 +92,7 @@ class _Line:
         self._timer.start()
 
     def connect(self, address: Address) -> None:
-        """Resolve the name, and connect to the first of its addresses that answers. Raises OSError,
-        ExchangeError."""
+        """Resolve the name, and connect to the first address that answers. Raises OSError, ExchangeError."""
         found = self._resolved(address)
         for each in found:
             if why := refusal(str(each[4][0])):
@@ -111,26 +111,26 @@ class _Line:
             return
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
-        """Shake hands. Raises OSError."""
+        """Do the TLS handshake. Raises OSError."""
         # Known before it shakes hands, so that it can be cut meanwhile.
         self._hold(context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False))
         self.socket.do_handshake()
         self.socket.settimeout(self._left_s())
 
     def check(self) -> None:
-        """Raise TimeoutError behind the deadline."""
+        """Raise TimeoutError after the deadline."""
         if self.is_late:
             raise TimeoutError
 
     def close(self) -> None:
-        """End."""
+        """Close the connection."""
         self._timer.cancel()
         with self._lock:
             if self.socket is not None:
                 self.socket.close()
 
     def _resolved(self, address: Address) -> list[Any]:
-        """Look the name up, in a thread of its own: a resolver takes the time that it likes."""
+        """Resolve the name, in a separate thread: a resolver has no time limit."""
         found: Future[list[Any]] = Future()
 
         def look_up() -> None:

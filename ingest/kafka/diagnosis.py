@@ -30,9 +30,9 @@ from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity,
 from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
 PROBE_TIMEOUT_S: Final = 2.0
-"""Time limit of each step at each broker."""
+"""Time limit of each step at each broker, s."""
 SECOND_TRY: Final = 6
-"""Factor on the time limit for one more try, at a broker that answered too late but refused nothing."""
+"""Factor on the time limit for a second try, at a broker that answered too late but refused nothing."""
 
 Client = TypeVar("Client")
 
@@ -74,13 +74,13 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
 
 
 def _wrong(sentence: str, *, passes: bool = False) -> InputError:
-    """Error for a broker that cannot be used; `passes`: the failure may be temporary."""
+    """Error for an unusable broker; `passes`: the failure may be temporary."""
     kind = UnreachableInputError if passes else InputError
     return kind(sentence, remedy="Check the settings of Kafka.")
 
 
 def broker_problem(settings: KafkaSettings) -> str | None:
-    """Problem of the first broker in `bootstrap` that cannot be used, one sentence; None if all can.
+    """Problem of the first unusable broker in `bootstrap`, one sentence; None if all are usable.
 
     Takes up to three times PROBE_TIMEOUT_S a broker.
     """

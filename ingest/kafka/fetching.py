@@ -29,11 +29,10 @@ FETCH_BYTES: Final = 4 * 2**20
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192
-"""Fraction of the memory for one fetch, as a divisor: fetched batches may be compressed to a tenth."""
+"""Divisor of the memory budget for one fetch: fetched batches may be compressed to a tenth."""
 POLL_SHARE: Final = 96
-"""Fraction of the memory for one poll, as a divisor: its events take ten times as much, and several polls are
-in progress at once.
-"""
+"""Divisor of the memory budget for one poll: its events take ten times as much, and several polls are in
+progress at once."""
 
 
 class FetchSizes(NamedTuple):
@@ -42,7 +41,7 @@ class FetchSizes(NamedTuple):
     fetch_bytes: int = FETCH_BYTES
     """Bytes of a fetch, as the broker stores them."""
     poll_bytes: int = POLL_BYTES
-    """Decompressed bytes from which a poll takes no further batch."""
+    """Decompressed bytes after which a poll takes no further batch."""
 
 
 USUAL_SIZES: Final = FetchSizes()
@@ -57,24 +56,23 @@ def fetch_sizes(memory_bytes: int) -> FetchSizes:
 
 
 MIN_POLL_S: Final = 0.05
-"""Minimal time-out of a poll: with less the answer to a join may never be seen."""
+"""Minimum time-out of a poll: with less the answer to a join may never be seen."""
 _MAGIC: Final = 2
-"""Batch format since Kafka 0.11, the only one that brokers from 4.0 on write."""
+"""Record batch format since Kafka 0.11, the only one that brokers write from 4.0 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """Messages of a batch from the fetch position on, without those of aborted transactions."""
+    """Messages of a batch from the fetch position on, without messages of aborted transactions."""
 
     messages: Messages
     until: int
-    """Offset after the batch; messages may be missing before it."""
+    """Offset after the batch; offsets before it may have no message."""
     latest_ms: int
-    """Largest timestamp of its messages, the producer's or the broker's as the topic is configured; negative:
-    none.
-    """
+    """Largest timestamp of the batch's messages, by producer or broker as the topic is configured; negative:
+    none."""
     epoch: int
-    """Epoch of the leader that wrote it."""
+    """Epoch of the leader that wrote the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +81,12 @@ class DamagedBatch:
 
     first: int
     until: int
-    """Offset after it as far as it can be determined, at least `first` + 1."""
+    """Offset after the batch as far as it can be determined, at least `first` + 1."""
     detail: str
 
 
 class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
-    """A fetch of one partition: `take` returns its batches, a damaged one only as the last."""
+    """Fetch of a partition: `take` returns its batches, ending with the first damaged one."""
 
     max_unpacked_bytes = 64 * 2**20
     poll_bytes = 16 * 2**20
@@ -218,7 +216,8 @@ class Fetching:
         return None
 
     def begin(self, stream: StreamId, position: int, epoch: int | None) -> None:
-        """Fetch a stream from a position on; the epoch before it detects a truncated log."""
+        """Start fetching a stream at a position; `epoch`, of the messages before it, detects a truncated
+        log."""
         for partition in self._assigned([stream]):
             self._consumer.seek(partition, position)
             self._state(partition).seek(OffsetAndMetadata(position, "", -1 if epoch is None else epoch))

@@ -48,7 +48,7 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Environment variables with secrets, by setting; files are the alternative."""
+"""Setting -> environment variable with its secret; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -80,7 +80,7 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """Secret from a setting or its file. Raises ConfigError where there is none."""
+    """Secret from a setting or its file. Raises ConfigError without one."""
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -108,14 +108,14 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 _EARLY: Final = 0.2
-"""Fraction of a token's lifetime that is left when it is renewed."""
+"""Fraction of a token's lifetime remaining when it is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
 class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is not typed
     """No token is available. The message has the reason, and nothing secret.
 
-    A connection without a token fails as any other does: it is made again later.
+    A connection without a token fails like any other, and is retried later.
     """
 
     def __str__(self) -> str:
@@ -139,10 +139,10 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime is left.
+    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime remains.
 
-    A server that refuses, or does not answer completely in time, is waited for once: until `again_s` later,
-    callers get the token that is still valid, or the same error.
+    A server that refuses, or does not answer completely in time, is not asked again for `again_s`: until
+    then, callers get the token that is still valid, or the same error.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
             return self._token
 
     def _ask(self) -> tuple[str, float]:
-        """Return a token and how long it holds, s. Raises TokenError."""
+        """Request a token: (token, lifetime in s). Raises TokenError."""
         try:
             client_secret = self._read_secret()
         except ConfigError as error:

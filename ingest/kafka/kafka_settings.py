@@ -11,11 +11,11 @@ from typing import Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from ingest.http.address import address_of
-from schemas.config import Config
+from schemas.config import Config, Expert
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""Longest pause between reconnects: with more, a client keeps sleeping after the broker is back."""
+"""Maximum pause between reconnects: with more, a client keeps sleeping after the broker is back."""
 
 
 class Protocol(StrEnum):
@@ -47,7 +47,7 @@ class Mechanism(StrEnum):
 
     @property
     def has_password(self) -> bool:
-        """True if it needs a user name and a password."""
+        """True if the mechanism needs a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
 
 
@@ -90,10 +90,10 @@ class KafkaSecurity(Config):
     """OAUTHBEARER: file with its secret."""
     token_scope: str | None = None
     """OAUTHBEARER: what is asked for at `token_url`."""
-    token_timeout_ms: int = Field(default=5_000, ge=100, le=30_000)
+    token_timeout_ms: Expert[int] = Field(default=5_000, ge=100, le=30_000)
     """OAUTHBEARER: for an answer of `token_url`, from its name to its last byte. The client's other work
     waits meanwhile; heartbeats have several times as long."""
-    token_retry_ms: int = Field(default=1_000, ge=100, le=60_000)
+    token_retry_ms: Expert[int] = Field(default=1_000, ge=100, le=60_000)
     """OAUTHBEARER: `token_url` is asked again so long after it gave no token. Until then the token that still
     holds is used, a fifth of its life at most."""
 
@@ -153,12 +153,12 @@ class TopicFormat(Config):
 
 
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-"""A name or an address, and a port: whatever a URL may have besides may be a secret."""
+"""Host name or address, and optional port. Nothing else that a URL may have: it could be a secret."""
 _LAST_PORT: Final = 65_535
 
 
 def are_brokers(names: Iterable[str]) -> bool:
-    """True if each is `host:port`, or a host."""
+    """True if every name is `host:port`, or a host."""
     found = [_BROKER.fullmatch(name) for name in names]
     return all(one is not None and int(one["port"] or 0) <= _LAST_PORT for one in found)
 
@@ -187,21 +187,21 @@ class KafkaSettings(Config):
     """Begin of streams that the lake does not know yet: `earliest`, `latest`."""
     on_corrupt: Literal["halt", "skip"] = "halt"
     """Handling of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
-    max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    max_unpacked_bytes: Expert[int] = Field(default=64 * 2**20, ge=2**20)
     """A compressed batch that unpacks to more is handled as a corrupt one."""
     session_timeout_ms: int = Field(default=15_000, ge=1_000)
     """A member that sends no heartbeat for so long loses its partitions: what a kill costs, in time."""
-    heartbeat_interval_ms: int = Field(default=3_000, ge=100)
+    heartbeat_interval_ms: Expert[int] = Field(default=3_000, ge=100)
     """Time between heartbeats; a third of the session's at most."""
-    max_poll_interval_ms: int = Field(default=300_000, ge=1_000)
+    max_poll_interval_ms: Expert[int] = Field(default=300_000, ge=1_000)
     """A member that does not poll for so long loses its partitions."""
-    release_timeout_ms: int = Field(default=30_000, ge=100)
+    release_timeout_ms: Expert[int] = Field(default=30_000, ge=100)
     """Partitions that another member is to have wait this long for their commit, and are lost then."""
     connect_timeout_ms: int = Field(default=5_000, ge=100)
     """At the start: where no broker answers for so long, the reason is looked for and said."""
     request_timeout_ms: int = Field(default=15_000, ge=1_000)
     """Bound of every request."""
-    metadata_max_age_ms: int = Field(default=5_000, ge=100)
+    metadata_max_age_ms: Expert[int] = Field(default=5_000, ge=100)
     """Topics, partitions and leaders are looked up this often: it bounds how long a new partition, and a
     topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
     security: KafkaSecurity = KafkaSecurity()
@@ -235,7 +235,7 @@ class KafkaSettings(Config):
 
     @property
     def has_topics(self) -> bool:
-        """True if there is something to read."""
+        """True if topics, or a pattern of topics, are configured."""
         return bool(self.topics) or self.topic_pattern is not None
 
     def format_of_topic(self, topic: str) -> str:

@@ -36,11 +36,11 @@ from schemas.rejects import Reason, Reject
 REFETCHES: Final = 3
 """Fetches of a damaged batch before it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Seconds between diagnoses while nothing arrives."""
+"""Seconds between diagnoses while no messages arrive."""
 _IDLE_S: Final = 5.0
-"""Seconds without any metadata answer, after two requests, from which brokers are diagnosed."""
+"""Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
-"""Time limit of each of two requests for the range of a log, while other streams wait."""
+"""Time limit of each of the two requests for a log's range, during which other streams wait, ms."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -72,7 +72,7 @@ class KafkaSource:
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """Payloads of the last poll that were not returned yet."""
+        """Payloads of the last poll that were not yet returned."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -290,7 +290,7 @@ class KafkaSource:
         return None
 
     def _refuse_other_topics(self) -> None:
-        """Raises TopicChangedError if a topic is no longer the one its streams were started in."""
+        """Raise TopicChangedError if a topic was replaced since its streams were started."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
             if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
@@ -298,7 +298,7 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """Reject of a batch to be skipped; None: fetch it again. Raises CorruptStreamError."""
+        """Reject of a damaged batch, to be skipped; None to fetch it again. Raises CorruptStreamError."""
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -352,7 +352,8 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Error that prevents continuing at a place; None: nothing does. Raises what kafka-python raises."""
+        """Error that prevents continuing at a place; None if it is possible. Raises kafka-python's
+        exceptions."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -383,7 +384,7 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Result of a diagnosis; None also if the last one was recent."""
+        """Result of a diagnosis; None also if one was made recently."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

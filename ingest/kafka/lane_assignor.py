@@ -12,7 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""First version that has a member's generation beside its owned partitions."""
+"""First subscription version that has the generation of a member's owned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class GroupMember:
     """Static id, else the id assigned by the broker: members are ordered by it."""
     topics: frozenset[str]
     owned: frozenset[tuple[str, int]]
-    """(Topic, partition) of those it owned in `generation`."""
+    """(Topic, partition) of the partitions owned in `generation`."""
     generation: int = -1
 
 
 def owners_of_lanes(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> dict[int, int]:
-    """Index of the owning member by partition number.
+    """Partition number -> index of the owning member.
 
     A number stays with the member that owns most of its partitions; among equals with the one of the newest
     generation, then the first by name. Members above their share release the highest numbers; members with
@@ -65,9 +65,8 @@ def owners_of_lanes(
 
 
 def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]:
-    """Index of the member that owns each partition now; if several claim it, that of the newest
-    generation.
-    """
+    """(Topic, partition) -> index of the current owner; if several claim it, the one of the newest
+    generation."""
     owner: dict[tuple[str, int], int] = {}
     for index in sorted(range(len(members)), key=lambda i: (members[i].generation, members[i].name)):
         owner.update(dict.fromkeys(members[index].owned, index))
@@ -77,8 +76,8 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """Partitions assigned to each member now: those of its lanes, without those another member still has to
-    release.
+    """[members] partitions assigned now: those of the member's lanes, without those another member must
+    release first.
 
     A topic that the owner of a lane is not subscribed to waits until it is: members with differing settings
     are about to be restarted.
@@ -103,7 +102,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         self._owned: tuple[TopicPartition, ...] = ()
         self._generation = -1
         self.assigned_from: dict[str, frozenset[int]] | None = None
-        """Partitions that this member last assigned as leader; None: another member leads."""
+        """Topic -> partitions that this member last assigned as leader; None: another member leads."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative rebalancing: members keep their partitions during a rebalance."""

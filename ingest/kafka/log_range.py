@@ -24,9 +24,9 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetSpec
 from ingest.source import StreamId
 
 ASK_S: Final = 2.0
-"""Age of a known end from which it is requested again, and minimal time between requests."""
+"""Age of a known end after which it is requested again, and minimum time between requests, s."""
 FRESH_S: Final = 10.0
-"""Age from which a known end is ignored. Less than the usual lateness."""
+"""Age of a known end after which it is ignored, s. Less than the usual lateness."""
 _TIMEOUT_MS: Final = 8_000
 
 
@@ -59,9 +59,8 @@ class StreamEnds:
         self._seen[stream] = _EndSeen(end, now_s)
 
     def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
-        """Record the end that the last fetch reported, some time ago: it is news only if beyond the known
-        end.
-        """
+        """Record the end reported by the last fetch, possibly long ago: it is used only if beyond the known
+        end."""
         seen = self._seen[stream]
         if end is not None and end > seen.end:
             seen.end, seen.as_of_s = end, now_s
@@ -71,7 +70,7 @@ class StreamEnds:
         self._seen.pop(stream, None)
 
     def known(self, now_s: float) -> dict[StreamId, int]:
-        """Ends that are recent; requests the others."""
+        """Ends that are recent; requests the others in the background."""
         self._take_answer()
         old = [stream for stream, seen in self._seen.items() if now_s - seen.as_of_s >= ASK_S]
         if old and self._question is None and now_s - self._asked_s >= ASK_S:
@@ -109,14 +108,14 @@ class StreamEnds:
 
 
 _CONSUMER: Final = -1
-"""Replica id of consumers."""
+"""Replica id that a consumer sends in requests."""
 _PAUSE_S: Final = 0.1
 """Seconds between two attempts, with metadata refreshed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offset range of a log at this moment."""
+    """Current offset range of a log."""
 
     first: int
     end: int
@@ -126,18 +125,17 @@ class LogRange:
 
 
 def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int) -> LogRange:
-    """First offset of a log, its end and epoch; `timeout_ms` for each request. Raises what kafka-python
-    raises.
-    """
+    """First offset of a log, its end and epoch; `timeout_ms` for each request. Raises kafka-python's
+    exceptions."""
     first: int = consumer.beginning_offsets([partition], timeout_ms)[partition]
     latest = consumer._fetcher.offsets_by_times({partition: OffsetSpec.LATEST}, timeout_ms)[partition]
     return LogRange(first, latest.offset, None if latest.leader_epoch < 0 else latest.leader_epoch)
 
 
 def end_of_epoch(consumer: KafkaConsumer, partition: TopicPartition, epoch: int, timeout_ms: int) -> int:
-    """Offset after the last message of an epoch or any earlier one.
+    """Offset after the last message of an epoch or an earlier one.
 
-    -1: the epoch is unknown, as it is larger than all epochs of the log. Raises what kafka-python raises.
+    -1: the epoch is unknown, as it is larger than all epochs of the log. Raises kafka-python's exceptions.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:

@@ -80,7 +80,7 @@ class LogReader:
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """Remaining range of `[start, end)`. Raises what kafka-python raises."""
+        """Part of `[start, end)` that the log still has. Raises kafka-python's exceptions."""
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])
         if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):
@@ -97,7 +97,7 @@ class LogReader:
     def _polls(
         self, stream: StreamId, first: int, last: int, format_: str
     ) -> Iterator[Payloads | DamagedBatch]:
-        """Yield payloads of `[first, last)`, and damaged batches. Raises what kafka-python raises."""
+        """Yield payloads of `[first, last)`, and damaged batches. Raises kafka-python's exceptions."""
         at, deadline = first, time.monotonic() + PATIENCE_S
         content = ContentFormat(self._decode)
         self._fetching.begin(stream, first, None)

@@ -1,8 +1,9 @@
-"""Membership in a consumer group: streams assigned to us, revoked (*asked* for by another member), or lost.
+"""Membership in a consumer group: streams assigned to this member, revoked (*asked* for by another member),
+or lost.
 
 A `KafkaConsumer` of kafka-python does the group's work; consumers without a group are made here, too. Its
 rebalance listener runs on the client's own thread while ours waits in `poll`: it only records events. Revoked
-streams move on when we rejoin the group; that is delayed until they are released.
+streams move on when this member rejoins the group; that is delayed until they are released.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 
 
 _FENCED_S: Final = 1.0
-"""Seconds without heartbeats after which a joined member is considered fenced."""
+"""Seconds without heartbeats after which a joined member counts as fenced."""
 _ANSWER_S: Final = 0.02
 """Delay of a repeated answer. The next poll waits for it within microseconds; if later, the client joins
 again.
@@ -85,7 +86,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
         self.blocks_rejoin = False
-        """True while revoked streams are unreleased: set here, before the client can rejoin."""
+        """True while revoked streams are unreleased; set here, before the client can rejoin."""
         self._assignor = assignor
         self._hold = hold
 
@@ -95,7 +96,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
         self.reports.append(("gained", frozenset(assigned)))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Record revoked partitions: another member gets them when we rejoin."""
+        """Record revoked partitions: another member gets them once this one rejoins."""
         self.blocks_rejoin = True
         self.reports.append(("asked", frozenset(revoked)))
 
@@ -108,7 +109,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
 
 class Membership:
-    """Ownership of streams, as far as known. Used by one thread."""
+    """Ownership of streams, as known here. Used by one thread."""
 
     def __init__(self, consumer: KafkaConsumer, assignor: LaneAssignor, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -135,11 +136,11 @@ class Membership:
             consumer._cluster.request_update()
 
     def _may_join(self) -> bool:
-        """Replacement of the client's check whether to rejoin the group."""
+        """True if the client may rejoin the group; replaces the client's own check."""
         return not self._notes.blocks_rejoin and bool(self._wants_to_join())
 
     def expire_revoked(self, now_s: float) -> None:
-        """Treat revoked streams as lost if they were not released in time: others wait for them."""
+        """Treat revoked streams as lost if not released in time, as other members wait for them."""
         self._take_notes(now_s)
         late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
         for stream in late:
@@ -230,7 +231,7 @@ class Membership:
             coordinator.request_rejoin()
 
     def _answered_again(self, answer: object) -> Future:
-        """Join future that repeats an answer once the next poll waits for it."""
+        """Future of a join that repeats `answer` once the next poll waits for it."""
         join, net = Future(), self._consumer._net
 
         async def give() -> None:
@@ -241,7 +242,7 @@ class Membership:
         return join
 
     def is_fenced(self, now_s: float) -> bool:
-        """True if another member took our static id, on which the client only stops its heartbeats."""
+        """True if another member took this one's static id: the client then only stops its heartbeats."""
         coordinator = self._consumer._coordinator
         if coordinator._heartbeat_enabled or not coordinator.stable():
             self._beating = now_s
@@ -276,7 +277,7 @@ class Membership:
         return True
 
     def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
-        """Commit positions to the group. Raises what kafka-python raises."""
+        """Commit positions to the group. Raises kafka-python's exceptions."""
         offsets = {
             partition_of(stream): OffsetAndMetadata(
                 place.offset, "", -1 if place.epoch is None else place.epoch

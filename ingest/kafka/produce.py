@@ -22,16 +22,16 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 _BATCH_BYTES: Final = 512 * 1024
-"""Bytes to one partition in one request; a broker accepts 1 MB."""
+"""Maximum bytes to one partition in one request; a broker accepts 1 MB."""
 _BUFFER_BYTES: Final = 32 * 2**20
-"""Bytes sent and not yet acknowledged: the client has no bound of its own."""
+"""Maximum bytes sent but not yet acknowledged: the client has no bound of its own."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
-"""Unreadable data is passed on up to this size: a broker that refuses a message would end the run."""
+"""Maximum size of unreadable data that is passed on: a broker that refuses a message would end the run."""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
 _LAST_COMMITS: Final = 3
-"""Attempts to commit offsets at the end; 2 s each at most."""
+"""Attempts to commit offsets at the end, at most 2 s each."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Written:
 
     messages: int = 0
     items: int = 0
-    """Number of spans or records."""
+    """Number of spans or records written."""
     unread: int = 0
     """Number of `items` that are unreadable or have no id, passed on unchanged."""
     refused: int = 0
@@ -61,7 +61,7 @@ class _Pace:
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until the item with `items` predecessors, of time `ts_ns`, is due."""
+        """Wait until the item after the first `items` ones, with time `ts_ns`, is due."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -73,7 +73,7 @@ class _Pace:
 
     @property
     def is_paced(self) -> bool:
-        """True if messages are delayed at all."""
+        """True if messages are delayed."""
         return self.settings.rate is not None or self.settings.speed is not None
 
 
@@ -339,7 +339,8 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
 
 
 class Gatherer:
-    """Combines parts of one partition into messages of a given size. Bounded by a message a partition."""
+    """Combines parts for the same partition into messages of a given size. Buffers at most one message per
+    partition."""
 
     def __init__(self, format_: str, partitions: int, message_bytes: int) -> None:
         self._format = format_
@@ -349,7 +350,7 @@ class Gatherer:
         self._sizes: dict[int, int] = defaultdict(int)
 
     def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Messages completed by a part: (partition, value, key if of one request, items)."""
+        """Add a part; yield the completed messages: (partition, value, key if of one request, items)."""
         partition = partition_of(part.request, self._partitions)
         if not part.request:
             yield partition, part.body, part.request, part.items

@@ -25,7 +25,7 @@ GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
-"""Codec numbers in the attributes of a batch."""
+"""Codec number of zstd in the attributes of a batch."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
@@ -121,9 +121,9 @@ _UNPACK: Final = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4, ZSTD: _unzstd}
 
 
 _FEW: Final = 24
-"""Messages of a batch up to which a loop is faster than columns."""
+"""Messages of a batch up to which a loop is faster than column operations."""
 _VARINT_BYTES: Final = 10
-"""Bytes of a varint, at most."""
+"""Maximum bytes of a varint."""
 
 
 class LayoutError(ValueError):
@@ -137,10 +137,10 @@ class Messages:
     values: list[bytes | None]
     offsets: list[int]
     bytes: int
-    """Decompressed size of the batch they are from."""
+    """Decompressed size of the batch that contained the messages."""
 
     def from_offset(self, offset: int) -> Messages:
-        """Messages from an offset on."""
+        """Messages with offsets of at least `offset`."""
         if not self.offsets or self.offsets[0] >= offset:
             return self
         n = sum(each < offset for each in self.offsets)
@@ -197,9 +197,8 @@ def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
 
 
 def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """(Values, offset deltas), parsed as columns; only the lengths, which locate the next message, are read
-    in a loop.
-    """
+    """(Values, offset deltas), parsed as columns; a loop reads only the lengths, which locate the next
+    message."""
     starts: list[int] = []
     at = 0
     for _ in range(count):
@@ -237,7 +236,7 @@ def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]
 
 
 def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(Varints at some positions, the positions after them). Raises LayoutError."""
+    """(Varints at the given positions, positions after them). Raises LayoutError."""
     byte = data.take(at, mode="clip").astype(np.int64)
     result, position = byte & 0x7F, at + 1
     more = np.flatnonzero(byte >= 0x80)

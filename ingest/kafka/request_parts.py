@@ -1,9 +1,8 @@
-"""Cut messages by request, so that each request can go to one partition. Only ids and times are decoded.
+"""Split messages by request, so that each request can go to one partition. Only ids and times are decoded.
 
 A part is a payload's spans or records of one request, in the payload's own format; `joined` combines parts of
-several requests of one partition, where the format allows it. Unreadable items, and items without an id,
-become parts without a request: they are passed on unchanged, in messages of their own, and do not affect
-others.
+several requests of one partition, if the format allows it. Unreadable items, and items without an id, become
+parts without a request: they are passed on unchanged, in separate messages, and do not affect others.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ingest.codecs.values.ids import hex_of_base64_id
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
-"""Base64 characters of 16 bytes."""
+"""Base64 characters of a 16-byte id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +37,16 @@ class RequestPart:
     """Spans or records of one request."""
 
     request: bytes
-    """Id of the request, as the format writes it; empty: unreadable, or without an id."""
+    """Id of the request, as written in the format; empty: unreadable, or without an id."""
     ts_ns: int
-    """Earliest time in it, ns since the epoch; 0: unknown."""
+    """Earliest time in the part, ns since the epoch; 0: unknown."""
     items: int
-    """Number of spans or records."""
+    """Number of spans or records in the part."""
     body: bytes
 
 
 class PartError(ValueError):
-    """A payload that is not of its format at all."""
+    """A payload is not of its format at all."""
 
 
 def partition_of(request: bytes, partitions: int) -> int:
@@ -58,7 +57,7 @@ def partition_of(request: bytes, partitions: int) -> int:
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
     """Parts of a payload, by request.
 
-    Raises PartError; InputError for a format that cannot be cut.
+    Raises PartError; InputError for a format that cannot be split.
     """
     cut = _FORMATS.get(format_)
     if cut is None:
@@ -73,17 +72,17 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Message combined from several parts; None if the format has one item a message."""
+    """Combine several parts into one message; None if the format has one item a message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
 
 _Number = str | int | float | None
-"""Number as writers may represent it."""
+"""Number in any JSON representation that writers use."""
 
 
 def _whole(value: _Number) -> int:
-    """Integer of a number; 0 for none or an invalid one."""
+    """Integer value of a number; 0 if missing or invalid."""
     try:
         return int(value or 0)
     except (ValueError, OverflowError):
@@ -108,9 +107,8 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Parts by line. A record without a request id goes by its breadcrumb, so its strands may be
-    separated.
-    """
+    """Parts of lines, one per line. A record without a request id goes by its breadcrumb, so its strands may
+    be separated."""
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []
@@ -195,7 +193,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
 
 
 def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
-    """(Trace id, start) of a span; an empty trace id where they are unreadable."""
+    """(Trace id, start) of a span; an empty trace id if unreadable."""
     for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
         try:
             head = decoder.decode(span)
@@ -243,7 +241,7 @@ def _fields(text: bytes | msgspec.Raw) -> _Fields:
 
 
 def _taken(fields: _Fields, name: str) -> list[msgspec.Raw]:
-    """Remove a list from the fields and return it; empty where it is null or missing."""
+    """Remove a list from the fields and return it; empty if null or missing."""
     return _RAWS_OR_NULL.decode(fields.pop(name, b"null")) or []
 
 

@@ -2,9 +2,9 @@
 
     kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION][@RANGE]
 
-RANGE is START:END, offsets of the partition, or a period (`schemas.periods`) of the times that the log gave
-the messages: from the first one of its start or later up to the first one of its end or later. Without it,
-all that the topic has. Offsets are found once, so that what is read is what was there at the start.
+RANGE is START:END, offsets of the partition, or a period (`schemas.periods`) of the log's message times: from
+the first message at or after its start up to the first one at or after its end. Without a range: all messages
+of the topic. Offsets are resolved once, so the input is what the log had at the start.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class TopicInput:
     """Parsed name of a topic input."""
 
     servers: tuple[str, ...]
-    """Brokers to ask first, `host:port`."""
+    """Brokers to contact first, `host:port`."""
     topic: str
     partition: int | None
-    """None: all partitions."""
+    """Partition number; None: all partitions."""
     offsets: tuple[int, int] | None
-    """`[start, end)` of the partition."""
+    """`[start, end)` offsets of the partition."""
     period: Period | None
     """Range of message times. If it and `offsets` are None: all messages."""
 
@@ -118,7 +118,8 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
 
 
 def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout_ms: int) -> tuple[int, int]:
-    """Offsets of a partition that an input refers to. Raises what kafka-python raises, InputError."""
+    """Offsets `(start, end)` of a partition that an input refers to. Raises kafka-python's exceptions,
+    InputError."""
     partition = partition_of(stream)
     there = range_of(consumer, partition, timeout_ms)
 

@@ -1,8 +1,4 @@
-"""Bodies of OTLP requests: unpack them within a limit, and check that they can be read at all.
-
-What a readable body says of its spans is checked where it is decoded: a span that is wrong becomes a dead
-letter of the lake, as one of a topic does.
-"""
+"""Bodies of OTLP requests: decompress them within a limit, and check that they are readable."""
 
 from __future__ import annotations
 
@@ -16,29 +12,29 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.compressed import GZIP, ZSTD, ByteSource
-from ingest.receiver.receiver_settings import PROTOBUF
+from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.errors import FlowdiffError
 
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
-"""Content encodings that are unpacked."""
+"""Content encodings that are accepted."""
 _ZLIB: Final = tuple(bytes((0x78, level)) for level in (0x01, 0x5E, 0x9C, 0xDA))
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class BodyError(FlowdiffError):
-    """A body that cannot be read: sending it again would not help."""
+    """A body is unreadable: sending it again would not help."""
 
     slug = "body"
 
 
 class TooLargeError(BodyError):
-    """A body over the limit, packed or unpacked."""
+    """A body is over the limit, compressed or decompressed."""
 
     slug = "too-large"
 
 
 def unpacked(body: bytes, encoding: str, limit_bytes: int) -> bytes:
-    """Content of a body in one of ENCODINGS, unpacked no further than the limit. Raises BodyError."""
+    """Content of a body in one of ENCODINGS, decompressed only up to the limit. Raises BodyError."""
     match encoding:
         case "identity":
             content = body
@@ -66,16 +62,19 @@ def _inflated(body: bytes, limit_bytes: int) -> bytes:
 
 
 def encoding_of(message: bytes) -> str:
-    """Encoding of a message of gRPC by its first bytes; none of them begins a request of OTLP."""
+    """Encoding of a gRPC message by its first bytes, with none of which an OTLP request begins."""
     if message.startswith(GZIP):
         return "gzip"
     return "deflate" if message.startswith(_ZLIB) else "identity"
 
 
+def is_empty(content: bytes, format_: str) -> bool:
+    """True for a request without a field, and so without spans: of protobuf no bytes, of JSON `{}`."""
+    return not content or (format_ == JSON and content.strip() == b"{}")
+
+
 def check_readable(content: bytes, format_: str) -> None:
-    """Raise BodyError for content that no decoder of its format reads: protobuf's own parser decides, or
-    JSON's.
-    """
+    """Raise BodyError for unreadable content, as judged by protobuf's own parser or JSON's."""
     if format_ == PROTOBUF:
         try:
             ExportTraceServiceRequest.FromString(content)
@@ -83,6 +82,7 @@ def check_readable(content: bytes, format_: str) -> None:
             raise BodyError("The body is no ExportTraceServiceRequest.") from error
         return
     try:
+        str(content, "utf-8")  # msgspec does not look at what it skips
         _OBJECT.decode(content)
     except JSON_ERRORS as error:
         raise BodyError(f"The body is no JSON object: {error}.") from error

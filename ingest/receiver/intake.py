@@ -1,6 +1,6 @@
-"""Intake of requests: who may send, how much at once, and when one is answered. Shared by HTTP and gRPC.
+"""Intake of requests, shared by HTTP and gRPC: authorization, limits, and answers once a request is durable.
 
-Used by the receiver's event loop alone.
+Used by the receiver's event loop only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, unpacked
+from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, is_empty, unpacked
+from ingest.receiver.partial_success import Refused, is_sound, refused_spans
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
+from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 
 class Outcome(StrEnum):
-    """Outcome of a request; the word is a label of the metric."""
+    """Outcome of a request; its value is a label of the metric."""
 
     TAKEN = "taken"
     UNREADABLE = "unreadable"
@@ -39,17 +41,16 @@ class Answer:
 
     outcome: Outcome
     why: str = ""
-    """One sentence for the sender, empty when it was taken."""
-
-
-TAKEN: Final = Answer(Outcome.TAKEN)
+    """Sentence for the sender; empty if the request was accepted."""
+    refused: Refused | None = None
+    """Spans of an accepted request that will be dead letters."""
 
 
 class Tokens:
-    """Bearer tokens of a file, read again when it changes; without a file everybody may send."""
+    """Bearer tokens of a file, read again when it changes; without a file every sender is allowed."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises InputError where the file cannot be read, or holds no token."""
+        """Raises InputError if the file cannot be read or contains no token."""
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: tuple[bytes, ...] = ()
@@ -73,7 +74,7 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for `Bearer` and one of the tokens. A file that is gone meanwhile leaves those before it."""
+        """True for `Bearer` and one of the tokens. If the file is missing, its last tokens stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):
@@ -86,23 +87,24 @@ class Tokens:
 
 
 class Intake:
-    """Takes bodies: admits, unpacks, checks, and waits until they are durable."""
+    """Accepts bodies: limits memory, decompresses, checks, and waits until they are durable."""
 
-    def __init__(self, spool: Spool, settings: ReceiverSettings, max_content_bytes: int) -> None:
-        """`max_content_bytes`: of a body, unpacked."""
+    def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
+        """decode: settings with which the lake decodes received requests."""
         self.settings: Final = settings
         self.tokens: Final = Tokens(settings.token_file)
         self.counts: Final[Counter[tuple[str, Outcome]]] = Counter()
-        """Requests by transport and outcome."""
+        """(transport, outcome) -> number of requests."""
         self.received_bytes = 0
-        """Bytes of bodies that were taken, as sent."""
+        """Bytes of accepted bodies, as sent."""
         self._spool = spool
-        self._max_content_bytes = max_content_bytes
+        self._decode = decode
+        self._counting: Final = asyncio.Lock()
         self._held_bytes = 0
-        """Bytes of bodies that are being received, and are not pending in the spool yet."""
+        """Bytes of bodies that are being received and not yet pending in the spool."""
 
     def hold(self, n_bytes: int) -> bool:
-        """Reserve memory for a part of a body; False where there is none. `release` gives it back."""
+        """Reserve memory for a part of a body; False if there is none. `release` returns it."""
         if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
             return False
         self._held_bytes += n_bytes
@@ -113,11 +115,14 @@ class Intake:
         self._held_bytes -= n_bytes
 
     async def take(self, body: bytes, encoding: str, format_: str) -> Answer:
-        """Make a body durable, and say what became of it."""
+        """Make a body durable, and return the answer to its sender."""
         try:
-            content = unpacked(body, encoding, self._max_content_bytes)
-            if content:  # an empty request of protobuf is one without spans
-                check_readable(content, format_)
+            content = unpacked(body, encoding, self._decode.max_payload_bytes)
+            refused = None
+            if not is_empty(content, format_):
+                if not is_sound(content, format_):
+                    check_readable(content, format_)
+                    refused = await self._refused(content, format_)
                 await asyncio.wrap_future(self._spool.append(format_, content))
         except TooLargeError as error:
             return Answer(Outcome.TOO_LARGE, error.message)
@@ -130,7 +135,13 @@ class Intake:
         except OSError as error:
             return Answer(Outcome.NO_ROOM, f"The spool cannot be written: {error.strerror or error}.")
         self.received_bytes += len(body)
-        return TAKEN
+        return Answer(Outcome.TAKEN, refused=refused)
+
+    async def _refused(self, content: bytes, format_: str) -> Refused | None:
+        """Decode a body to count its dead letters. Runs outside the event loop, one body at a time: it may
+        take a second, and ten times the memory of the body."""
+        async with self._counting:
+            return await asyncio.to_thread(refused_spans, content, format_, self._decode)
 
     def counted(self, transport: str, answer: Answer) -> Answer:
         """Count an answer, and return it."""

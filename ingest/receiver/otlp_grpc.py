@@ -15,6 +15,7 @@ from grpc import aio
 
 from ingest.receiver.bodies import encoding_of
 from ingest.receiver.intake import Answer, Intake, Outcome
+from ingest.receiver.partial_success import response_bytes
 from ingest.receiver.receiver_settings import PROTOBUF
 from schemas.errors import ConfigError
 from schemas.windows import NS_PER_SECOND
@@ -29,19 +30,19 @@ _CODES: Final = {
     Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes with a RetryInfo: without one, RESOURCE_EXHAUSTED tells a sender to give up."""
+"""Outcomes answered with a RetryInfo: without one, RESOURCE_EXHAUSTED tells a sender to give up."""
 _MS_PER_NS: Final = 1e-6
 
 
 class GrpcServer:
-    """gRPC server on an address. Used by one event loop, in which it must be made."""
+    """gRPC server on an address. Used by one event loop, in which it must be created."""
 
     def __init__(self, intake: Intake, address: str) -> None:
-        """Raises ConfigError where the address is not available."""
+        """Raises ConfigError if the address is not available."""
         settings = intake.settings
         self._intake = intake
         self._coming = 0
-        """Calls whose message is not whole yet."""
+        """Calls whose message is not yet complete."""
         self._server = aio.server(
             options=[
                 # Messages come as they were sent: gRPC would unpack one without a limit.
@@ -71,18 +72,18 @@ class GrpcServer:
             ) from error
 
     async def start(self) -> None:
-        """Serve from now on."""
+        """Start serving."""
         await self._server.start()
 
     async def stop(self) -> None:
-        """Accept nothing more, and wait for calls under way."""
+        """Accept no more calls, and wait for those in progress."""
         await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:
         """Answer one call."""
         answer = self._intake.counted("grpc", await self._taken(context))
         if answer.outcome is Outcome.TAKEN:
-            return b""
+            return response_bytes(answer.refused, PROTOBUF)
         details: tuple[tuple[str, bytes], ...] = ()
         code = _CODES[answer.outcome]
         if answer.outcome in _AGAIN:
@@ -115,7 +116,7 @@ class GrpcServer:
             self._intake.release(len(message))
 
     def _retry(self, code: grpc.StatusCode, why: str) -> bytes:
-        """Status with the time after which to try again."""
+        """Status with the delay after which to retry."""
         delay = Duration()
         delay.FromNanoseconds(self._intake.settings.retry_after_ns)
         detail = AnyMessage()

@@ -17,12 +17,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ingest.receiver.bodies import ENCODINGS
 from ingest.receiver.intake import Answer, Intake, Outcome
+from ingest.receiver.partial_success import response_bytes
 from ingest.receiver.receiver_settings import JSON, PROTOBUF, ReceiverSettings
 from schemas.windows import NS_PER_SECOND
 
 PATH: Final = "/v1/traces"
 MAX_HEAD: Final = 64 * 1024
-"""Bytes of a request line and its headers, at most."""
+"""Maximum bytes of a request line and its headers."""
 _FORMATS: Final = {b"application/x-protobuf": PROTOBUF, b"application/json": JSON}
 _STATUS: Final = {
     Outcome.UNREADABLE: (HTTPStatus.BAD_REQUEST, Code.INVALID_ARGUMENT),
@@ -33,7 +34,7 @@ _STATUS: Final = {
     Outcome.TOO_SLOW: (HTTPStatus.REQUEST_TIMEOUT, Code.DEADLINE_EXCEEDED),
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes after which the sender is asked to try again."""
+"""Outcomes after which the sender is asked to retry."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -69,7 +70,7 @@ class OtlpHttp:
             return
         answer = self._intake.counted("http", await self._taken(receive, encoding, format_))
         if answer.outcome is Outcome.TAKEN:
-            await _send(send, HTTPStatus.OK, format_, b"" if format_ == PROTOBUF else b"{}", [])
+            await _send(send, HTTPStatus.OK, format_, response_bytes(answer.refused, format_), [])
             return
         status, code = _STATUS[answer.outcome]
         extra = [(b"retry-after", self._retry_after)] if answer.outcome in _AGAIN else []
@@ -80,7 +81,7 @@ class OtlpHttp:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], kind: bytes, encoding: str
     ) -> tuple[HTTPStatus, int, str, list[tuple[bytes, bytes]]] | None:
-        """Refusal of a request by its head alone: status, code, sentence, headers."""
+        """Refusal of a request by its head alone: (status, code, sentence, headers)."""
         if scope["path"] != PATH:
             return HTTPStatus.NOT_FOUND, Code.NOT_FOUND, f"Spans go to {PATH}.", []
         if scope["method"] != "POST":
@@ -107,7 +108,7 @@ class OtlpHttp:
         return None
 
     async def _taken(self, receive: Receive, encoding: str, format_: str) -> Answer:
-        """Receive a body and take it."""
+        """Receive a body and pass it to the intake."""
         limit, held = self._intake.settings.max_body_bytes, 0
         parts: list[bytes] = []
         try:
@@ -134,7 +135,7 @@ _TYPES: Final = {format_: kind for kind, format_ in _FORMATS.items()}
 
 
 def _error(format_: str, code: int, why: str) -> bytes:
-    """Body of a refusal: a google.rpc.Status, as OTLP says."""
+    """Body of a refusal: a google.rpc.Status, as OTLP specifies."""
     if format_ == JSON:
         return msgspec.json.encode({"code": code, "message": why})
     status: bytes = Status(code=code, message=why).SerializeToString()
@@ -154,14 +155,15 @@ async def _send(
 
 
 class _Connection(HttpToolsProtocol):
-    """HTTP connection that must bring each request in time; of too many, the longest waiting goes.
+    """HTTP connection with a time limit per request; beyond the maximum number, the longest waiting is
+    dropped.
 
     uvicorn bounds neither the time of a request nor the size of its head.
     """
 
     settings: ReceiverSettings
     waiting: dict[_Connection, None]
-    """Connections that are to bring a request, or the rest of one, the longest waiting first."""
+    """Connections waiting for a request or the rest of one, longest waiting first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit a connection; beyond the limit, drop the one that has waited longest."""
@@ -174,13 +176,13 @@ class _Connection(HttpToolsProtocol):
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from `waiting`."""
         self.waiting.pop(self, None)
         self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request."""
         if self._head_bytes == 0:
             self._start_timer()
         self._head_bytes += len(data)
@@ -253,5 +255,5 @@ class HttpServer:
         await self._server.serve(sockets=[self._listening])
 
     def stop(self) -> None:
-        """Accept nothing more; requests under way are answered."""
+        """Accept no more connections; requests in progress are answered."""
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""OTLP receiver: both servers in an event loop of a thread of its own."""
+"""OTLP receiver: HTTP and gRPC servers in the event loop of a separate thread."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from ingest.receiver.otlp_grpc import GrpcServer
 from ingest.receiver.otlp_http import HttpServer
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import Spool
+from schemas.config import DecodeConfig
 from schemas.errors import ConfigError
 
 
 class Receiver:
-    """Receives from construction to `close`.
+    """Running receiver, from construction to `close`.
 
-    Raises ConfigError where an address is not available, or the certificate is none.
+    Raises ConfigError if an address is not available, or the certificate is invalid.
     """
 
     def __init__(
-        self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, max_content_bytes: int
+        self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, decode: DecodeConfig
     ) -> None:
-        """http, grpc: `host:port`, one of them may be empty. max_content_bytes: of a request, unpacked."""
+        """http, grpc: `host:port`, one of them may be empty. decode: settings with which the lake decodes."""
         _check_certificate(settings)
-        self.intake: Final = Intake(spool, settings, max_content_bytes)
+        self.intake: Final = Intake(spool, settings, decode)
         self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
         self._grpc_address = grpc
         started: Future[int | None] = Future()
@@ -49,12 +50,12 @@ class Receiver:
         """Actual `host:port` of gRPC; None: not served."""
 
     def check(self) -> None:
-        """Raise what ended the receiver, if it ended by itself."""
+        """Raise the exception that ended the receiver, if it failed."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Accept nothing more; requests under way are answered. May be called twice."""
+        """Accept no more requests; those in progress are answered. May be called twice."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
@@ -101,7 +102,7 @@ class Receiver:
 
 
 def _check_certificate(settings: ReceiverSettings) -> None:
-    """Raise ConfigError for a certificate or a key that no server can use."""
+    """Raise ConfigError for a certificate or a key that is invalid for a server."""
     if settings.certificate_file is None or settings.key_file is None:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

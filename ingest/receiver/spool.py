@@ -1,15 +1,15 @@
 """Spool: messages of numbered streams in framed files, durable once their future is done.
 
-    <folder>/<stream>/id                            identity of the stream: its positions fit no other one
+    <folder>/<stream>/id                            identity of the stream, to which positions belong
     <folder>/<stream>/00000000000000001234.spool    messages from number 1234 on, each after its length
 
-Messages share an fsync: one thread writes all that came since the last one, and then completes their futures.
-A file is only written by the process that made it. Whoever opens the spool cuts the last file off behind its
-last whole message, syncs it, and goes on in another one. After a write or sync that failed the file is cut
-back to what is durable and never written again; what lies beyond, where the cut failed too, is no part of the
-spool: a file ends where the next one begins.
+Messages share an fsync: one thread writes all messages that arrived since the last one, and then completes
+their futures. A file is only written by the process that created it. A process that opens the spool truncates
+the last file after its last complete message, syncs it, and continues in another one. After a failed write or
+sync the file is truncated to its durable part and never written again; if that fails too, the rest is no part
+of the spool: a file ends where the next one begins.
 
-The last file of a stream stays, even empty: its name holds the next number.
+The last file of a stream stays, even empty: its name has the next number.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _ID: Final = "id"
 _BATCH_BYTES: Final = 2**20
-"""Bytes that wait for no interval: a sync costs as much for few."""
+"""Pending bytes that are written without waiting for the interval: a sync costs as much for fewer."""
 
 
 class SpoolFullError(FlowdiffError):
-    """There is no room for a message at the moment. The sender keeps it, and tries again."""
+    """The spool has no room for a message at the moment. The sender keeps it, and retries."""
 
     slug = "spool-full"
 
 
 class PendingFullError(SpoolFullError):
-    """More messages came than the disk takes: too many are in memory."""
+    """Messages arrive faster than the disk writes them: too many are in memory."""
 
     slug = "too-many"
 
@@ -59,13 +59,13 @@ class _Segment:
 
     path: Path
     first: int
-    """Number of its first message."""
+    """Number of the segment's first message."""
     until: int
-    """Number after its last durable message."""
+    """Number after the segment's last durable message."""
     size: int
-    """Bytes of its durable messages."""
+    """Bytes of the segment's durable messages."""
     begun_s: float
-    """Monotonic time at which it was made, or found."""
+    """Monotonic time at which the segment was created or found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +74,29 @@ class SpoolRead:
 
     messages: list[bytes]
     start: int
-    """Number of the first one."""
+    """Number of the first message."""
 
     @property
     def until(self) -> int:
-        """Number after the last one."""
+        """Number after the last message."""
         return self.start + len(self.messages)
 
 
 class _Stream:
-    """Files of one stream, ascending. Guarded by the lock of the spool, but for the writing itself."""
+    """Files of one stream, ascending. Guarded by the spool's lock, except for the writing itself."""
 
     def __init__(self, folder: Path, now_s: float) -> None:
-        """Open or make the stream. Raises OSError, InputError."""
+        """Open or create the stream. Raises OSError, InputError."""
         self.folder = folder
         folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         self.topic_id = _identity(folder)
         self.segments = _recovered(folder, now_s)
         self._descriptor: int | None = None
-        """Descriptor of the last segment; None: the next write begins another one."""
+        """Descriptor of the last segment; None: the next write creates another one."""
 
     @property
     def first(self) -> int:
-        """Number of the first message that is kept."""
+        """Number of the first stored message."""
         return self.segments[0].first
 
     @property
@@ -106,15 +106,15 @@ class _Stream:
 
     @property
     def size_bytes(self) -> int:
-        """Durable bytes."""
+        """Durable bytes of the stream."""
         return sum(segment.size for segment in self.segments)
 
     def append(
         self, messages: list[bytes], limit_bytes: int, now_s: float, age_s: float
     ) -> tuple[_Segment, int]:
-        """Write messages durably, into another file behind one of that size or age.
+        """Write messages durably; starts another segment after one of `limit_bytes` or `age_s`.
 
-        Returns (the segment, its new size). Raises OSError: none of them counts then.
+        Returns (the segment, its new size). Raises OSError: then none of the messages is stored.
         """
         last = self.segments[-1]
         # Where messages always come, there is none of which the lake has all before it is given up.
@@ -139,7 +139,7 @@ class _Stream:
         return last, size
 
     def _begin(self, now_s: float) -> _Segment:
-        """Make the file of the next message. An empty one has its name already, and is used."""
+        """Create the file of the next message, or reuse an empty one, which has the same name."""
         last = self.segments[-1]
         path = _segment_path(self.folder, last.until)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
@@ -157,13 +157,13 @@ class _Stream:
         return segment
 
     def rotate(self) -> None:
-        """Let the next write begin another file."""
+        """Make the next write create another segment."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
 
     def _abandon(self, segment: _Segment) -> None:
-        """Cut a file back to what is durable; it is not written again."""
+        """Truncate a file to its durable part; it is not written again."""
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
         with suppress(OSError):  # the next file begins where this one ends, whatever is behind
@@ -172,9 +172,9 @@ class _Stream:
             os.close(descriptor)
 
     def drop(self, until: int, now_s: float, age_s: float) -> list[Path]:
-        """Forget files with messages before `until` alone, and return their paths.
+        """Forget files whose messages are all before `until`, and return their paths.
 
-        The last one goes when it is old: another one, empty, then has the next number. Raises OSError.
+        The last file is dropped once it is old: then an empty one keeps the next number. Raises OSError.
         """
         last = self.segments[-1]
         is_read = last.first < last.until <= until
@@ -194,9 +194,9 @@ class _Pending:
 
 
 class Spool:
-    """Spool of one process, opened for as long as it lives. Methods may be called by any thread.
+    """Spool of one process, open as long as it lives. Thread-safe.
 
-    Raises BusyLakeError where another process has it, InputError where it cannot be used.
+    Raises BusyLakeError if another process has it open, InputError if it cannot be used.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Spool:
         self._is_closing = False
         self._failure: BaseException | None = None
         self._failed: tuple[str, float] | None = None
-        """Reason and time of the last write, if it failed."""
+        """(Reason, time) of the last write's failure; None if it succeeded."""
         try:
             _make_folder(folder)
             self._locked = _locked(folder)
@@ -247,10 +247,11 @@ class Spool:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why nothing can be taken; None: nothing keeps it.
+        """Reason why no message is accepted; None if they are.
 
         It holds for the pause that senders were asked for after a failed write, and while there is no room.
-        Whoever waits until the receiver is ready would otherwise never send what shows that it is.
+        If it held longer, a sender that waits for the receiver to be ready would never send the message that
+        shows it is.
         """
         failed = self._failed
         if failed is None:
@@ -265,29 +266,29 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Identity of every stream, by name."""
+        """Stream name -> identity."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
     def bounds(self, stream: str) -> tuple[int, int]:
-        """Number of the first message that is kept, and number of the next one."""
+        """(Number of the first stored message, number of the next message)."""
         with self._lock:
             return self._streams[stream].first, self._streams[stream].end
 
     @property
     def size_bytes(self) -> int:
-        """Durable bytes in files that were not removed."""
+        """Durable bytes in files that were not yet removed."""
         with self._lock:
             return sum(stream.size_bytes for stream in self._streams.values())
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of messages that are not durable yet."""
+        """Bytes of messages that are not yet durable."""
         with self._lock:
             return self._pending_bytes
 
     def wait(self, positions: dict[str, int], timeout_s: float) -> None:
-        """Wait until a stream has a message at or behind its position, or there is another stream."""
+        """Wait until a stream has a message at or after its position, or a new stream exists."""
         with self._lock:
             self._news.wait_for(
                 lambda: any(positions.get(name, -1) < each.end for name, each in self._streams.items()),
@@ -295,9 +296,9 @@ class Spool:
             )
 
     def reader(self, stream: str, position: int) -> Iterator[SpoolRead | None]:
-        """Endless reads of a stream from a position on; None where nothing is there yet.
+        """Read a stream endlessly from a position; yields None when there is nothing to read yet.
 
-        A read that begins later than the one before ended follows a damaged file. Raises OSError.
+        A gap between two reads means a damaged file. Raises OSError.
         """
         segment, at = self._found(stream, position)
         while True:
@@ -315,7 +316,7 @@ class Spool:
                 yield None
 
     def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
-        """Segment of a message, and where in its file the message begins."""
+        """(Segment of a message, offset of the message in the file)."""
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
@@ -327,13 +328,13 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Take note that the lake has all messages before a position: their files are removed."""
+        """Record that the lake has all messages before a position; their files will be removed."""
         with self._lock:
             self._committed[stream] = position
             self._work.notify()
 
     def close(self) -> None:
-        """Make durable what is pending, and end. May be called twice."""
+        """Make pending messages durable, and stop. May be called twice."""
         with self._lock:
             self._is_closing = True
             self._work.notify()
@@ -345,12 +346,12 @@ class Spool:
             self._locked = None
 
     def check(self) -> None:
-        """Raise what ended the writing, if it ended by itself."""
+        """Raise the exception that ended the writing thread, if it failed."""
         if self._failure is not None:
             raise self._failure
 
     def _run(self) -> None:
-        """Work until closed; where that fails, nothing more is taken."""
+        """Run the writing thread until closed; after a failure no message is accepted."""
         try:
             self._work_on()
         except BaseException as error:  # noqa: BLE001 - raised again by `check`
@@ -361,7 +362,7 @@ class Spool:
                 each.done.set_exception(SpoolFullError("The receiver has failed."))
 
     def _work_on(self) -> None:
-        """Write what comes, and remove what was committed."""
+        """Write pending messages, and remove committed files."""
         synced_s = -float("inf")
         interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
         age_s = self._settings.segment_age_ns / NS_PER_SECOND
@@ -435,7 +436,7 @@ class Spool:
         return stream
 
     def _refuse_full(self) -> None:
-        """Raise SpoolFullError where the spool may not grow. Raises OSError."""
+        """Raise SpoolFullError if the spool must not grow. Raises OSError."""
         if self.size_bytes >= self._settings.max_spool_bytes:
             raise SpoolFullError("The spool is full: the lake takes what comes too slowly, or not at all.")
         disk = os.statvfs(self._folder)
@@ -443,7 +444,7 @@ class Spool:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
     def _drop(self, name: str, position: int) -> bool:
-        """Remove files that the lake has; True if nothing of what it has is left."""
+        """Remove files that the lake has; True if none of its messages are left."""
         with self._lock:
             stream = self._streams[name]
             try:
@@ -460,7 +461,7 @@ class Spool:
 def _read(
     path: Path, at: int, size: int, number: int, settings: ReceiverSettings, most: int | None = None
 ) -> tuple[SpoolRead, int]:
-    """(Messages in bytes `[at, size)` of a file, as many as one read takes; where the next one begins)."""
+    """(Messages in bytes `[at, size)` of a file, as many as one read takes; offset of the next one)."""
     with path.open("rb", buffering=0) as file:
         file.seek(at)
         data = file.read(min(settings.read_bytes, size - at))
@@ -489,7 +490,7 @@ def _exactly(file: io.FileIO, size: int) -> bytes:
 
 
 def _recovered(folder: Path, now_s: float) -> list[_Segment]:
-    """Segments of a stream on disk, durable and cut off behind the last whole message. Raises OSError."""
+    """Segments of a stream on disk, durable and truncated after the last complete message. Raises OSError."""
     paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.stem.isdecimal())
     segments = []
     for path, following in zip_longest(paths, paths[1:]):
@@ -513,7 +514,7 @@ def _recovered(folder: Path, now_s: float) -> list[_Segment]:
 
 
 def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
-    """(Number of whole messages at the beginning of a file, `most` at most; their bytes)."""
+    """(Number of complete messages at the start of a file, up to `most`; their bytes)."""
     n, at, size = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         while most is None or n < most:
@@ -527,7 +528,7 @@ def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
 
 
 def _identity(folder: Path) -> str:
-    """Identity of a stream, made with it."""
+    """Identity of a stream; created on first use."""
     path = folder / _ID
     with suppress(FileNotFoundError):
         if text := path.read_text(encoding="ascii").strip():
@@ -546,7 +547,7 @@ def _identity(folder: Path) -> str:
 
 
 def _is_stream(folder: Path) -> bool:
-    """True for a folder with an identity; `lost+found` of a disk that is mounted here has none."""
+    """True for a folder with an identity; `lost+found` of a mounted disk has none."""
     try:
         return (folder / _ID).is_file()
     except PermissionError:
@@ -554,7 +555,7 @@ def _is_stream(folder: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it durably. Raises OSError."""
+    """Create a folder and its parents durably. Raises OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     for each in missing:

@@ -1,4 +1,4 @@
-"""Read a spool as a `LiveSource`: one member, which has every stream of the spool."""
+"""Read a spool as a `LiveSource`: a group with one member, which owns every stream of the spool."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
-"""Cluster of the positions in a lane's commits. A lane of Kafka has another one: neither goes on with the
+"""Cluster id in commits of OTLP lanes. No Kafka cluster has it, so neither kind of lane resumes at the
 other's positions."""
 
 
 class SpoolSource:
-    """Streams of a spool, each named like its format, in the lane of one partition. See `LiveSource`."""
+    """Streams of a spool, each named after its format, all in the lane of one partition. See `LiveSource`."""
 
     def __init__(self, spool: Spool, partition: int, decode: DecodeConfig) -> None:
         self._spool = spool
         self._partition = partition
         self._decode = decode
         self._known: set[str] = set()
-        """Names of streams that were reported as gained."""
+        """Names of streams reported as gained."""
         self._paused: set[StreamId] = set()
         self._readers: dict[StreamId, Iterator[SpoolRead | None]] = {}
         self._positions: dict[StreamId, int] = {}
@@ -48,11 +48,11 @@ class SpoolSource:
 
     @property
     def trouble(self) -> str | None:
-        """See `LiveSource.trouble`: what was received can always be read, but nothing more may be taken."""
+        """See `LiveSource.trouble`: stored messages can always be read, but new ones may be refused."""
         return self._spool.trouble
 
     def change(self) -> StreamChange:
-        """See `LiveSource.change`. A stream comes with its first message, and stays."""
+        """See `LiveSource.change`. A stream is gained with its first message, and stays."""
         new = sorted(self._spool.streams().keys() - self._known)
         self._known.update(new)
         return StreamChange(gained=tuple(StreamId(name, self._partition) for name in new))
@@ -69,7 +69,7 @@ class SpoolSource:
         return payloads
 
     def _next(self) -> Payloads | None:
-        """Next payloads of the streams in turn; None where none has any."""
+        """Next payloads of the streams in turn; None if no stream has any."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream in self._paused:
@@ -160,10 +160,10 @@ class SpoolSource:
         return {stream: self._spool.bounds(stream.topic)[1] for stream in self._readers}
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """See `LiveSource.commit_offsets`: files of what the lake has are removed."""
+        """See `LiveSource.commit_offsets`: removes files of messages that the lake has."""
         for stream, position in positions.items():
             self._spool.committed(stream.topic, position)
         return True
 
     def close(self) -> None:
-        """See `LiveSource.close`: the spool belongs to the receiver."""
+        """See `LiveSource.close`. Does not close the spool, which belongs to the receiver."""

@@ -13,19 +13,19 @@ AccountedMeasure = Literal["mean", "tail", "errors"]
 
 
 class AccountRow(Frozen):
-    """One site of the account, or a root type's part of the mix; the three parts add up to `total`."""
+    """Call site in the account of a root type; `calls`, `structure` and `slower` add up to `total`."""
 
     site: Site
     root: str
     calls: float
-    """More or fewer calls on the critical path."""
+    """Part from a changed number of calls on the critical path."""
     structure: float
-    """Part from calls that take other paths below."""
+    """Part from calls that take other paths below the site."""
     slower: float
-    """Part from the same calls taking another time."""
+    """Part from a changed time of the same calls."""
     total: float
     finding: int | None
-    """Rank of the finding that the site belongs to; None: of none."""
+    """Rank of the finding that the site belongs to; None without one."""
 
 
 class MixRow(Frozen):
@@ -48,7 +48,8 @@ class Account(Frozen):
     after: float
     low: float | None
     high: float | None
-    """95 % interval of after - before, noise between blocks included; None: too few requests for a test."""
+    """End of the 95 % interval of after - before (start: `low`), noise between blocks included; None: too few
+    requests for a test."""
     changed: bool
     """True if the interval excludes 0 and the change passes the floor."""
     mix: float
@@ -57,9 +58,9 @@ class Account(Frozen):
     slower: float
     gross_up: float
     gross_down: float
-    """Sums of the positive and of the negative parts."""
+    """Sum of the negative parts (`gross_up`: of the positive ones)."""
     rows: tuple[AccountRow, ...]
-    """By |total|."""
+    """Rows, largest |total| first."""
     rows_total: int
     mixes: tuple[MixRow, ...]
 
@@ -72,22 +73,22 @@ class RootChange(Frozen):
     requests1: int
     rate0: float
     rate1: float
-    """Requests a second."""
+    """Requests per second in the problem (`rate0`: in the reference)."""
     mean0_us: float | None
     mean1_us: float | None
     errors0: float | None
     errors1: float | None
-    """Shares of requests that failed."""
+    """Share of failed requests in the problem (`errors0`: in the reference)."""
 
 
 class AccountSection(Section):
-    """Accounts of mean, tail and errors, and load beside them (not in them)."""
+    """Accounts of mean, tail and errors, with the load, which is not part of them."""
 
     section: Literal["account"] = "account"
     accounts: tuple[Account, ...]
     rate0: float
     rate1: float
-    """Requests a second, weighted."""
+    """Weighted requests per second in the problem (`rate0`: in the reference)."""
     roots: tuple[RootChange, ...]
     roots_total: int
 
@@ -111,7 +112,7 @@ class QualityRow(Frozen):
     severe: bool
     text: str
     there_before: bool = False
-    """True if reference and problem are alike, and both unlike the history."""
+    """True if reference and problem agree, and both differ from the history."""
 
 
 class LikeWindow(Frozen):
@@ -120,13 +121,14 @@ class LikeWindow(Frozen):
     start_ns: int
     end_ns: int
     value: float
-    """In the unit of the change."""
+    """Value of the changed quantity in the window, in the unit of the change."""
     in_history: bool
-    """True if it is of the history; else of the reference."""
+    """True for a window of the history; False for one of the reference."""
 
 
 class HiddenChange(Frozen):
-    """A change that is significant against the reference alone, and no finding by what ordinary times do."""
+    """A change that is significant against the reference alone, but not against the ordinary variation, so no
+    finding."""
 
     title: str
     """One sentence, with the reference's value before."""
@@ -138,15 +140,15 @@ class HiddenChange(Frozen):
     requests0: int
     requests1: int
     p: float
-    """Against the reference alone, by chance inside of both periods; two-sided."""
+    """Two-sided p-value against the reference alone, from the variation inside both periods."""
     p_usual: float
-    """Probability of such a value in ordinary times; two-sided."""
+    """Two-sided probability of such a value under ordinary variation."""
     assumed: bool
-    """Nothing shows how far ordinary periods differ: `p_usual` is by what is assumed."""
+    """True if the ordinary variation is assumed, because no data shows how far ordinary periods differ."""
     windows: tuple[LikeWindow, ...]
     """Windows more like the problem than like the reference, in order of time."""
     windows_of: int
-    """Windows in which it could be seen."""
+    """Number of windows in which the change could be seen."""
 
 
 class ReasonKind(StrEnum):
@@ -155,31 +157,32 @@ class ReasonKind(StrEnum):
     CHANGED = "changed"
     """A measure of the whole period changed significantly."""
     MIX = "mix"
-    """Another mix of root types arrived."""
+    """The mix of root types changed."""
     EXPLAINED = "explained"
-    """Part of the change of the mean that the findings make."""
+    """Share of the change of the mean that the findings explain."""
     NO_FINDING = "no-finding"
-    """No finding accounts for what changed."""
+    """No finding explains the change."""
     LIKELY_PLACE = "likely-place"
-    """Component with most of a change of the mean that no finding explains."""
+    """Component with most of the change of the mean, if no finding explains it."""
     REST = "rest"
     """Largest parts of the change of the mean without a finding."""
     INSIGNIFICANT = "insignificant"
-    """Change whose interval excludes 0, kept from counting by a floor, chance or ordinary variation."""
+    """Change whose interval excludes 0, but which is below a floor or within chance or ordinary variation."""
     HIDDEN = "hidden"
-    """Significant against the reference alone, not beside ordinary times."""
+    """Significant against the reference alone, but within ordinary variation."""
     BOUND = "bound"
-    """Largest change that may have gone unseen."""
+    """Largest change that the tests may have missed."""
     TOO_FEW = "too-few"
-    """A change that matters is possible; `requests`: more problem requests that would tell."""
+    """Too few requests to exclude a change that matters; `requests`: further problem requests that would
+    decide."""
     NO_REQUESTS = "no-requests"
-    """A period has no request that tests may use."""
+    """A period has no request usable for tests."""
     NOTHING = "nothing"
-    """No change that matters is possible."""
+    """A change that matters is excluded."""
     THERE_BEFORE = "there-before"
-    """Reference and problem differ from the history, not from each other."""
+    """Reference and problem agree, but both differ from the history."""
     ASK_AGAIN = "ask-again"
-    """Another reference would tell more."""
+    """Another reference would show more."""
     LOAD = "load"
     """The load explains the change."""
     INCOMPLETE = "incomplete"
@@ -200,13 +203,13 @@ class Reason(Frozen):
     kind: ReasonKind
     text: str
     measure: Literal["mean", "tail", "errors", "failing"] | None = None
-    """Measure of the whole period that it is about: mean response time, share of slow requests, of requests
-    that fail at the root, of requests with a failing call."""
+    """Measure of the whole period that the reason is about: mean response time, share of slow requests, share
+    of requests that fail at the root, or with a failing call."""
     before: float | None = None
     """Value in the reference; µs for the mean, else a share."""
     after: float | None = None
     requests: int | None = None
-    """Count of problem requests that the sentence asks for."""
+    """Number of problem requests that the sentence asks for."""
 
 
 class VerdictSection(Section):
@@ -218,7 +221,7 @@ class VerdictSection(Section):
     external: bool
     """True if clients sent fewer requests, and not because answers took longer."""
     by_load: bool = False
-    """True if the change is what a higher, or lower, load makes."""
+    """True if the change is explained by a higher, or lower, load."""
     reasons: tuple[Reason, ...]
     """Grounds of the outcome, the weightiest first."""
     quality: tuple[QualityRow, ...]
@@ -228,15 +231,16 @@ class VerdictSection(Section):
     missing_requests: int | None
     """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
-    """Changes that ordinary times keep from being findings, the largest first; of many the first."""
+    """Changes hidden by ordinary variation, largest first; cut to the first ones."""
     equivalent_share: float | None
     """Share of the time in root types whose mean is shown to be equivalent."""
     calibration: str
-    """The A/A record of this lake in one sentence; empty where there is none."""
+    """Calibration (A/A) record of this lake in one sentence; empty without one."""
 
 
 class AccountedRow(NamedTuple):
-    """A call site and root type of one measure, or (without a site) a root type's part of its mix."""
+    """Row of the account of a measure: a call site of a root type, or (without a site) the root type's
+    part of the mix."""
 
     measure: Annotated[str, column("text", "mean (µs a request), tail or errors (shares of requests)")]
     part: Annotated[
@@ -263,16 +267,16 @@ class AccountedRow(NamedTuple):
 
     @staticmethod
     def of_site(measure: str, row: AccountRow) -> AccountedRow:
-        """Make the row of a call site."""
+        """Row of a call site."""
         parts = (row.calls, row.structure, row.slower, 0.0, row.total)
         return AccountedRow(measure, "site", row.root, row.site, *parts, row.finding)
 
     @staticmethod
     def of_mix(measure: str, row: MixRow) -> AccountedRow:
-        """Make the row of a root type's part of the mix."""
+        """Row of a root type's part of the mix."""
         return AccountedRow(measure, "mix", row.root, None, 0.0, 0.0, 0.0, row.part, row.part, None)
 
 
 ACCOUNT: Final = columns_of(AccountedRow)
-"""Columns of the table `account`: of each measure one row a site and root type, and one a root type's share;
-uncut."""
+"""Columns of the table `account`: per measure one row for each site and root type, and one for each root
+type's part of the mix; uncut."""

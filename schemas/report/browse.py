@@ -1,8 +1,8 @@
-"""Sections of `flowdiff browse`: one period to look around in.
+"""Sections of `flowdiff browse`: exploration of one period.
 
-Times are µs; shares are of requests, weighted by their sampling. A *range* is a part of the axis of response
-times, cut at the bins of `BrowseRangesSection.edges_us`: its sums are exact, and the page's script works out
-every other range from the sums by bin.
+Times are µs; shares are of requests, weighted by their sampling. A *range* is an interval of response times,
+cut at the bins of `BrowseRangesSection.edges_us`: its sums are exact, and the page's script computes any
+other range from the sums by bin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TypicalRequest(Frozen):
     """Ranges that the category represents (`mode 2`, `the slowest`): it is the most frequent category of the
     range's most frequent root type."""
     share_of_time: float
-    """Share of the sample's summed response time."""
+    """The category's share of the sample's summed response time."""
     mean_us: float
     medoid: TrainSchedule
     mean: TrainSchedule
@@ -44,23 +44,23 @@ class DensityCurve(Frozen):
     sample: str
     requests: int
     bandwidth: float
-    """Octaves."""
+    """Bandwidth of the kernel density estimate, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
     points: tuple[tuple[float, float], ...]
-    """(µs, density an octave), ascending."""
+    """Points of the curve: (µs, density per octave), ascending."""
 
 
 class BinnedRoot(Frozen):
-    """A root type, and all its requests by bin of response time."""
+    """A root type, with the numbers of all its requests by bin of response time."""
 
     root: str
     requests: int
     mean_us: float
     c2: float | None
-    """Squared coefficient of variation of all its requests' times; None for at most 10 requests."""
+    """Squared coefficient of variation of the root type's response times; None for at most 10 requests."""
     bins: tuple[int, ...]
-    """Bins in which the root type has requests, ascending; `n`, `weight` and `failed` have one value for
-    each."""
+    """Bins in which it has requests, ascending; `n`, `weight` and `failed` have one value for each of these
+    bins."""
     n: tuple[int, ...]
     weight: tuple[float, ...]
     failed: tuple[float, ...]
@@ -68,50 +68,51 @@ class BinnedRoot(Frozen):
 
 
 class BinnedCategory(BinnedRoot):
-    """A category, and all its requests by bin of response time."""
+    """A category, with the numbers of all its requests by bin of response time."""
 
     category: str
     canonical: str
 
 
 class BinnedSite(Frozen):
-    """A call site, and the waiting for it by bin of the *waiting requests'* response time."""
+    """A call site, and the time spent waiting for it by bin of the *waiting requests'* response time."""
 
     label: str
     caller: str | None
     requests: int
-    """Requests that waited for the site."""
+    """Number of requests that waited for the site."""
     c2: float | None
-    """Squared coefficient of variation of their waiting times; None for at most 10 requests."""
+    """Squared coefficient of variation of the waiting times for the site; None for at most 10 requests."""
     bins: tuple[int, ...]
     weight: tuple[float, ...]
     """[bins] weight of the requests that waited for the site."""
     us: tuple[float, ...]
-    """[bins] weighted sum of their waiting times."""
+    """[bins] weighted sum of the waiting times for the site."""
     failed: tuple[float, ...]
     """[bins] weight of the requests in which the site failed."""
 
 
 class KindInRange(Frozen):
-    """A root type or a category, in a range and outside of it."""
+    """A root type or a category, inside and outside a range."""
 
     place: int
     """Index into `BrowseRangesSection.roots` or `.categories`."""
     n: int
     share_in: float
-    """Share of the range's requests, weighted."""
+    """Weighted share among the requests in the range."""
     share_out: float
-    """Share of the requests outside of the range; 0 if there are none."""
+    """Weighted share among the requests outside the range; 0 if there are none."""
     lift: float | None
-    """share_in / share_out; None if it occurs in the range only."""
+    """share_in / share_out; None if it occurs only in the range."""
     failed: float
-    """Share of its requests in the range that failed."""
+    """Share of failed requests among its requests in the range."""
 
 
 class SiteInRange(Frozen):
-    """A call site, in a range and outside of it.
+    """A call site, inside and outside a range.
 
-    Over all call sites the differences add up to that of the mean response.
+    The differences mean_in_us - mean_out_us of all call sites add up to the difference of the mean response
+    time.
     """
 
     place: int
@@ -121,11 +122,11 @@ class SiteInRange(Frozen):
     share_out: float
     lift: float | None
     mean_in_us: float
-    """Waiting time there, per request of the range."""
+    """Mean waiting time for the site, per request in the range."""
     mean_out_us: float
-    """Waiting time there, per request outside of the range."""
+    """Mean waiting time for the site, per request outside the range."""
     failed: float
-    """Share of the range's requests in which it failed."""
+    """Share of the range's requests in which the site failed."""
 
 
 class ResponseRange(Frozen):
@@ -133,16 +134,16 @@ class ResponseRange(Frozen):
 
     kind: Literal["mode", "tail"]
     peak_us: float | None
-    """Highest point of the density in a mode; None for the slow end."""
+    """Response time of the density's maximum in a mode; None for the slow end."""
     prominence: float | None
     first: int
     past: int
-    """First bin, and the bin after the last one."""
+    """Bin after the last one (`first`: the first bin)."""
     low_us: float
     high_us: float
-    """Bounds in time, half open."""
+    """End of the range, exclusive, µs (`low_us`: its start, inclusive)."""
     where: str
-    """The range as a filter, for `--where`."""
+    """Filter expression for the range, for `--where`."""
     n: int
     share: float
     mean_us: float
@@ -151,9 +152,9 @@ class ResponseRange(Frozen):
     failed_out: float | None
     roots: tuple[KindInRange, ...]
     categories: tuple[KindInRange, ...]
-    """Most requests first."""
+    """Categories in the range, most requests first."""
     sites: tuple[SiteInRange, ...]
-    """Largest difference of the mean first."""
+    """Call sites, largest difference of the mean first."""
 
 
 class BrowseRangesSection(Section):
@@ -164,7 +165,7 @@ class BrowseRangesSection(Section):
     curves: tuple[DensityCurve, ...]
     """One curve for each sample that has two distinct times."""
     edges_us: tuple[float, ...]
-    """[bins + 1] whole nanoseconds, ascending; a bin is half open."""
+    """[bins + 1] µs, whole ns each, ascending; half-open bins."""
     n: tuple[int, ...]
     weight: tuple[float, ...]
     us: tuple[float, ...]
@@ -178,17 +179,17 @@ class BrowseRangesSection(Section):
     sites: tuple[BinnedSite, ...]
     sites_total: int
     ranges: tuple[ResponseRange, ...]
-    """Modes by place, then the slowest hundredth."""
+    """Modes in ascending order, then the slowest hundredth."""
 
 
 class RootVariance(Frozen):
-    """The large categories of a root type."""
+    """C² of the large categories of a root type."""
 
     root: str
     requests: int
     categories: int
     below_one: float
-    """Share of these categories with C² below 1."""
+    """Share of the large categories that have C² below 1."""
     largest: float
 
 
@@ -197,7 +198,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """One curve a sample."""
+    """C² curves, one a sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int
@@ -207,7 +208,7 @@ class TimelineRequest(Frozen):
     """A request as a rectangle."""
 
     start_us: float
-    """Since the strip begins."""
+    """Start of the request since the start of the strip."""
     us: float
     lane: int
     failed: bool
@@ -222,11 +223,11 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests that are not drawn for want of room."""
+    """Requests left out for lack of space."""
 
 
 class EntryTraffic(Frozen):
-    """Requests that came in at one component in a sample."""
+    """Requests that arrived at one entry component in a sample."""
 
     requests: int
     rate_per_s: float
@@ -247,28 +248,30 @@ class EntryBefore(EntryTraffic):
     """p of a KS test with permuted blocks on the idle time before each request's start (0 where requests
     overlap); None: too few requests."""
     times_p: float | None
-    """p of the same test on response times."""
+    """p of a KS test with permuted blocks on response times; None: too few requests."""
 
 
 class EntryTimeline(EntryTraffic):
-    """Requests that came in at one component, by time. Lists are [times], `edges_ns` is [times + 1]."""
+    """Requests that arrived at one entry component over time. Lists are [times], `edges_ns` is [times +
+    1]."""
 
     component: str
     most_in_flight: int
     gaps: int
     edges_ns: tuple[int, ...]
     watched: tuple[bool, ...]
-    """True if the sample covers this time."""
+    """True if the sample covers the interval."""
     arrivals: tuple[int, ...]
     failed: tuple[int, ...]
     mean_in_flight: tuple[float, ...]
     max_in_flight: tuple[int, ...]
     busy_share: tuple[float, ...]
     longest_gap_us: tuple[float, ...]
-    """Longest idle time that ended in it; 0 if none did."""
+    """Longest idle time that ended in the interval; 0 if none did."""
     median_us: tuple[float | None, ...]
     p99_us: tuple[float | None, ...]
-    """Median and 99th percentile of the response times of requests that arrived in it."""
+    """99th percentile of the response times of requests that arrived in the interval (`median_us`: their
+    median)."""
     strips: tuple[TimelineStrip, ...]
     before: EntryBefore | None
     """The same entry in the first sample; None for one sample, or if that has no such entry."""
@@ -287,7 +290,7 @@ class BrowseTimelineSection(Section):
 
 
 class ErrorRow(Frozen):
-    """An error class at a place."""
+    """An error class at a call site."""
 
     error: Annotated[str, column("text", "class")]
     site: Annotated[str, column("name", "where", label="Call site")]
@@ -297,14 +300,14 @@ class ErrorRow(Frozen):
         float, column("share", "share of those whose root answered `ok`", label="answered ok", far=1)
     ]
     hosts: tuple[str, ...]
-    """At most three, most requests first."""
+    """Hosts with the error, most requests first, at most three."""
     first_ns: Annotated[int, column("count", "start of the first of them")]
     last_ns: Annotated[int, column("count", "start of the last of them")]
     by_time: tuple[int, ...]
 
 
 class HostRow(Frozen):
-    """A host. Shares of time are of critical time; with what has no host they add up to 1."""
+    """A host. Shares of time are of critical time; together with `no_host` they add up to 1."""
 
     host: Annotated[str, column("name", "host", label="Host")]
     components: tuple[str, ...]
@@ -318,7 +321,7 @@ class HostRow(Frozen):
 
 
 class SiteRow(Frozen):
-    """A place by time."""
+    """Time and failures of a call site."""
 
     label: Annotated[str, column("name", "edge between two trace points, or call")]
     caller: Annotated[str | None, column("name", "who calls")]
@@ -332,7 +335,7 @@ class SiteRow(Frozen):
 
 
 class BrowsePlacesSection(Section):
-    """Places of time and of failures: call sites, hosts, error classes."""
+    """Where time is spent and requests fail: call sites, hosts, error classes."""
 
     section: Literal["browse-places"] = "browse-places"
     sample: str
@@ -341,8 +344,8 @@ class BrowsePlacesSection(Section):
     hosts: tuple[HostRow, ...]
     hosts_total: int
     no_host: float
-    """Share of the time whose host is not known."""
+    """Share of the time whose host is unknown."""
     errors: tuple[ErrorRow, ...]
     errors_total: int
     failed_inside: float
-    """Share of the requests in which anything failed."""
+    """Share of the requests with a failed call."""

@@ -17,69 +17,69 @@ class OverlayNode(Frozen):
     """A node of an overlay of two calling-context trees, present in one or both."""
 
     above: int
-    """Place in `nodes` of the nearest ancestor that is shown; -1 for a root."""
+    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root."""
     where: str
-    """`[host/]component`."""
+    """Place of the node, `[host/]component`."""
     what: str
     kind: NodeKindName
     shade: int
-    """0: no difference beyond chance; 1 to 4 by `added_us`."""
+    """Colour, 1 to 4 by `added_us`; 0: no significant difference."""
     added_us: float
-    """Time that the node adds to a request's mean, B less A: from the number of visits, or from time a visit;
-    0 if not coloured."""
+    """Contribution to the mean of a request, B minus A, through the number of visits or the time per visit; 0
+    if not coloured."""
     passing_a: float
     passing_b: float
-    """Share of the side's requests that pass the node."""
+    """Share of B's requests that pass the node (`passing_a`: of A's)."""
     visits_a: float
     visits_b: float
-    """Mean visits of a request of the side."""
+    """Mean visits per request of B (`visits_a`: of A)."""
     mean_a_us: float | None
     mean_b_us: float | None
-    """Mean time of a visit without the calls below it; None: the side never visits the node."""
+    """Mean time per visit in B (`mean_a_us`: in A), calls below excluded; None without visits."""
     skipped: int
-    """Steps between this node and the ancestor shown that are left out."""
+    """Steps left out between the node and its `above`."""
     skipped_a_us: float
     skipped_b_us: float
-    """Mean time of the skipped steps, per request of the side."""
+    """Mean time of the skipped steps, per request of B (`skipped_a_us`: of A)."""
     below: int
-    """Descendants that are not shown."""
+    """Number of descendants that are not shown."""
 
 
 class TreeOverlayRow(Frozen):
     """Overlay of two trees."""
 
     kind: OverlayKind
-    """A and B: a cluster's two samples; its suspected origin and it; the nearest cluster and it; or it alone
-    (A is B)."""
+    """Meaning of A and B: the two samples of a cluster; its suspected origin and the cluster; the nearest
+    cluster and the cluster; or the cluster alone (A is B)."""
     cluster: int
     other: int
-    """Number of A's cluster."""
+    """Number of the cluster that is A."""
     a: str
     b: str
-    """Descriptions of A and B."""
+    """Description of B (`a`: of A)."""
     requests_a: int
     requests_b: int
     mean_a_us: float
     mean_b_us: float
-    """Mean response times."""
+    """Mean response time of B (`mean_a_us`: of A)."""
     score_us: float
-    """Time that the most coloured node adds to the mean response time of all requests."""
+    """Contribution of the most coloured node to the mean response time of all requests."""
     calls: bool
     """True: nodes are calls; False: steps between trace points."""
     nodes: tuple[OverlayNode, ...]
     """In depth-first order: a node, then its descendants."""
     nodes_total: int
     first: int | None
-    """Place in `nodes` of the most coloured node; None if none is coloured."""
+    """Index in `nodes` of the most coloured node; None if none is coloured."""
 
 
 class ClusterCategory(Frozen):
     """A category (level L1) of a cluster."""
 
     key: str
-    """Key of its largest stored category."""
+    """Key of the largest stored category merged into it."""
     requests: tuple[int, ...]
-    """[samples] requests."""
+    """[samples] number of requests."""
 
 
 class ClusterRow(Frozen):
@@ -87,37 +87,39 @@ class ClusterRow(Frozen):
 
     number: int
     root: str
-    """Root type of most of its requests."""
+    """Root type of most of the cluster's requests."""
     root_part: float
-    """Share of its requests with that root type."""
+    """Share of the cluster's requests that have root type `root`."""
     roots: int
-    """Number of root types in it."""
+    """Number of root types in the cluster."""
     has: str
     lacks: str
-    """Call-tree nodes that set the cluster apart from the other requests of its root type: one that its
-    requests pass, one that only the others pass. Empty if none does."""
+    """Call-tree nodes that distinguish the cluster from other requests of its root type: one passed by its
+    requests only, one passed by the others only. Empty if there is none."""
     requests: tuple[int, ...]
     shares: tuple[float, ...]
-    """[samples] share of all requests."""
+    """[samples] share of all requests that are in the cluster."""
     of_root: tuple[float | None, ...]
-    """[samples] share of the requests of its root type: the value tested; None without any."""
+    """[samples] share of its root type's requests that are in the cluster, the tested value; None without
+    any."""
     mean_us: tuple[float | None, ...]
     z: float | None
     p: float | None
     q: float | None
-    """Test of the difference of `of_root` between two samples; None for other numbers of samples."""
+    """q-value of the difference of `of_root` between two samples (`z`, `p`: statistic and p-value); None for
+    other numbers of samples."""
     changed: bool
     nearest: int | None
-    """Nearest other cluster of the same root type."""
+    """Number of the nearest other cluster of the same root type."""
     nearest_distance: float | None
     origin: int | None
-    """Suspected origin of its growth: the nearest cluster of the same root type that shrank."""
+    """Suspected origin of the cluster's growth: the nearest cluster of the same root type that shrank."""
     jaccard: float | None
-    """Mean Jaccard overlap with its best match in refits."""
+    """Mean Jaccard overlap of the cluster with its best match in refits."""
     categories: tuple[ClusterCategory, ...]
     categories_total: int
     rare: int
-    """Categories of at most 10 requests in it."""
+    """Categories with at most 10 requests in the cluster."""
     rare_requests: int
 
 
@@ -139,27 +141,28 @@ class ClustersSection(Section):
     samples: tuple[str, ...]
     requests: int
     rows: int
-    """Distinct rows of the feature matrix."""
+    """Number of distinct rows of the feature matrix."""
     columns: int
     dimensions: int
     explained: float
-    """Share of the sum of squares that the reduced dimensions retain."""
+    """Share of the sum of squares retained by the reduced dimensions."""
     chosen: Literal["asked", "curve"]
     curve: tuple[CurvePoint, ...]
     clusters_total: int
     clusters: tuple[ClusterRow, ...]
-    """Ordered by number."""
+    """Clusters, ordered by number."""
     apart: tuple[tuple[float, ...], ...]
     """[clusters, clusters] distances between the centres of `clusters`."""
     reseeded: tuple[float, ...]
     halved: tuple[float, ...]
-    """Adjusted Rand indices of refits: from other first centres; from two halves of the requests."""
+    """Adjusted Rand indices of refits on two halves of the requests (`reseeded`: from other initial
+    centres)."""
     categories: int
-    """Categories at level L1."""
+    """Number of categories at level L1."""
     rand_categories: float
     """Adjusted Rand index of clusters against categories."""
     homogeneity: float
     completeness: float
     overlays: tuple[TreeOverlayRow, ...]
-    """Ordered by score."""
+    """Overlays, highest score first."""
     overlays_total: int

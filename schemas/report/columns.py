@@ -66,7 +66,7 @@ _ARROW: Final = {
     "place": pa.int32(),
     "flag": pa.bool_(),
 }
-"""Arrow types of units that are not float64."""
+"""Unit -> Arrow type, for units that are not float64."""
 
 PERIODS: Final = ("reference", "problem")
 
@@ -82,12 +82,12 @@ class Column:
     """Heading; empty: stored only, or a bar."""
     unit: ColumnUnit = "text"
     value: Callable[[Any], Any] | None = None
-    """Function from a row to the value, if that is not the field `key`; for a pair, to a pair."""
+    """Function from a row to the value, if the value is not field `key`; for a pair of columns, to a pair."""
     far: int = 0
     """Priority for leaving the column out of a narrow table: the highest goes first, 0 stays."""
     about: str = ""
-    """Description for references; `{}` in that of a stored pair is the period. Empty: the heading says
-    enough."""
+    """Description for references; for a stored pair, `{}` stands for the period. Empty: the heading
+    suffices."""
     is_stored: bool = False
     """True if the column is in Parquet."""
     null: bool = False
@@ -96,7 +96,7 @@ class Column:
     """Field with the interval of the value, shown below it."""
 
     def of(self, row: Any) -> Any:
-        """Value of the column in a row; of a pair both."""
+        """Value of the column in a row; both values for a pair."""
         if self.value is not None:
             return self.value(row)
         if self.is_pair:
@@ -115,7 +115,7 @@ class Column:
 
     @property
     def is_left(self) -> bool:
-        """True if it is aligned left."""
+        """True if the column is aligned left."""
         return self.unit in LEFT
 
     def fields(self) -> Iterator[pa.Field]:
@@ -154,7 +154,7 @@ class Inside:
     prefix: str = ""
     """Prefix of the inner columns' names."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """Descriptions that replace those of inner columns, by inner name."""
+    """Inner column name -> description that replaces the inner column's own."""
 
 
 Row = TypeVar("Row")
@@ -173,7 +173,7 @@ def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
 
 @cache
 def _columns(row: RowClass) -> Mapping[str, Column]:
-    """All columns of a row's class by name; cached, as sections ask for few of them at a time."""
+    """Name -> column, for all columns of a row's class; cached, as sections ask for few of them at a time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)
@@ -188,7 +188,7 @@ def _columns(row: RowClass) -> Mapping[str, Column]:
 
 
 def _named(found: Mapping[str, Column], name: str) -> Column:
-    """Column of a name; for a name with `{}` the pair."""
+    """Column with a given name; a name with `{}` means a pair."""
     before, after = (found[name.format(place)] for place in (0, 1))
     if before is after:
         return before
@@ -197,7 +197,7 @@ def _named(found: Mapping[str, Column], name: str) -> Column:
 
 @cache
 def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
-    """Names and types of the annotated fields; cached, as they are asked for row by row."""
+    """Names and types of the annotated fields; cached, as they are read for every row."""
     hints = get_type_hints(row, include_extras=True)
     return [(name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
 
@@ -217,7 +217,7 @@ def _inside(name: str, mark: Inside, inner: Column, null: bool) -> Column:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Schema of the stored ones among some columns, descriptions in the fields' metadata."""
+    """Schema of the stored columns among `columns`, with descriptions in the fields' metadata."""
     return pa.schema([field for column in columns for field in column.fields()])
 
 

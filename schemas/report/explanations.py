@@ -18,7 +18,7 @@ class Contrast(Frozen):
 
 
 class LevelShare(Frozen):
-    """One value of an attribute, and its share in both classes."""
+    """Value of an attribute, and its share among the affected and the other requests."""
 
     value: str
     share_affected: float
@@ -29,7 +29,7 @@ class AttributeRow(Frozen):
     """One parameter: the distance between its values in the two classes."""
 
     where: str
-    """`component/point` of the node, or `request`."""
+    """Node with the parameter, `component/point`, or `request`."""
     key: str
     numeric: bool
     distance: float
@@ -40,18 +40,19 @@ class AttributeRow(Frozen):
     """Text: the three levels whose shares differ most."""
     median_affected: float | None
     median_others: float | None
-    """Medians of a numeric attribute; None for text."""
+    """Median among the other requests (`median_affected`: among the affected) of a numeric attribute; None
+    for text."""
 
 
 class Rule(Frozen):
     """One path from the root of the tree to a node, for `rules` a leaf."""
 
     conditions: tuple[str, ...]
-    """`count <= 4096`, as text."""
+    """Conditions on the path as text, such as `count <= 4096`."""
     n_affected: int
     n_others: int
     purity: float
-    """Share of the affected among the requests of the node, classes weighted alike."""
+    """Share of affected requests in the node, classes weighted equally."""
     lift: float
 
 
@@ -77,7 +78,7 @@ class Explanation(Frozen):
     """Share of bootstrap trees with the same attribute at the root."""
     rules: tuple[Rule, ...]
     attributes: tuple[AttributeRow, ...]
-    """Parameters compared, largest distance first."""
+    """Compared parameters, largest distance first."""
     attributes_total: int
     identifiers: tuple[ChangedIdentifier, ...]
     competing: tuple[str, ...]
@@ -85,7 +86,7 @@ class Explanation(Frozen):
     excluded: tuple[str, ...]
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Cause of unreliability; empty if reliable."""
+    """Cause of unreliability; empty if the explanation is reliable."""
     best: Rule | None = None
-    """Node below the root with most affected and fewest other requests: that of the sentence; None in reports
-    of before it was kept, and without a reliable tree."""
+    """Node below the root with most affected and fewest other requests, described by `sentence`; None without
+    a reliable tree, and in reports older than this field."""

@@ -15,7 +15,7 @@ from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccou
 
 
 class ChangeKind(StrEnum):
-    """Kind of change at a site: the family of the test that saw it, and the direction."""
+    """Kind of change at a site: the kind of test that detected it, and the direction."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -30,7 +30,7 @@ class ChangeKind(StrEnum):
     ERRORS = "errors"
     FEWER_ERRORS = "fewer-errors"
     SERIAL = "serial"
-    """Children that used to run side by side run one after the other."""
+    """Child calls that used to run in parallel run one after the other."""
     PARALLEL = "parallel"
 
 
@@ -56,7 +56,7 @@ class Site(Frozen):
     ] = None
     """For activity records the point at which the step begins."""
     callers: int = 1
-    """Number of callers pooled."""
+    """Number of pooled callers."""
     depth: int = 0
     """Depth in the calling context; 0 for the root."""
 
@@ -80,7 +80,7 @@ class Interval(Frozen):
 
 OfUnit = Annotated[Unit, column("text", "of before, after, low and high: us, share, calls, ratio")]
 Before = Annotated[float, column("number", "reference: median over requests (times), share or mean")]
-"""Each request contributes one value."""
+"""Value in the reference, of which each request contributes one."""
 After = Annotated[float, column("number", "the same in the problem period")]
 Change = Annotated[
     Interval,
@@ -99,7 +99,7 @@ class Evidence(Frozen):
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
     what: Annotated[str, column("text", "what a path calls; empty where the kind says all")]
-    """Description in a few words."""
+    """Change in a few words: what a path calls."""
     unit: OfUnit
     before: Before
     after: After
@@ -117,10 +117,9 @@ class Evidence(Frozen):
     p: Annotated[float, column("p", "p-value of its test")]
     q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
     z: Annotated[float, column("number", "effect over its standard error, noise included")]
-    """Standard error includes noise between blocks of time."""
+    """Effect over its standard error, which includes noise between blocks of time."""
     noise_p: float | None = None
-    """p of the hypothesis that the change is noise between blocks (Student's law); None in reports of older
-    versions."""
+    """p-value of the change under noise between blocks (Student's t); None in reports of older versions."""
     contribution_us: Annotated[
         float,
         column(
@@ -138,7 +137,7 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index, from 0, of its cause among the finding's evidence; None for a cause."""
+    """Index, from 0, of the evidence that caused this one in the finding's list; None for a cause."""
     relation: Annotated[
         str,
         column(
@@ -146,7 +145,7 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
-    """Name of the row in RELATIONS; empty for the leading evidence."""
+    """Name of a row in RELATIONS, which explains the consequence; empty for the leading evidence."""
 
 
 class Factor(Frozen):
@@ -191,12 +190,12 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """Start and end of a finding within the problem period; None where it goes beyond that side."""
+    """Start and end of a finding within the problem period; None if beyond that end of the period."""
 
     began: Instant | None
-    """None: present from the start of the period, or too near to it to decide."""
+    """Start; None: present at the start of the period, or too near to it to decide."""
     ended: Instant | None
-    """None: present at the end of the period."""
+    """End; None: present at the end of the period."""
 
 
 class FurtherView(Frozen):
@@ -204,17 +203,17 @@ class FurtherView(Frozen):
 
     method: str
     about: str
-    """Subject of that analysis, in a few words."""
+    """Topic of the suggested analysis, in a few words."""
     arguments: tuple[str, ...]
     """Arguments of `flowdiff`, one by one."""
     command: str
-    """The arguments as a line for a shell."""
+    """The same arguments as a command line for a shell."""
     page: str | None = None
-    """Its page, relative to that of this report, if it was saved beside it."""
+    """Page of the suggested analysis, relative to this report's, if saved beside it."""
 
 
 class Finding(Frozen):
-    """One cause, with everything that belongs to it."""
+    """Cause with its evidence, effects and examples."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[
@@ -223,21 +222,21 @@ class Finding(Frozen):
     ]
     site: Annotated[Site, Inside()]
     title: Annotated[str, column("text", "what happened, in a sentence")]
-    """Operation and component, kind of change, size."""
+    """Sentence: operation and component, kind of change, size."""
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Set, for example, where calls are cut short after it."""
+    """Component to suspect, if another one: set, for example, where calls are cut short after it."""
     unit: OfUnit
     before: Before
     after: After
     change: Change
     share_of_change: Interval | None
-    """Share of all added time (of a mean that fell: of all saved time) that it explains, 0 to 1; over all
-    findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
+    """Share, 0 to 1, of all slowdowns (if the mean fell: of all speedups) that the finding explains; over all
+    findings at most 1. None if the mean did not change significantly, or changed in the other direction."""
     share_estimate: float | None = None
-    """Point estimate of `share_of_change`. Not the middle of its interval, which is cut at 0 and 1; None also
-    in reports of older versions."""
+    """Point estimate of `share_of_change`. Not the middle of its interval, which is clipped to 0 and 1; None
+    also in reports of older versions."""
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
@@ -247,14 +246,15 @@ class Finding(Frozen):
     """True if it is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
-    """Requests that pass the changed site."""
+    """Problem requests that pass the changed site (`affected0`: reference requests)."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
-    """Weighted shares that go with affected0 and affected1."""
+    """Weighted share of `affected1` among all problem requests (`share0`: of `affected0`, in the
+    reference)."""
     p: Annotated[float, column("p", "p-value of the leading evidence")]
     q: Annotated[float, column("p", "p corrected for the number of tests")]
     evidence: tuple[Evidence, ...]
-    """Leading evidence first."""
+    """Significant changes attributed to the cause, leading evidence first."""
     evidence_total: int
     chain: tuple[str, ...]
     """Consequences of the change, in order, one sentence each: errors, the retries they cause, the calls
@@ -271,15 +271,16 @@ class Finding(Frozen):
     first_window_ns: int | None
     """Start of the first window of the problem period in which it is visible."""
     when: When | None = None
-    """Neither begin nor end: throughout the problem period. None: unknown (no request loaded; in a report of
-    an older version, also throughout)."""
+    """Times within the problem period; without start and end: throughout. None: unknown (no request loaded;
+    in a report of an older version, also throughout)."""
     views: tuple[FurtherView, ...] = ()
-    """Most telling first. Not part of the report's content: their commands name the lake."""
+    """Suggested analyses, most informative first. Not part of the report's content: their commands name the
+    lake."""
 
 
 class FindingsSection(Section):
-    """Findings, most important first: where they are cut, the first ones and the one with the largest part of
-    the change."""
+    """Findings, most important first; a cut list has the first ones and the one with the largest part of the
+    change."""
 
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
@@ -288,10 +289,10 @@ class FindingsSection(Section):
     """Number of improvements among all findings."""
     insignificant_mean: Interval | None = None
     """Interval of the change of the mean response time, µs, if it is not significant: findings are then no
-    shares of it. None: the change is significant, nothing, or unknown."""
+    shares of it. None: the change is significant, zero, or unknown."""
     only: Literal["", "worse"] = ""
-    """Filter for display; `worse` hides improvements. Not part of the report's content: hidden findings are
-    here all the same."""
+    """Filter for display; `worse` hides improvements. Not part of the report's content: the section has all
+    findings regardless."""
 
     def content(self) -> Self:
         """The section without the views, which name the lake, and without the display filter."""
@@ -300,7 +301,7 @@ class FindingsSection(Section):
 
 
 class EvidenceRow(NamedTuple):
-    """A significant test and its place among the findings."""
+    """A significant test, with the rank of its finding."""
 
     rank: Annotated[int, column("place", "finding that it belongs to")]
     place: Annotated[int, column("place", "from 1 in its finding, the leading one first")]
@@ -317,7 +318,7 @@ FINDINGS: Final = (
     stored(
         "share",
         "share",
-        "the same as a share of all added (saved) time; null: no change, or the other way",
+        "the same as a share of all that got slower (faster); null: no change, or the other way",
         attrgetter("share_estimate"),
         null=True,
     ),

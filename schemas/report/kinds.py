@@ -1,4 +1,5 @@
-"""Section `kinds`: root types and operations that only one period has. No test of a change reaches them."""
+"""Section `kinds`: root types and operations that occur in one period only. No test of a change covers
+them."""
 
 from __future__ import annotations
 
@@ -31,11 +32,11 @@ class KindRow(Frozen):
             label="At most else",
         ),
     ]
-    """3 of its requests: the rule of three."""
+    """Upper bound of its share in the period without it: 3 / requests (rule of three)."""
 
 
 class KindsSection(Section):
-    """New ones first, by requests that fail, then by their number."""
+    """Root types and operations, new ones first, by failed requests, then by requests."""
 
     section: Literal["kinds"] = "kinds"
     kinds: tuple[KindRow, ...]
@@ -43,4 +44,4 @@ class KindsSection(Section):
 
 
 KINDS: Final = columns_of(KindRow)
-"""One row a root type or operation that is new or gone, uncut."""
+"""Columns of the table `kinds`, one row a root type or operation that is new or gone, uncut."""

@@ -44,11 +44,11 @@ class SumsSection(Section):
     section: Literal["sums"] = "sums"
     total_change_us: float
     structural_estimate_us: float
-    """Sum of the structural mutations' contributions."""
+    """Sum of the contributions of structural mutations."""
     structural_exact_us: float
     """Sum over all categories of mean1·(n1 - n0), mean0 where the category is empty in period 1."""
     structural_error: float | None
-    """(estimate - exact) / |exact|."""
+    """Relative error of the estimate, (estimate - exact) / |exact|."""
     response_time_estimate_us: float
     response_time_exact_us: float
     """Sum over all categories of n0·(mean1 - mean0)."""
@@ -86,7 +86,7 @@ class CategoryRow(CategoryPeriods):
     change_us: Annotated[
         float, column("change", "change of the summed response time, µs", label="Change of the sum")
     ]
-    """n1·mean1 - n0·mean0."""
+    """Change of the category's summed response time, n1·mean1 - n0·mean0."""
 
 
 class CategoriesSection(Section):
@@ -94,7 +94,7 @@ class CategoriesSection(Section):
 
     section: Literal["categories"] = "categories"
     categories: tuple[CategoryRow, ...]
-    """Ordered by |change_us|."""
+    """Categories, largest |change_us| first."""
     categories_total: int
 
 
@@ -134,12 +134,12 @@ class EdgeRow(Frozen):
             far=1,
         ),
     ]
-    """Weighted share (π)."""
+    """Weighted share (π) of reference requests in which the edge is critical."""
     criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
     ks: Annotated[KsResult, Inside("ks_")]
-    """Test of the latencies of requests in which the edge was critical, as published."""
+    """KS test of the latencies of requests in which the edge was critical, as published."""
     changed: Annotated[bool, column("flag", "the test rejected")]
-    """The papers' red edge."""
+    """True if the test rejected: the papers' red edge."""
     attribution_us: Annotated[
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
@@ -149,7 +149,7 @@ class EdgeRow(Frozen):
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
     """Part of `attribution_us` that comes from a changed latency, µs."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
-    """Part from the edge being critical more, or less, often."""
+    """Part of `attribution_us` that comes from the edge being critical more, or less, often."""
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
@@ -157,7 +157,7 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys of the lake's categories merged here, ascending, the first of `stored_total`."""
+    """Keys of the lake's categories merged here, ascending: the first ones; `stored_total` counts all."""
     stored_total: int
 
 
@@ -165,7 +165,7 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance of the token sequences."""
+    """Levenshtein distance to the mutation's token sequence."""
     distance: float
     """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see
     settings)."""
@@ -180,13 +180,13 @@ class Mutation(ListedCategory):
         int,
         column("place", "from 1: the direction of the change first, then |contribution|", label="#"),
     ]
-    """First the direction in which the mean went."""
+    """Rank from 1; mutations in the direction of the mean's change come first."""
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
-    """Test of response times."""
+    """KS test of the response times."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
-    """By the formula that the settings choose."""
+    """Contribution, by the formula that the settings choose."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
     contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
     share_of_listed: float
@@ -198,7 +198,7 @@ class Mutation(ListedCategory):
     type."""
     one_to_n_relaxed: bool
     """True for a structural mutation for which no single category lost enough requests (1:N): its precursors
-    are those without that heuristic, several categories that may have given requests together."""
+    are chosen without that heuristic, several categories that may together have lost the requests."""
     baseline_mean_us: Annotated[
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
@@ -215,23 +215,26 @@ class Mutation(ListedCategory):
     """Detailed response-time mutations: mean response time that the problem period would save if the changed
     edges had their reference latencies (counterfactual)."""
     precursors: tuple[PrecursorRow, ...]
-    """Precursors of a structural mutation, most likely first; empty for a response-time mutation."""
+    """Candidate precursors of a structural mutation, most likely first; empty for a response-time
+    mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Detailed response-time mutations: of the response time T first, then of the reddest edges."""
+    """Detailed response-time mutations: histogram of the response time T first, then those of the most
+    changed edges."""
     difference: GraphDifference | None
     """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
-    """Detailed mutations; structural ones against the most likely precursor, by itself if there is none."""
+    """Step account of a detailed mutation; for a structural one against the most likely precursor, or alone
+    without one."""
 
 
 class RankedList(Frozen):
-    """Mutations that are read as one list, best first."""
+    """Mutations listed together, best first."""
 
     direction: Direction | None
-    """Direction of the mutations in the list; None: both, by signed contribution."""
+    """Direction of the listed mutations; None: both, by signed contribution."""
     ranks: tuple[int, ...]
-    """Ranks of the mutations listed; where the list is cut it goes on in the table `mutations`."""
+    """Ranks of the listed mutations; if cut, the rest is in the table `mutations`."""
     total: int
 
 
@@ -240,16 +243,16 @@ class MutationsSection(Section):
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
-    """In reading order; none is empty."""
+    """Lists in reading order, none empty."""
     mutations: tuple[Mutation, ...]
-    """By rank."""
+    """All mutations by rank."""
     mutations_total: int
     structural_total: int
     response_time_total: int
     precursors_total: int
     """Categories that lost enough requests to be precursors, with or without a mutation that names them."""
     graphs: dict[str, GraphView]
-    """By category key; graphs of detailed mutations and their first precursors."""
+    """Category key -> graph, for detailed mutations and their first precursors."""
 
 
 _STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")

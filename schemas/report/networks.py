@@ -18,11 +18,11 @@ class Distribution(Frozen):
     """Values of one feature in both classes, counted in the same bins."""
 
     edges: tuple[float, ...]
-    """[bins + 1] ascending."""
+    """[bins + 1] ascending bin edges."""
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
     absent0: int
-    """Instances of the class in which the variable does not occur."""
+    """Instances of class 0 without the variable (`absent1`: of class 1)."""
     absent1: int
     log: bool
     """True if bins have equal ratios, False if equal widths."""
@@ -36,17 +36,17 @@ class NetworkVariable(Frozen):
     measure: str
     quantity: Quantity
     t: float | None
-    """Welch's t of this feature; None: not tested."""
+    """Welch's t of the variable's feature; None: not tested."""
     p: float | None
     significant: bool
     """True if significant after Bonferroni over all features of the run."""
     q_significant: bool
     """True if significant after Benjamini-Hochberg."""
     divergence: float
-    """|t| over the largest of the log, 0 to 1; 0 where it is not significant."""
+    """|t| divided by the largest in the log, 0 to 1; 0 if not significant."""
     before: float | None
     after: float | None
-    """Means of the two classes."""
+    """Mean in class 1 (`before`: in class 0)."""
     distribution: Distribution | None
 
     @property
@@ -60,15 +60,15 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Place in `variables`; of a directed edge the earlier variable."""
+    """Index in `variables`; for a directed edge of the earlier variable."""
     dst: int
     weight: float
-    """Instances at the largest node that one variable splits in the other's tree, as a share of all, 0 to
-    1."""
+    """Instances at the largest node that one variable splits in the tree of the other, as a share of all, 0
+    to 1."""
     weight_other: float
-    """The same weight in C0's network; 0: no such dependency there."""
+    """Weight of the edge in C0's network; 0 without it."""
     directed: bool
-    """True if one comes before the other in all instances."""
+    """True if one variable precedes the other in all instances."""
     in_tree: bool
     """True if the edge is in the maximum spanning tree that is scored."""
 
@@ -81,16 +81,16 @@ class NetworkComponent(Frozen):
 
     rank: int
     root: str
-    """Root type; empty: all."""
+    """Root type; empty: all root types."""
     log_type: LogType
     feature_types: tuple[str, ...]
-    """Several if their values are the same."""
+    """Feature types of the component; several if their values are equal."""
     also: tuple[str, ...] = ()
-    """Feature types whose components begin with the same variable and score lower."""
+    """Feature types whose components begin with the same variable but score lower."""
     score: float
-    """Algorithm 1's score times the root type's share of the difference: components are ranked by it."""
+    """Algorithm 1's score times the root type's share of the difference, by which components are ranked."""
     own_score: float
-    """Algorithm 1's score."""
+    """Algorithm 1's score of the chosen network."""
     pooled: bool
     """True if the network was learned from both classes together, False if from C1."""
     scores: tuple[float, float, float]
@@ -100,9 +100,9 @@ class NetworkComponent(Frozen):
     variables_total: int
     edges: tuple[NetworkEdge, ...]
     chain: tuple[int, ...]
-    """Places in `variables` from P to the start of the divergence; empty: nothing stands out."""
+    """Indices in `variables` from P to the start of the divergence; empty if no variable stands out."""
     after: str
-    """Last event before the chain's start that does not diverge as much; empty if unknown."""
+    """Last event before the chain's start that diverges less; empty if unknown."""
     trivial: tuple[str, ...]
     """Variables equivalent to P, which are left out of the network."""
     trivial_total: int
@@ -117,9 +117,9 @@ class DivergentVariable(Frozen):
     component: str
     name: str
     strength: float
-    """Sum of |t| (or |sum of t|) over its significant features."""
+    """Sum of |t| (or |sum of t|) over the variable's significant features."""
     features: int
-    """Number of significant features."""
+    """Number of the variable's significant features."""
     feature_type: str
     """Feature type with the largest |t|."""
     quantity: Quantity
@@ -136,12 +136,12 @@ class StudyRow(Frozen):
     instances1: int
     mean0_us: float
     mean1_us: float
-    """Mean of P in each class."""
+    """Mean of P in class 1 (`mean0_us`: in class 0)."""
     share: float
-    """Share of the summed difference of all root types studied."""
+    """Share of the root type in the summed difference of all root types studied."""
     events: int
     states: int
-    """Numbers of event and state variables."""
+    """Number of state variables (`events`: of event variables)."""
     tail_share: float
     """Share of instances outside of mean ± 3 sigma of P."""
     heavy: bool
@@ -159,11 +159,11 @@ class DistalyzeSection(Section):
     class1: str
     alpha: float
     features: int
-    """Features tested."""
+    """Number of features tested."""
     significant: int
-    """Features significant after Bonferroni."""
+    """Number of features significant after Bonferroni."""
     significant_bh: int
-    """Features significant after Benjamini-Hochberg."""
+    """Number of features significant after Benjamini-Hochberg."""
     studies: tuple[StudyRow, ...]
     components: tuple[NetworkComponent, ...]
     components_total: int

@@ -24,11 +24,11 @@ class NodeName(Frozen):
 
     component: str
     point: str
-    """Trace point or operation."""
+    """Trace point, or operation, of the node."""
     label: str | None = None
     """Semantic label."""
     host: str = ""
-    """Host, where the label policy asks for it."""
+    """Host, if the label policy includes it; else empty."""
     side: Literal["", "start", "end"] = ""
     """Side of a span, `start` or `end`; empty for an activity record or span event."""
 
@@ -54,11 +54,11 @@ class NodeName(Frozen):
 
 
 class Moments(Frozen):
-    """Response times of one category in one period."""
+    """Moments of the response times of a category in one period."""
 
     count: int
     mean_us: float | None
-    """Weighted mean; None for an empty category."""
+    """Weighted mean response time; None for an empty category."""
     variance_us2: float | None
     """Weighted population variance; None below two requests."""
     c2: float | None
@@ -71,7 +71,7 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """None where the test was not run because of too few values."""
+    """KS statistic; None if not tested because of too few values."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
@@ -86,7 +86,7 @@ class Histogram(Frozen):
 
 
 class GraphEdge(Frozen):
-    """One edge of a graph that is drawn, with its weighted mean latency over all requests of a period."""
+    """Edge of a drawn graph, with its weighted mean latency over all requests of a period."""
 
     src: int
     dst: int
@@ -120,23 +120,23 @@ class StepRow(Frozen):
     """
 
     before: NodeName | None
-    """None: only after, or a run."""
+    """Step of the reference; None: it occurs only in the problem, or the row is a run."""
     after: NodeName | None
-    """None: only before, or a run."""
+    """Step of the problem; None: it occurs only in the reference, or the row is a run."""
     before_us: float
     after_us: float
     tested: bool = False
-    """True if the test rejected for an edge into it; response-time mutations only."""
+    """True if the test rejected for an edge into the step; response-time mutations only."""
     steps: int = 1
 
     @property
     def part_us(self) -> float:
-        """Contribution to the change of the mean."""
+        """Contribution of the step to the change of the mean."""
         return self.after_us - self.before_us
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Sum several rows to one, a run."""
+        """Sum of several rows as one run."""
         return StepRow(
             before=None,
             after=None,
@@ -147,21 +147,21 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Times of each step before and after; they add up to both means exactly (to rounding)."""
+    """Times of each step before and after; their sums equal both means (to rounding)."""
 
     category0: str
     category1: str
-    """Structural mutations: precursor and mutation; response-time mutations, or no precursor: the same
-    category."""
+    """Category in the problem (`category0`: in the reference): for structural mutations the mutation (the
+    precursor); otherwise, or without a precursor, the same category."""
     requests0: int
-    """Requests of `category0` in the reference."""
+    """Number of requests of `category0` in the reference."""
     requests1: int
-    """Requests of `category1` in the problem."""
+    """Number of requests of `category1` in the problem."""
     mean0_us: float
     mean1_us: float
-    """Mean response times of these requests: sums of the rows."""
+    """Mean response time of `requests1` (`mean0_us`: of `requests0`), the sum over the rows."""
     rows: tuple[StepRow, ...]
-    """In order of occurrence. Of large graphs the steps with the smallest contributions are merged to
+    """Steps in order of occurrence. In large graphs the steps with the smallest contributions are merged to
     runs."""
 
 
@@ -171,7 +171,7 @@ class Section(Frozen):
     section: str
     """Tag of the section's type."""
     method: str = ""
-    """Name of the method that made it; filled in by the run."""
+    """Name of the method that made the section; filled in by the run."""
 
     def content(self) -> Self:
         """The section without fields that depend on where the report was made: the input of a report's id."""
@@ -179,7 +179,7 @@ class Section(Frozen):
 
 
 class ForeignSection(Section):
-    """A section of a method that is not installed here, with its fields as read."""
+    """A section of a method that is not installed, with its fields as read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -191,7 +191,7 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Self time on the critical path."""
+    """Self time of the step on the critical path."""
 
 
 class ScheduleLane(Frozen):
@@ -199,11 +199,11 @@ class ScheduleLane(Frozen):
 
     component: str
     hosts: tuple[str, ...]
-    """Hosts of the work; of a single request only."""
+    """Hosts that did the work; only for a single request."""
     work_us: float
-    """Time covered by its bars, overlaps counted once."""
+    """Time covered by the lane's bars, overlaps counted once."""
     waited_us: float
-    """Time on the critical path; over all lanes and messages the response time."""
+    """Time of the lane on the critical path; over all lanes and messages the sum is the response time."""
     steps: tuple[ScheduleStep, ...]
     steps_total: int
 
@@ -215,7 +215,7 @@ class ScheduleBar(Frozen):
     start_us: float
     end_us: float
     waited: bool
-    """True if on the critical path."""
+    """True if the work is on the critical path."""
 
 
 class ScheduleMessage(Frozen):
@@ -232,13 +232,13 @@ class TrainSchedule(Frozen):
     """A request as a train schedule: time to the right, a lane a component."""
 
     request_id: str | None
-    """None for the mean of many requests."""
+    """Id of the request; None for the mean of many requests."""
     response_us: float
     message_us: float
     """Time of the critical path spent in messages, µs."""
     lanes: tuple[ScheduleLane, ...]
-    """In the order in which the request reaches them."""
+    """Lanes in the order in which the request reaches them."""
     bars: tuple[ScheduleBar, ...]
     messages: tuple[ScheduleMessage, ...]
     cut: int
-    """Bars and messages left out for want of room."""
+    """Bars and messages left out for lack of space."""

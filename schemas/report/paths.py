@@ -20,26 +20,26 @@ class PathAccountRow(Frozen):
     structure_us: float
     """Part from requests that took another path."""
     timing_us: float
-    """Part from the times of the same paths, where these changed by test."""
+    """Part from changed times of the same paths, where significant."""
     rest_us: float
     """Part that no test attributes: noise, and changes too small to see."""
 
 
 class PathEnd(Frozen):
-    """A category as one end of a move."""
+    """A category as source or target of a move."""
 
     category: str
     requests0: int
     requests1: int
     share0: float
-    """Share of its root type's requests, weighted."""
+    """Weighted share of its root type's requests in the reference."""
     share1: float
     mean0_us: float | None
     mean1_us: float | None
     p: float
-    """p of the change of its share, against the history."""
+    """p-value of the change of the share, against the history."""
     q: float | None
-    """None if not tested by itself."""
+    """q-value of the change of the share; None if not tested individually."""
 
 
 class PathMoveRow(Frozen):
@@ -47,11 +47,11 @@ class PathMoveRow(Frozen):
 
     root: str
     source: PathEnd | None
-    """Precursor; None: no path lost as many."""
+    """Precursor; None: no path lost as many requests."""
     target: PathEnd | None
     """Mutation; None: the requests are spread over paths that did not change by test."""
     share: float
-    """Share of all requests."""
+    """Share of all requests that moved."""
     contribution_us: float
     confidence: float | None
     """Share of resamples in which at least half of this move occurs; None: not resampled."""
@@ -65,7 +65,7 @@ class DifferenceRow(Frozen):
     after: NodeName | None
     steps: int
     differing: int
-    """Differing steps of a run (where the view is cut)."""
+    """Number of differing steps in a run (if the view is cut)."""
 
 
 class PathGroupRow(Frozen):
@@ -74,14 +74,14 @@ class PathGroupRow(Frozen):
     rank: int
     kind: MoveKind
     title: str
-    """Sentence: the steps done now, and those they replace."""
+    """Sentence: the steps done now, and the steps they replace."""
     new: bool
     """True if there is no precursor: compared with the usual path of its root type."""
     lost: bool
     roots: tuple[str, ...]
     roots_total: int
     share: float
-    """Share of all requests."""
+    """Share of all requests that moved in the group."""
     contribution_us: float
     anchor: NodeName | None
     """Last common step before the first difference."""
@@ -91,7 +91,7 @@ class PathGroupRow(Frozen):
     moves: tuple[PathMoveRow, ...]
     moves_total: int
     difference: tuple[DifferenceRow, ...]
-    """Differences of the first move's paths, with the steps around them."""
+    """Differences between the first move's paths, with the steps around them."""
 
 
 class PathTimeRow(Frozen):
@@ -118,16 +118,16 @@ class RepeatsRow(Frozen):
     operation: NodeName
     """Outermost of the operations that repeat together."""
     operations: int
-    """Number of operations; in the family of categories with most."""
+    """Number of operations that repeat together; in the family of categories with most."""
     categories: int
     before: float
-    """Mean number of times a request."""
+    """Mean number of repetitions per request, in the reference."""
     after: float
     requests0: int
     requests1: int
     p: float
     q: float
-    """From the most significant family; each family of the row changed by test."""
+    """q-value of the most significant family; each family of the row changed significantly."""
     contribution_us: float
     """Estimate beside the account, in which the same requests are in `structure` or `rest`: share of requests
     x change of the number x time of an iteration (slope)."""
@@ -140,7 +140,7 @@ class RarePathsRow(Frozen):
     expected: float
     seen: float
     new_kinds: int
-    """Distinct paths of the problem period only."""
+    """Number of distinct paths that occur in the problem only."""
     p: float
     q: float
 
@@ -153,7 +153,7 @@ class PathsSection(Section):
     groups: tuple[PathGroupRow, ...]
     groups_total: int
     times: tuple[PathTimeRow, ...]
-    """Ordered by |contribution|."""
+    """Paths whose times changed, largest |contribution| first."""
     times_total: int
     repeats: tuple[RepeatsRow, ...]
     repeats_total: int
@@ -164,6 +164,6 @@ class PathsSection(Section):
     paths_tested: int
     paths_total: int
     windows: int
-    """Blocks of ordinary times from which the noise of shares and times was estimated."""
+    """Number of blocks of ordinary times from which the noise of shares and times was estimated."""
     no_baseline: bool
-    """True if there were too few windows to estimate that noise: it is assumed, so confidence is low."""
+    """True if there were too few windows to estimate the noise: it is assumed, so confidence is low."""

@@ -15,31 +15,32 @@ class FlowStep(Frozen):
     component: str
     operation: str
     above: int | None
-    """Place in the picture of the step that leads here; None: the first of a request."""
+    """Index in the picture of the preceding or calling step; None: the first of a request."""
     skipped: int = 0
-    """Steps between `above` and this one that are not drawn."""
+    """Number of steps between `above` and this one that are not drawn."""
     hidden: int = 0
-    """Further steps from here that are not drawn."""
+    """Number of steps after this one that are not drawn."""
     only: Literal["", "before", "after"] = ""
-    """Period that has it alone."""
+    """The only period with the step; empty: both."""
     change: ChangeKind | None = None
-    """Significant change here; None: there is none."""
+    """Significant change at the step; None without one."""
     finding: int | None = None
     """Rank of the finding that the change belongs to."""
     leads: bool = False
     """True if the change leads its finding."""
     where: str = ""
-    """Instance or segment that alone shows the change; empty: all do."""
+    """Instance or segment to which the change is limited; empty: all show it."""
     unit: Unit | None = None
     """Unit of `before` and `after`."""
     before: float | None = None
-    """Value that changed, as in the evidence of the finding; None without a change."""
+    """Changed value in the reference, as in the finding's evidence; None without a change."""
     after: float | None = None
     calls0: float | None
-    """Mean number of times that it follows a pass of `above`; None for a first step."""
+    """Mean number of times that the step follows a pass of `above`, in the reference; None for a first
+    step."""
     calls1: float | None
     time0_us: float | None
-    """Median own time a request; None without a value."""
+    """Median own time per request in the reference; None without a value."""
     time1_us: float | None
 
 
@@ -47,12 +48,12 @@ class FlowPicture(Frozen):
     """Graph of the first findings and the response times of the root types that they occur in."""
 
     roots: tuple[str, ...]
-    """Root types, those of most requests first."""
+    """Root types of the findings, those with most requests first."""
     roots_total: int
     nested: bool
-    """True: steps are calls, each within the one above it; False: one comes after the other."""
+    """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""
     steps: tuple[FlowStep, ...]
-    """Steps, each after the one that it follows; of several after one, that on the path to the first finding
-    comes last."""
+    """Steps, each after its `above`; of several with the same `above`, the one on the path to the first
+    finding comes last."""
     responses: Histogram
-    """Response times of all root types that the first finding occurs in."""
+    """Response times of all root types in which the first finding occurs."""

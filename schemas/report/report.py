@@ -26,32 +26,32 @@ class SampleSummary(Frozen):
     """One sample, over the flows that were tested."""
 
     name: str
-    """`reference`, `problem`, or another name given by the analysis."""
+    """Name of the sample: `reference`, `problem`, or as given by the analysis."""
     text: str
-    """The period as a person would write it (UTC)."""
+    """Period as a person would write it (UTC)."""
     start_ns: int
     end_ns: int
-    """Half open, ns since the epoch."""
+    """End of the sample, exclusive, ns since the epoch."""
     where: str
     """Filter expression; empty for none."""
     requests: int
-    """Flows, as recorded (n)."""
+    """Number of flows as recorded (n)."""
     weighted_requests: float
-    """Sum of weights (Y)."""
+    """Sum of the flows' weights (Y)."""
     mean_us: float | None
     """Weighted mean response time; None without requests."""
     median_us: float | None
     p99_us: float | None
-    """Quantiles of the response times as recorded (unweighted)."""
+    """99th percentile of the response times as recorded, unweighted (`median_us`: their median)."""
     total_us: float
     """n times mean: the summed response time of the recorded flows."""
     failed: int
-    """Flows whose root did not end `ok`."""
+    """Number of flows whose root did not end `ok`."""
     failed_share: float | None
     """Weighted share of failed flows; None without requests."""
     categories: int
     excluded: dict[str, int]
-    """Quality flag -> flows kept out of every test."""
+    """Quality flag -> number of flows excluded from every test."""
 
 
 class PeriodChange(Frozen):
@@ -61,22 +61,22 @@ class PeriodChange(Frozen):
     mean1_us: float | None
     delta_us: float | None
     delta_share: float | None
-    """delta / mean0."""
+    """Relative change of the mean, delta / mean0."""
     requests0: int
     requests1: int
     load_ratio: float | None
-    """Weighted requests per second, problem / reference, each over its period as far as it was recorded (the
-    rates of `AccountSection`); None where a period has fewer than two requests."""
+    """Weighted requests per second, problem / reference, each over the recorded part of its period (the rates
+    of `AccountSection`); None if a period has fewer than two requests."""
     total_change_us: float
     """Change of the summed response time, n1·mean1 - n0·mean0."""
 
 
 class Headline(Frozen):
-    """The top of the page."""
+    """Summary at the top of the page."""
 
     sentence: str
     change: PeriodChange | None
-    """None unless two samples are compared."""
+    """Change between two samples; None for other numbers of samples."""
 
 
 class Verdict(Frozen):
@@ -102,7 +102,7 @@ class Preparation(Frozen):
     """Preparation of the samples before the comparison."""
 
     level: str
-    """L0: every node. L3: component boundaries only."""
+    """Level of detail: L0: every node. L3: component boundaries only."""
     refine: dict[str, str]
     """Other settings of the refinement, as text."""
 
@@ -133,7 +133,7 @@ class Report(Frozen):
     """None where the samples were not loaded from a lake."""
     samples: tuple[SampleSummary, ...]
     notes: tuple[str, ...]
-    """Data quality, one sentence each."""
+    """Notes on data quality, one sentence each."""
     headline: Headline
     strip: TimeStrip | None = None
     """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
@@ -142,9 +142,9 @@ class Report(Frozen):
     """Graph of the calls around the first findings; None without a finding, for other methods, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
-    """In the order requested; a gate takes the first one's verdict."""
+    """Methods in the order requested; a gate uses the first one's verdict."""
     sections: tuple[AnySection, ...]
-    """In reading order."""
+    """Sections of all methods in reading order."""
 
     @property
     def verdict(self) -> Verdict:
@@ -152,11 +152,11 @@ class Report(Frozen):
         return self.methods[0].verdict
 
     def sample(self, name: str) -> SampleSummary:
-        """Sample of a name. Raises KeyError."""
+        """Sample with a given name. Raises KeyError."""
         return {sample.name: sample for sample in self.samples}[name]
 
     def section(self, model: type[S], method: str | None = None) -> S:
-        """First section of a type, of any method or of one. Raises KeyError."""
+        """First section of a given type, of any method or of `method`. Raises KeyError."""
         found = next(
             (
                 section

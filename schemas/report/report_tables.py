@@ -31,9 +31,10 @@ REQUESTS: Final = (
     stored("kind", "text", "spans or records: what the request was recorded as"),
     stored("response_us", "us", "response time of the request"),
 )
-"""Columns of the table `requests`: one row an affected request of every finding (at most 50,000 of each,
-evenly spaced), or a request of every mutation and precursor. A category that is a mutation twice is listed
-under both ranks; a precursor is listed once, and `precursors` has all mutations that it may belong to."""
+"""Columns of the table `requests`: one row for each affected request of a finding (at most 50,000 per
+finding, evenly spaced), or for each request of a mutation or precursor. A category with two mutations is
+listed under both ranks; a precursor is listed once, and `precursors` has all mutations that it may belong
+to."""
 
 METHOD_COLUMN: Final = pa.field(
     "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}
@@ -56,4 +57,4 @@ REPORT_TABLES: Final = {
         "kinds": KINDS,
     }.items()
 }
-"""Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""
+"""Schemas of the tables `reports/<id>/<name>.parquet`, by name; a method may add tables."""

@@ -1,4 +1,5 @@
-"""Section `suspects`: where to look, where nothing is significant. No findings: no gate weighs them."""
+"""Section `suspects`: places to investigate when nothing is significant. They are no findings, so gates
+ignore them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from schemas.report.parts import Frozen, Section
 
 
 class Suspect(Frozen):
-    """A place whose change is large against ordinary variation, and not significant."""
+    """A place whose change is large against ordinary variation, but not significant."""
 
     rank: Annotated[int, column("place", "from 1, most suspect first")]
     kind: Annotated[ChangeKind, column("text", "what may have happened: slower, errors, new-path, …")]
@@ -36,7 +37,7 @@ class Suspect(Frozen):
             "count", "requests of the problem at the call site that would settle it; null: no number would"
         ),
     ]
-    """The reference growing alike, were the change as large as it looks."""
+    """Assumes that the reference grows by as much, and that the change is as large as estimated."""
     is_hidden: Annotated[
         bool, column("flag", "it is significant against the reference alone, and ordinary times hide it")
     ] = False
@@ -50,4 +51,4 @@ class SuspectsSection(Section):
 
 
 SUSPECTS: Final = columns_of(Suspect)
-"""One row a suspect."""
+"""Columns of the table `suspects`, one row a suspect."""

@@ -9,13 +9,13 @@ class Course(Frozen):
     """One sample over time, in ticks of equal length; lists are [ticks], None where no request began."""
 
     start_ns: int
-    """Begin of the first tick, ns since the epoch."""
+    """Start of the first tick, ns since the epoch."""
     tick_ns: int
     """Length of a tick, ns."""
     requests: tuple[int, ...]
     """Requests that began in each tick, as recorded."""
     mean_us: tuple[float | None, ...]
-    """Weighted mean response time."""
+    """[ticks] weighted mean response time, µs."""
     p95_us: tuple[float | None, ...]
     """95th percentile of the response times as recorded."""
     failed_share: tuple[float | None, ...]
@@ -32,7 +32,7 @@ class Mark(Frozen):
 
     at_ns: int
     text: str
-    """Component and version, or what a person wrote."""
+    """Deployed component and version, or a person's own text."""
 
 
 class TimeStrip(Frozen):

@@ -31,20 +31,20 @@ OfMarker = Annotated[
 ]
 C2_ABOUT = "squared coefficient of variation; more than 10 requests only"
 Ends = Annotated[Interval | None, Inside("c2_")]
-"""Interval of a C²; None without one."""
+"""Interval of a C²; None if unknown."""
 
 
 class MarkerRow(Frozen):
-    """Judgement of the user on a source of variance."""
+    """User's judgement of a source of variance."""
 
     label: str
     kind: MarkerKind
     owner: str
     reason: str
     expires: str | None
-    """ISO date."""
+    """ISO date of expiry; None: never."""
     state: Literal["holds", "expired", "unused"]
-    """unused: no edge and no site has this label."""
+    """State of the marker; unused: no edge and no site has its label."""
 
 
 class VariancePart(Frozen):
@@ -53,7 +53,7 @@ class VariancePart(Frozen):
     kind: Literal["roots", "paths", "within"]
     """Between root types; between paths of a root type; within paths."""
     root: str | None
-    """Root type; None: all."""
+    """Root type that the part belongs to; None: all."""
     share: float
 
 
@@ -64,10 +64,10 @@ class VariableSite(Frozen):
     """`a/x -> b/y`, or a call: the label that a marker uses."""
     caller: Annotated[str | None, column("name", "who calls")]
     requests: Annotated[int, column("count", "recorded requests", label="Requests", far=2)]
-    """Requests that waited for it."""
+    """Requests that waited for the site."""
     mean_us: Annotated[float, column("us", "weighted mean, µs")]
     sd_us: Annotated[float, column("us", "weighted standard deviation, µs")]
-    """Mean and standard deviation of their waiting times."""
+    """Standard deviation of the waiting times for the site."""
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", far=1, interval="c2_interval")]
     c2_interval: Ends
     within: Annotated[
@@ -77,7 +77,7 @@ class VariableSite(Frozen):
         ),
     ]
     within_interval: Annotated[Interval | None, Inside("within_")]
-    """Sites are ordered by their part within paths."""
+    """Interval of the site's share within paths, by which sites are ordered."""
     paths: Annotated[float, column("part", "between paths of a root type", label="Between paths", far=2)]
     roots: Annotated[float, column("part", "between root types", label="Between root types", far=3)]
     total: Annotated[float, column("share", "all three; 1 over all sites")]
@@ -90,10 +90,10 @@ class VariableSite(Frozen):
 
 
 class VariableCategory(Frozen):
-    """A category, or the rare ones of a root type together."""
+    """A category, or all rare ones of a root type together."""
 
     category: Annotated[str | None, column("key", "key after refinement; null: rare ones of a root type")]
-    """Rare categories have at most 10 requests."""
+    """Category key; None for the rare categories, with at most 10 requests each."""
     members: Annotated[int, column("count", "categories in it")]
     root: Annotated[str, column("name", "root type", label="Root type")]
     canonical: str
@@ -103,7 +103,7 @@ class VariableCategory(Frozen):
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", interval="c2_interval")]
     c2_interval: Ends
     c2_residual: Annotated[float | None, column("c2", "without marked sources", label="Without markers")]
-    """C² without the marked sources; None unless a marker applies."""
+    """C² of the category without the marked sources; None unless a marker applies."""
     impact: Annotated[
         float, column("part", "p·σ²/Var(T): part of the variance, within paths", label="Impact")
     ]
@@ -115,12 +115,12 @@ class C2Curve(Frozen):
     sample: str
     categories: int
     below_one: float | None
-    """Share with C² < 1; None without a large category."""
+    """Share of large categories with C² < 1; None without a large category."""
     requests_below_one: float | None
     """Share of the requests of large categories that lie in categories with C² < 1."""
     largest: float | None
     points: tuple[tuple[float, float], ...]
-    """(C², share of the categories up to it), ascending."""
+    """Points of the curve: (C², share of the categories with at most this C²), ascending."""
 
 
 class WatchedSource(Frozen):
@@ -144,19 +144,20 @@ class VarianceSection(Section):
     c2: float
     residual_sd_us: float | None
     residual_within: float | None
-    """Without marked sources: standard deviation of the rest; share of its variance within paths."""
+    """Share within paths of the variance without marked sources (`residual_sd_us`: its standard
+    deviation)."""
     marked_share: float | None
-    """Share of the variance removed with the marked sources: 1 - Var(T')/Var(T)."""
+    """Share of the variance removed by excluding marked sources: 1 - Var(T')/Var(T)."""
     parts: tuple[VariancePart, ...]
-    """Row of the whole sample, then one for each root type."""
+    """Parts of the whole sample's variance, then those of each root type."""
     sites: tuple[VariableSite, ...]
     sites_total: int
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """One curve a sample."""
+    """C² curves, one a sample."""
     rare_requests: float
-    """Share of the requests in categories of at most 10 requests."""
+    """Share of the requests that are in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]
     watched: tuple[WatchedSource, ...]
 
@@ -168,7 +169,7 @@ class VariableEdge(Frozen):
     label: Annotated[str, column("name", "edge or site")]
     site: Annotated[str, column("name", "site")]
     mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
-    """0 for requests in which it is not on the critical path."""
+    """Mean time on the critical path, with 0 for requests that do not have it there."""
     sd_us: Annotated[float, column("us", "its standard deviation, µs")]
     critical: Annotated[
         float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
@@ -186,7 +187,7 @@ class VariableEdge(Frozen):
     highest: bool
     """True for the edges of the highest variance, which the paper highlights."""
     inherits: int | None
-    """Number of the preceding edge whose variance it inherits by waiting for it."""
+    """Number of the preceding edge that this one waits for, and whose variance it therefore has."""
     marker: OfMarker
 
 
@@ -195,9 +196,9 @@ class EdgePair(Frozen):
 
     one: int
     other: int
-    """Numbers of the two edges."""
+    """Number of the second edge (`one`: of the first)."""
     rho: float
-    """Spearman's rank correlation."""
+    """Spearman's rank correlation of the two times."""
     q: float
     covariance_us2: float
 
@@ -206,20 +207,20 @@ class EdgeAdvice(Frozen):
     """An edge whose times mix two behaviours."""
 
     category: str | None
-    """Category in which it adds most to the variance; None: rare paths of a root type."""
+    """Category in which the edge adds most to the variance; None: rare paths of a root type."""
     categories: int
-    """Number of categories in which its times are bimodal."""
+    """Number of categories in which the edge's times are bimodal."""
     label: str
     worth: float
-    """Share of the total variance."""
+    """Share of the total variance due to the edge."""
     delta_bic: float
     low_us: float
     high_us: float
-    """Medians of the two behaviours."""
+    """Median of the slower behaviour (`low_us`: of the faster)."""
     high_share: float
     cut_us: float
     explanation: Explanation | None
-    """Test for a parameter that distinguishes the two; None: not searched for."""
+    """Explanation of the slower behaviour by a parameter; None: not searched for."""
 
 
 class VarianceDetail(Frozen):
@@ -233,15 +234,15 @@ class VarianceDetail(Frozen):
     by: Literal["edges", "sites"]
     sd_us: float
     kept: float
-    """Share of the variance left after cutting the longest 0.5 % of each part: low for heavy tails."""
+    """Share of the variance left after clipping the longest 0.5 % of each part: low for heavy tails."""
     edges: tuple[VariableEdge, ...]
     edges_total: int
     edges_share: float
-    """Sum of the shares shown."""
+    """Sum of the shares of the edges shown."""
     pairs: tuple[EdgePair, ...]
     pairs_total: int
     histogram: Histogram | None
-    """Times of the part with the largest share."""
+    """Histogram of the times of the part with the largest share."""
 
 
 class MarkerSuggestion(Frozen):
@@ -270,12 +271,12 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
-    """Change of its whole contribution, within paths and between them; over all sites it adds up to the
-    change of the variance. Sites are ordered by it."""
+    """Change of the site's whole contribution, within and between paths; the changes of all sites, which are
+    ordered by it, add up to the change of the variance."""
     ratio: float
-    """Variance of the time that requests wait for it, after over before: the quantity tested."""
+    """Ratio after/before of the variance of the waiting times for the site: the quantity tested."""
     interval: Interval
-    """95 % interval of the ratio."""
+    """95 % interval of `ratio`."""
     q: float
     c20: float | None
     c21: float | None
@@ -298,7 +299,7 @@ class CategoryChange(Frozen):
 
 
 class VarianceChangeSection(Section):
-    """Two samples: what became more variable."""
+    """Variance of two samples compared: sites and categories that became more variable."""
 
     section: Literal["variance-change"] = "variance-change"
     before: str
@@ -306,13 +307,13 @@ class VarianceChangeSection(Section):
     sd0_us: float
     sd1_us: float
     ratio: float
-    """Variance after over before."""
+    """Ratio of the variances, after over before."""
     interval: Interval | None
     between: float | None = None
-    """Part of the change that is between paths and root types, above 1 if the part within paths went the
-    other way; None if the variance did not change by test (see `interval`)."""
+    """Part of the change that is between paths and root types; above 1 if the part within paths changed in
+    the other direction. None if the variance did not change significantly (see `interval`)."""
     sites: tuple[SiteChange, ...]
-    """Sites that changed by test and beyond the floor; more variable ones first."""
+    """Sites that changed significantly and beyond the floor; more variable ones first."""
     sites_total: int
     sites_tested: int
     categories: tuple[CategoryChange, ...]

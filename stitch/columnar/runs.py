@@ -54,7 +54,7 @@ def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
 
 
 _DENSE = 1 << 16
-"""Range of values up to which they are counted in an array instead of by sorting."""
+"""Maximum range of values counted in an array instead of by sorting."""
 
 
 def ranges(first: I8, count: I8) -> I8:
@@ -92,7 +92,8 @@ def distinct(values: I8) -> I8:
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] True where a run begins: some key differs from the row before, or there is none."""
+    """[rows] True where a run begins: the first row, and rows that differ from the previous one in some
+    key."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts
@@ -106,7 +107,7 @@ def in_long_runs(starts: B1) -> B1:
 
 
 def sum_runs(values: U8, first: I8) -> U8:
-    """[groups] wrapping sum of `values[first[g] : first[g + 1]]`; empty groups give 0."""
+    """[groups] sum modulo 2^64 of `values[first[g] : first[g + 1]]`; 0 for empty groups."""
     with np.errstate(over="ignore"):
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
         total: U8 = running[first[1:]] - running[first[:-1]]
@@ -131,9 +132,9 @@ def rank_in_runs(starts: B1) -> I8:
 
 
 def count_values(values: I8) -> tuple[I8, I8]:
-    """`(distinct values, counts)`, ascending. For times cut to days or windows.
+    """`(distinct values, counts)`, ascending. For times truncated to days or windows.
 
-    O(values), or a sort where they lie far apart.
+    O(values), or a sort if their range is wide.
     """
     if not len(values):
         return values, values
@@ -157,7 +158,7 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """Table whose dictionaries longer than the rows are reduced to the words in use.
+    """Reduce dictionaries longer than the rows to the words in use.
 
     This includes dictionaries inside lists and structs that are longer than their values.
     """
@@ -177,7 +178,7 @@ def _holds_words(kind: pa.DataType) -> bool:
 
 
 def _with_own_words(array: pa.Array) -> pa.Array:
-    """The array itself where no dictionary in it is longer than its values."""
+    """Array for `own_words`, of one chunk; unchanged if no dictionary in it is longer than its values."""
     kind = array.type
     if not _holds_words(kind):
         return array
@@ -215,15 +216,14 @@ def list_lengths(lists: pa.ListArray) -> I8:
 
 
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
-    """List array of given lengths from flat values."""
+    """List array with the given list lengths, from flat values."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Dictionary array of equal values whose dictionary has only the used words, sorted. O(rows + words log
-    words).
+    """Reduce the dictionary to the words in use, sorted; values stay equal. O(rows + words log words).
 
-    The bytes of a table then do not depend on the order in which words came in.
+    The bytes of a table then do not depend on the order in which words were added.
     """
     n_words = len(words.dictionary)
     codes = words.indices.fill_null(n_words).to_numpy(zero_copy_only=False)

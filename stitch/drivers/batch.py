@@ -1,11 +1,11 @@
 """Import files into a lake in one commit: decode, collect by request, stitch group by group, write windows.
 
-Nothing of an import is visible before its commit; whatever stops it, the next one starts clean. The content
-of the lake depends on what the files hold, not on their names, order or number, nor on the memory budget.
+An import is invisible before its commit; if it is interrupted, the next one starts clean. The content of the
+lake depends on the content of the files, not on their names, order or number, nor on the memory budget.
 
-Groups are cut by request, so each has requests of every window. A file has a fixed cost, and structures of
-its own: in a lake of small windows that was a third of it. So small windows wait until every group has its
-part of them, and become one file a table.
+Events are grouped by request, so each group has requests of every window. A file in the lake has a fixed
+cost, and its own copy of structures: a third of a lake of small windows. So small windows wait until every
+group has added its part, and become one file a table.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.place import is_bucket, open_place
+from stitch.lake.place import local_path, open_place
 from stitch.lake.store import LocalStore, Store
 from stitch.scratch import Scratch
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
-"""One part in so many of an import's memory is for parts that wait."""
+"""Divisor of an import's memory budget: the share for parts of small windows that wait."""
 
 
 def import_into(
@@ -63,18 +63,17 @@ def import_into(
     workers: int | Cluster = 1,
     threads: int = STITCHED_AT_ONCE,
 ) -> ImportSummary:
-    """Import files and parts of topics into a lake, which is made where it is missing.
+    """Import files and parts of topics into a lake, which is created if missing.
 
-    By so many processes where the input is worth their start (`worth_processes`); one is this process, in so
-    many `threads`, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script
-    that asks for more than one must guard what it does by `if __name__ == "__main__"`. With a cluster the
-    memory budget is that of each process.
+    workers: processes, used if the input is worth their start (`worth_processes`); 1: this process, with
+    `threads` threads, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script that
+    asks for more than one must guard its work by `if __name__ == "__main__"`. With a cluster the memory
+    budget is that of each process.
 
-    One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
-    off the first, which learns of it. Raises LakeError (errors of disk and network included), InputError,
-    ConfigError, and UnknownFormatError for a format that is none or that neither is given nor shows. In every
-    case the lake is as it was, or the next import finishes what was committed; files on their way are
-    removed.
+    One writer at a time: on this machine a second one is refused at once, in a bucket it fences off the
+    first, which then fails. Raises LakeError (errors of disk and network included), InputError, ConfigError,
+    and UnknownFormatError for an unknown format name or a file of unrecognised format. In every case the lake
+    is unchanged, or the next import finishes what was committed; staged files are removed.
     """
     run = partial(
         import_files,
@@ -89,8 +88,8 @@ def import_into(
         threads=threads,
     )
     try:
-        if not is_bucket(str(lake)):
-            return _into_folder(Path(lake), run)
+        if (folder := local_path(str(lake))) is not None:
+            return _into_folder(folder, run)
         place = open_place(str(lake))  # what spills goes to this machine's folder for temporary files
         with Scratch() as scratch:
             return run(place.store, scratch.folder, copies=place.copies)
@@ -127,7 +126,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 
 
 def worth_processes(workers: int, sources: Sequence[Source]) -> bool:
-    """Tell whether input is worth the start of so many processes; nobody knows how much a topic has."""
+    """True if the input is worth starting `workers` processes; the size of a topic is unknown."""
     sizes = [source.size for source in sources]
     if workers == STITCHED_AT_ONCE:
         return sum(sizes) - max(sizes) >= TWO_FROM_BYTES
@@ -152,9 +151,10 @@ def import_files(
 ) -> ImportSummary:
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
-    `copies`: where files of the lake are read, if not in the store. More than one of the `workers` open the
-    lake by its name. `sweep` removes what an import that died left beside `scratch`: a worker of it that
-    goes on misses a file of its task then, and has to find that its queue, on the stage, is gone already.
+    copies: local copies to read files of the lake from, if not from the store. With several `workers`, each
+    opens the lake by its name. sweep: removes what a dead import left beside `scratch`. A worker of it that
+    is still running then misses a file of its task, and must find that its queue, on the stage, is already
+    gone.
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
@@ -226,7 +226,7 @@ def _stitch(
     running: deque[tuple[int, Group, Callable[[], GroupOutcome]]] = deque()
 
     def finish() -> None:
-        """Book the group that was begun first, whoever is done first."""
+        """Book the group begun first, even if a later one ended before it."""
         part, group, ended = running.popleft()
         outcome = ended()
         group.forget()
@@ -247,27 +247,28 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts of small windows, held back until every group has added its own, so that each window becomes one
-    file a table. Add groups in order of their number: the same input then gives the same files."""
+    """Parts of small windows, buffered until every group has added its own, so that each window becomes
+    one file a table. Groups must be added in order of their number, so that the same input gives the same
+    files."""
 
     limit_bytes: int
     _parts: dict[Window, list[tuple[int, WaitingPart]]] = field(default_factory=dict)
     _bytes: int = 0
 
     def add(self, group: int, parts: Sequence[WaitingPart]) -> None:
-        """Parts of one group, each of another window."""
+        """Add the parts of one group, each of a different window."""
         for part in parts:
             self._parts.setdefault(part.window, []).append((group, part))
             self._bytes += part.nbytes
 
     @property
     def full(self) -> bool:
-        """True if they should be written before more come."""
+        """True once the waiting parts exceed the limit."""
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:
-        """Everything that waits, a window after the other in order of time: a group that nobody else names
-        for this window, and the parts. Nothing waits then."""
+        """Remove and return all waiting parts, by window in order of time: (number of its first group,
+        parts)."""
         waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
         self._parts, self._bytes = {}, 0
         return waiting

@@ -1,4 +1,4 @@
-"""Count what was read of each file of an import, and refuse an import that brought nothing."""
+"""Count the events and rejects of each file of an import, and refuse an import without events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stitch.drivers.inputs import Source
 from stitch.drivers.refusals import DaysSeen
 
 _NAMED: Final = 5
-"""Files named in a message; the rest is counted."""
+"""Maximum files named in a message; the rest is counted."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class FileCounts:
     days: DaysSeen = field(default_factory=DaysSeen)
     oddities: Counter[str] = field(default_factory=Counter)
     refusal: tuple[str, str] | None = None
-    """Reason and detail of its first reject."""
+    """(reason, detail) of the file's first reject."""
 
     def add(self, decoded: DecodedBatch) -> None:
         """Count a batch of the file."""
@@ -42,7 +42,7 @@ class FileCounts:
             self.refusal = first["reason"], first["detail"]
 
     def input_file(self, source: Source, settings: ImportSettings, absurd_days: I8) -> InputFile:
-        """Return what the commit record says of the file."""
+        """Entry of the file for the commit record."""
         return InputFile(
             name=source.name,
             sha256=source.sha256,
@@ -61,10 +61,10 @@ _OF_CSV: Final = (
 
 
 def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> None:
-    """Refuse an import that read no event, unless its files are merely empty. `format_`: that was asked for.
+    """Refuse an import that read no event, unless its files are all empty. format_: the requested format.
 
-    A wrong format or a wrong file is then reported at once, and leaves no trace in the lake. Raises
-    UnknownFormatError, InputError.
+    So a wrong format or file is reported at once, and leaves no trace in the lake. Raises UnknownFormatError,
+    InputError.
     """
     refused = [
         (source.name, *counts.refusal)
@@ -91,7 +91,7 @@ def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> No
 
 
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Read up to the first event, as the import will, so that it knows formats alike: it will be read again.
+    """Recognise formats by reading up to the first event, as the import will; the import reads it again.
 
     Raises as `require_events`.
     """

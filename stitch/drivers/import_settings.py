@@ -1,4 +1,4 @@
-"""Set how an import works, and sum up what it did."""
+"""Settings of an import, and the summary of its results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Groups of requests that one memory budget is made for."""
+"""Groups of requests stitched at once within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak of kernel and writer over the payload of the group they work on,
 measured (docs/internals/performance.md)."""
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
-"""A week of five-minute windows: some ten seconds of CPU and 8,000 syncs on top of their data."""
+"""Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
+data."""
 
 
 class ImportSettings(Config):
@@ -48,7 +49,7 @@ class ImportSettings(Config):
     stitch: StitchConfig = StitchConfig()
 
     def named(self) -> ImportSettings:
-        """Return settings with the format's own name, whichever alias was asked for: commits hold it.
+        """Copy of the settings with the format's main name in place of an alias, as commits record it.
 
         Raises UnknownFormatError.
         """
@@ -57,28 +58,30 @@ class ImportSettings(Config):
         )
 
     def most_workers(self, workers: int) -> int:
-        """Return how many of so many workers the budget is enough for."""
+        """Maximum workers, up to `workers`, that the memory budget allows."""
         return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
 
     def shared_among(self, workers: int) -> ImportSettings:
-        """Return the settings of each of so many workers: together they keep the budget."""
+        """Settings of each of `workers` workers, which share the memory budget."""
         if workers <= STITCHED_AT_ONCE:
             return self
         return self.model_copy(update={"memory_bytes": self.memory_bytes * STITCHED_AT_ONCE // workers})
 
     @property
     def payload_bytes(self) -> int:
-        """Payload of events that the budget is enough for, in STITCHED_AT_ONCE groups."""
+        """Maximum payload of events that the memory budget allows, in STITCHED_AT_ONCE groups."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property
     def chunk_bytes(self) -> int:
-        """Text decoded at a time by each of DECODERS: 8 MB for the usual budget, some 50 MB in passing."""
+        """Text decoded at a time by each of DECODERS: 8 MB for the default budget, at a peak of some 50
+        MB."""
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
     @property
     def page_bytes(self) -> int:
-        """Largest page of a Parquet file that is unpacked: Arrow holds it, and what is read of it."""
+        """Largest page of a Parquet file that is unpacked: Arrow holds both the page and its decoded
+        values."""
         return self.memory_bytes // 4
 
 
@@ -103,13 +106,13 @@ class Progress(Protocol):
     """Observer of an import's progress."""
 
     def begin(self, total_bytes: int) -> None:
-        """Reading starts."""
+        """Called when reading starts."""
         ...
 
     def decoded(self, file_bytes: int, events: int) -> None:
-        """More events; `file_bytes` is the size of a file that was read to its end, else 0."""
+        """Called after decoding events; `file_bytes`: size of the file just read to its end, else 0."""
         ...
 
     def stitched(self, flows: int) -> None:
-        """A group of events became flows."""
+        """Called after a group of events became flows."""
         ...

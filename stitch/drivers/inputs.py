@@ -21,17 +21,17 @@ from schemas.errors import InputError, UnreachableInputError, is_passing
 from schemas.visible import readable_name
 from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256
-from stitch.lake.place import is_bucket, open_bucket
+from stitch.lake.place import local_path, remote_store
 from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; batches of at least so many events are passed on."""
+"""Typical bytes of an event in a chunk of lines; determines the least size of batches passed on."""
 
 
 @dataclass(frozen=True, slots=True)
-class BucketFile:
-    """A file in a bucket: `s3://…/` and what is below it."""
+class RemoteFile:
+    """A file in a remote store: folder (`s3://…`) and name below it."""
 
     folder: str
     name: str
@@ -39,12 +39,12 @@ class BucketFile:
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
         """Write the content to `out`; return its SHA-256 and its size. Raises OSError, LakeError."""
         hashed = _Hashed(out)
-        open_bucket(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
+        remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size
 
 
 class _Hashed:
-    """Writes to a file, if there is one, and hashes."""
+    """Writer that hashes and counts bytes, and passes them on to a file, if given."""
 
     def __init__(self, out: IO[bytes] | None) -> None:
         self.sha256 = hashlib.sha256()
@@ -61,17 +61,17 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input to read: what the user called it, and where its bytes lie."""
+    """Input to read: the name given by the user, and the location of its bytes."""
 
     name: str
-    path: Path | BucketFile | LogPart
+    path: Path | RemoteFile | LogPart
     sha256: str
     size: int
-    """Bytes; 0: of a log, where they are not known before they are read."""
+    """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
     mtime_ns: int
-    """0: of no file of this machine."""
+    """Modification time; 0 unless a file of this machine."""
     spooled: bool = False
-    """True if the bytes are a copy below `scratch`: what the user named can be read only once."""
+    """True if `path` is a copy below `scratch` of an input that can be read only once."""
 
     def decoded(
         self,
@@ -81,9 +81,9 @@ class Source:
         *,
         batch_events: int | None = None,
     ) -> Iterator[DecodedBatch]:
-        """Yield what the codecs make of it, decoded so far `ahead` by the threads of a pool.
+        """Yield decoded batches; threads of `pool` decode up to `ahead` chunks in advance.
 
-        Raises InputError, also where it is no longer what it was when it was opened.
+        Raises InputError, also if the input has changed since it was opened.
         """
         if batch_events is None:
             batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
@@ -108,9 +108,9 @@ class Source:
 
     @contextmanager
     def at_hand(self) -> Iterator[Path]:
-        """Give a file of this machine with the content of a file, for the block.
+        """Local path of the input's content during the block; a remote file is downloaded.
 
-        Raises InputError where the content is gone or no longer what was hashed: its commit would lie.
+        Raises InputError if the content is gone or differs from the hash, which would be committed.
         """
         assert not isinstance(self.path, LogPart), "a log is no file"
         if isinstance(self.path, Path):
@@ -144,44 +144,46 @@ class Sources:
     """Inputs of an import: new ones, and known ones."""
 
     fresh: tuple[Source, ...]
-    """By sha256."""
+    """Inputs not in the lake yet, by SHA-256."""
     known: tuple[Source, ...]
-    """In the lake already, or given twice."""
+    """Inputs that the lake has already, or that were given twice."""
 
 
 def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (1 GB/s or so; one in a bucket is fetched for it).
+    """Hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
 
-    What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
-    InputError.
+    Inputs that can be read only once, `-` (`stdin`) and pipes, are first copied to a file below `scratch`.
+    Raises InputError.
     """
     return [_opened(name, scratch / f"input-{number}", stdin) for number, name in enumerate(names)]
 
 
-def names_in_bucket(pattern: str) -> list[str]:
-    """Return the files that a pattern means, `s3://bucket/day=*/*.pb`, in order of name.
+def files_named(pattern: str) -> list[str]:
+    """Files matched by an argument, sorted by name: the file itself, or the matches of a glob.
 
-    Without a `*` that is the pattern. Raises LakeError, ConfigError.
+    Empty without a match. Raises LakeError, ConfigError.
     """
+    if pattern == STDIN or Path(pattern).exists():
+        return [pattern]
+    if local_path(pattern) is not None:
+        return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if "*" in part), None)
     if wild is None:
         return [pattern]
     folder = "/".join(parts[:wild])
-    names = (f"{folder}/{name}" for name in open_bucket(folder).below("", lambda _: False))
+    names = (f"{folder}/{name}" for name in remote_store(folder).below("", lambda _: False))
     return [name for name in names if name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)]
 
 
-def files_named(pattern: str) -> list[str]:
-    """Return the files that an argument means, in order of name: itself, or what a glob finds.
-
-    Empty where it finds nothing. Raises LakeError, ConfigError.
-    """
-    if pattern == STDIN or Path(pattern).exists():
-        return [pattern]
-    if is_bucket(pattern):
-        return names_in_bucket(pattern)
-    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+def input_file(name: str) -> Path | RemoteFile:
+    """Path of a named file on this machine, or its address in a remote store."""
+    path = local_path(name)
+    if path is not None:
+        return path.absolute()
+    scheme, mark, rest = name.partition("://")
+    folder, _, last = rest.rpartition("/")
+    return RemoteFile(f"{scheme}{mark}{folder}", last)
 
 
 def sort_out(
@@ -189,7 +191,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new files from those that the lake has (`InputFile.is_settled`)."""
+    """Separate new files from files that the lake has already (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
@@ -205,7 +207,7 @@ def sort_out(
 
 
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """The file itself, or a copy of what comes through a pipe."""
+    """Path of the file itself, or of a copy if it can be read only once."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -222,7 +224,7 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """Copy what a pipe gives into a file.
+    """Copy a pipe to a file.
 
     A pipe that cannot be read is an InputError, a full disk an OSError.
     """
@@ -248,11 +250,11 @@ def _unreadable(name: str, error: OSError) -> InputError:
 def _opened(name: str | LogPart, spool: Path, stdin: BinaryIO) -> Source:
     if isinstance(name, LogPart):
         return Source(name.name, name, name.sha256, size=0, mtime_ns=0)
-    path = None if is_bucket(name) else _rereadable(name, spool, stdin)
+    path = None if local_path(name) is None else _rereadable(name, spool, stdin)
     try:
         if path is None:
-            folder, _, last = name.rpartition("/")
-            file = BucketFile(folder, last)
+            file = input_file(name)
+            assert isinstance(file, RemoteFile), "it is no file of this machine"
             return Source(readable_name(name), file, *file.copy(), mtime_ns=0)
         sha256, status = file_sha256(path), path.stat()
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Deal events out by request id, so that all of a request end in one bucket whatever file they came from."""
+"""Partition events by request id, so that all events of a request are in one bucket whatever file they came
+from."""
 
 from __future__ import annotations
 
@@ -49,27 +50,27 @@ def hash_requests(events: pa.Table) -> U8:
 
 
 def bucket_of(hashes: U8, level: int) -> I8:
-    """[hashes] bucket 0 … FANOUT-1; every level reads other bits of the hash."""
+    """[hashes] bucket 0 … FANOUT-1; every level uses other bits of the hash."""
     shift = np.uint64(BITS_PER_LEVEL * level)
     return ((hashes >> shift) & np.uint64(FANOUT - 1)).astype(np.int64)
 
 
 def share_of(hashes: U8, share: float) -> B1:
-    """[hashes] whether the request is in a share of all requests: the same ones in every run."""
+    """[hashes] True for requests in a sample of `share` of all requests: the same ones in every run."""
     # The top 53 bits are exact as a float, and no bucket reads them.
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
 
 
 def shared_params(params: pa.Table, share: float) -> pa.Table:
-    """Parameters of the share of requests that keep theirs."""
+    """Parameters of the sampled `share` of requests."""
     return params if share >= 1 else params.filter(pa.array(share_of(hash_requests(params), share)))
 
 
 def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
-    """Bytes of the values: a sum over rows, so that what is decided by it does not depend on batch cuts.
+    """Payload bytes, summed over rows, so that the result does not depend on batch boundaries.
 
-    Dictionaries of whole columns and validity bitmaps are left out. A word inside of a list counts as the
-    text that it is: parameters may have as many words as rows.
+    Dictionaries of whole columns and validity bitmaps are left out. A word inside a list counts by its text:
+    parameters may have as many words as rows.
     """
     if isinstance(array, pa.Table):
         return sum(payload_bytes(column) for column in array.columns)
@@ -93,7 +94,7 @@ def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
 
 
 def _text_bytes(values: pa.Array) -> int:
-    """Bytes of the words of a column, and of those inside of it, once for each row that has them."""
+    """Text bytes of a column, nested words included, counted once for each row that has them."""
     if pa.types.is_struct(values.type):
         return sum(_text_bytes(column) for column in values.flatten())
     if not pa.types.is_dictionary(values.type) or not len(values.dictionary):

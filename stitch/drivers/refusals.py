@@ -1,24 +1,24 @@
-"""Refuse events of an import, absurd times and retired windows, and keep their dead letters.
+"""Refuse events of an import with absurd times or in retired windows, and store their dead letters.
 
-An absurd time is that of a clock ten years ahead, or of one that starts in 1970. The rule looks at the days
+An absurd time comes from a clock ten years ahead, or one that starts in 1970. The rule considers the days
 (UTC) of all events of one file together, so it depends neither on the order of events nor on the memory
-budget, and files of January and of March may come in one import:
+budget, and files of January and of March may be imported together:
 
 * Days with events, with no more than MAX_GAP_DAYS between one and the next, are an *island*.
-* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all,
-  events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
+* Islands with at least BULK_SHARE of the events each are the *bulk*; if the bulk has more than half of all
+  events, events of the other islands are absurd. Otherwise no event is.
 * A day that is absurd in one file and not in another of the same import is kept.
 
     day       19000 19001 19002 …  22650        0
     events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
 
-A span has two times, and either may be absurd: its end lies on an island, too, but weighs nothing, so that no
-end makes a bulk. What is left of the request is stitched without it. (Live ingestion has a clock to go by: a
-start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
+A span has two times, either of which may be absurd: its end must lie on an island of the bulk, too, but does
+not count for the size of islands. The rest of the request is stitched without it. (Live ingestion compares
+with the clock: a start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
 
-Requests that began in windows which `flowdiff retain` took out of the lake would never be seen, and a sweep
-would remove them: they are refused, whole and with a reason. Of dead letters all are counted, so many a file
-kept, in memory at most one file of them.
+Requests that began in windows retired by `flowdiff retain` would never be visible, and a sweep would remove
+them: they are refused, whole and with a reason. All dead letters are counted; a bounded number per file is
+stored, and at most one file of them is in memory.
 """
 
 from __future__ import annotations
@@ -46,37 +46,38 @@ from stitch.lake.staging import Staging
 from stitch.structures import StructureMemo
 
 MAX_GAP_DAYS: Final = 31
-"""A recording may pause for a month; clocks that are wrong are so by years."""
+"""Most days without events inside an island: a recording may pause for a month; wrong clocks are off by
+years."""
 BULK_SHARE: Final = 0.1
-"""Least share of a file's events in an island that counts as its bulk."""
+"""Least share of a file's events in an island of the bulk."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )
 
 
 class DaysSeen:
-    """Counts events of a file by day. Memory: 584 years have 213,504 days."""
+    """Counts of a file's events by day. Memory: 584 years have 213,504 days."""
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
-        """By the day they start; 0 for a day on which they only end."""
+        """Day -> events that start on it; 0 for a day on which events only end."""
         self._ends: Counter[int] = Counter()
-        """Ends of events that end on another day than they start on, by day."""
+        """Day -> events that end on it but start on another day."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
-        """Make what `counts` said."""
+        """Counts from the result of `counts`."""
         seen = cls()
         seen._events.update(events)
         seen._ends.update(ends)
         return seen
 
     def counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return events by the day they start, and those that end on another day by that day."""
+        """(day -> events that start on it; day -> events that end on it but start on another day)."""
         return dict(self._events), dict(self._ends)
 
     def add(self, events: pa.Table) -> None:
-        """Count a batch; events without a time count nowhere. O(events)."""
+        """Count a batch; events without a time are ignored. O(events)."""
         start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
         timed = events["ts_ns"].is_valid().to_numpy()
         elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
@@ -85,11 +86,11 @@ class DaysSeen:
         self._events.update(dict.fromkeys(self._ends, 0))
 
     def count(self, absurd_days: I8) -> int:
-        """Times of events on some days; a span that starts and ends on one of them counts once."""
+        """Number of event times on the given days; a span that starts and ends on one of them counts once."""
         return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
     def judged(self) -> tuple[set[int], set[int]]:
-        """Return the days that are absurd in this file, and the others."""
+        """(absurd days, other days) of this file."""
         days = np.array(sorted(self._events), dtype=np.int64)
         if not len(days):
             return set(), set()
@@ -102,14 +103,14 @@ class DaysSeen:
 
 
 def absurd_days(files: Iterable[DaysSeen]) -> I8:
-    """Days whose events are quarantined, ascending; mostly none."""
+    """Days whose events are refused as absurd, ascending; mostly none."""
     judged = [each.judged() for each in files]
     far = set[int]().union(*(absurd for absurd, _ in judged))
     return np.array(sorted(far.difference(*(fine for _, fine in judged))), dtype=np.int64)
 
 
 def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
-    """[events] whether each starts or ends on one of the days."""
+    """[events] True if an event starts or ends on one of the days."""
     found: B1 = np.zeros(events.num_rows, dtype=np.bool_)
     for name in ("ts_ns", "end_ns"):
         found |= np.isin(_days(events[name]), absurd_days) & events[name].is_valid().to_numpy()
@@ -117,7 +118,7 @@ def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
 
 
 def _days(time_ns: pa.ChunkedArray) -> I8:
-    """[events] days since the epoch; any for an event without the time."""
+    """[events] days since the epoch; arbitrary for an event without the time."""
     days: I8 = pc.fill_null(time_ns, 0).to_numpy() // NS_PER_DAY
     return days
 
@@ -126,9 +127,10 @@ RETIRED_DETAIL: Final = "its request began in a window that `flowdiff retain` to
 
 
 def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo: StructureMemo) -> B1:
-    """[events] those of flows that start before `retired_to_ns`. `events`: whole requests, each with its id.
+    """[events] True for events of flows that start before `retired_to_ns`. events: whole requests, each with
+    its id.
 
-    Only requests with an event of that time are stitched for it.
+    Only requests with an event before that time are stitched to find out.
     """
     old = pc.fill_null(pc.less(events["ts_ns"], retired_to_ns), True)
     none: B1 = np.zeros(events.num_rows, dtype=np.bool_)
@@ -151,7 +153,7 @@ def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo:
 def refuse_all_retired(
     counters: Counters, sources: Sequence[Source], retired_to_ns: int | None, window_length_ns: int
 ) -> None:
-    """Refuse an import of which nothing is left: its files do not count as known. Raises InputError."""
+    """Refuse an import whose events were all refused: its files do not count as known. Raises InputError."""
     retired = counters.rejects.get(Reason.RETIRED.value, 0)
     if not retired or retired_to_ns is None:
         return
@@ -166,16 +168,16 @@ def refuse_all_retired(
 
 
 FLUSH_BYTES: Final = 32 * 2**20
-"""Held at most; a file of dead letters is about so large before compression."""
+"""Maximum bytes of dead letters in memory; the size of their file before compression."""
 FLUSH_ROWS: Final = 100_000
-"""The same for dead letters of a few bytes each."""
+"""Maximum dead letters in memory."""
 KERNEL_SOURCE: Final = "(stitched)"
-"""`source` of dead letters found when events of several files came together."""
+"""`source` of dead letters found when stitching events of several files."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 
 class DeadLetters:
-    """Written to the stage as they come. Not for several threads."""
+    """Dead letters of an import, written to the stage in parts. Not thread-safe."""
 
     def __init__(self, staging: Staging, max_per_file: int) -> None:
         self._staging = staging
@@ -184,17 +186,17 @@ class DeadLetters:
         self._held: list[pa.Table] = []
         self._parts = 0
         self.counts: Counter[str] = Counter()
-        """By reason, kept or not."""
+        """Reason -> number of dead letters, kept or not."""
         self.not_kept = 0
 
     def room(self, source: str) -> int:
-        """Count how many more would be kept of a source."""
+        """Number of dead letters that may still be kept for a source."""
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
-        """Take REJECT_SCHEMA rows of one source, under its name, the first of them kept while there is room.
+        """Add REJECT_SCHEMA rows of one source, under its name; keeps the first ones while there is room.
 
-        `refused` counts by reason what was refused, at least as much as there are rows. Raises OSError.
+        refused: reason -> number of refused items, in total at least the number of rows. Raises OSError.
         """
         kept = letters.slice(0, self.room(source))
         self._kept[source] += kept.num_rows
@@ -208,7 +210,7 @@ class DeadLetters:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held as one file of the stage. Raises OSError."""
+        """Write the dead letters in memory as one file of the stage. Raises OSError."""
         if self._held:
             table = pa.concat_tables(self._held)
             self._staging.add_side("dead_letters", self._parts, table.sort_by(_ORDER))
@@ -217,6 +219,6 @@ class DeadLetters:
 
 
 def _renamed(letters: pa.Table, source: str) -> pa.Table:
-    """Return dead letters with `source` set to the name the user gave instead of that of a spool file."""
+    """Dead letters with `source` set to the name given by the user, not that of a spool file."""
     names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))
     return letters.set_column(0, "source", names)

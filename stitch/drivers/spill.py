@@ -1,12 +1,12 @@
-"""Hold events between the codecs and the kernel: in memory while they fit, else in buckets on disk.
+"""Buffer events between the codecs and the kernel: in memory while they fit, else in buckets on disk.
 
-A request is never cut: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
+A request is never split: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
 below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
 
 The kernel names records without a request id by the linked records of its batch
 (`stitch.records.components`); a batch here is a bucket by request id, so the name must be known before. Only
 the columns that link records are held in memory: bounded by the number of records *without* a request id
-(about 300 bytes each) and of those they touch.
+(about 300 bytes each) and of records linked to them.
 """
 
 from __future__ import annotations
@@ -31,53 +31,54 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload that is stitched as one group: a second core would not make up for files cut in two."""
+"""Payload bytes stitched as one group: a second core would not make up for files split in two."""
 _MAX_GROUP_BYTES: Final = 2**29
-"""Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
+"""Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""To deal the payload into, and twice as many as long as these are too large: buckets, of which there are a
-power of two, make even groups then, and none is left for one core alone."""
+"""Groups to partition the payload into, doubled while they are too large: with a power of two, as there are
+buckets, groups are even and none is left for one core alone."""
 _ROUNDS: Final = 4
-"""One part in so many of the limit is dealt at once, or `_SMALL_BYTES`: to write a piece of a bucket takes
-2 ms, however small it is."""
+"""Divisor of the memory limit: payload partitioned at a time, at least `_SMALL_BYTES`, as writing a piece of
+a bucket takes 2 ms however small it is."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
 
 @dataclass(slots=True)
 class Group:
-    """Events of whole requests, in memory and in streams on disk, until somebody loads them."""
+    """Events of whole requests, in memory and in streams on disk, until they are loaded."""
 
     held: list[pa.Table] = field(default_factory=list)
     paths: list[HandedFile] = field(default_factory=list)
 
     def load(self) -> pa.Table:
-        """Read the events, in any thread or process. Those in memory are given away, others stay on disk."""
+        """Read the events, in any thread or process. Events in memory are released by the group, streams stay
+        on disk."""
         held, self.held = self.held, []
         streams = (batch for path in self.paths for batch in read_stream(path))
         return concat_events([*held, *streams])
 
     def forget(self) -> None:
-        """Remove what is on disk."""
+        """Remove the streams on disk."""
         for path in self.paths:
             path.unlink()
 
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Events that one process has dealt to disk, for another one that collects them."""
+    """Events that one process has partitioned to disk, for the process that collects them."""
 
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
     paths: list[list[HandedFile]]
-    """[FANOUT] streams of each bucket."""
+    """[FANOUT] streams on disk of each bucket."""
     loose: list[HandedFile]
-    """Streams of records without a request id,"""
+    """Streams of records without a request id."""
     n_loose: int
-    """and how many those are."""
+    """Number of records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
-        """Hand the streams on, all at once. Raises OSError."""
+        """Hand on the streams through an exchange, all at once. Raises OSError."""
         ends = np.cumsum([len(paths) for paths in self.paths]).tolist()
         files = exchange.hand_on([*chain.from_iterable(self.paths), *self.loose])
         paths = [files[start:end] for start, end in pairwise([0, *ends])]
@@ -85,10 +86,10 @@ class Dealt:
 
 
 class _Pile:
-    """Batches in the order they came, in memory or in streams on disk."""
+    """Batches in order of arrival, in memory or in streams on disk."""
 
     def __init__(self, path: Path, *, on_disk: bool = False) -> None:
-        """`path`: its streams are called so, and numbered."""
+        """path: prefix of the streams' file names, to which numbers are appended."""
         self._path = path
         self._on_disk = on_disk
         self._held: list[pa.Table] = []
@@ -96,15 +97,15 @@ class _Pile:
         self._paths: list[HandedFile] = []
         self.n_events = 0
         self.size = 0
-        """Payload bytes."""
+        """Payload bytes in the pile."""
 
     @property
     def on_disk(self) -> bool:
-        """True if events are on disk, or the next ones would be."""
+        """True if events are on disk, or the next batch goes there."""
         return self._on_disk or bool(self._paths)
 
     def add(self, events: pa.Table) -> None:
-        """Put a batch (one chunk a column) on the pile."""
+        """Append a batch (one chunk a column)."""
         if not events.num_rows:
             return
         self.n_events += events.num_rows
@@ -114,9 +115,9 @@ class _Pile:
             self.move_to_disk()
 
     def move_to_disk(self) -> None:
-        """Write what is held, and all that comes.
+        """Write the batches in memory, and all later ones, to disk.
 
-        With dictionaries of their own words: 32 copies of a long one would outweigh the events.
+        Dictionaries are reduced to the words in use: 32 copies of a long one would outweigh the events.
         """
         self._on_disk = True
         for batch in self._held:
@@ -128,36 +129,37 @@ class _Pile:
         self._held = []
 
     def adopt(self, paths: list[HandedFile], size: int, n_events: int) -> None:
-        """Take streams that another process has written."""
+        """Append streams written by another process."""
         self._paths += paths
         self.size += size
         self.n_events += n_events
 
     def close(self) -> list[HandedFile]:
-        """End the stream, so that it can be read, and return all; what is added later goes to a new one."""
+        """Finish the stream, so that it can be read, and return all paths; later batches go to a new
+        stream."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
         return self._paths
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield every batch. Closes."""
+        """Yield every batch. Finishes the stream."""
         yield from self._held
         for path in self.close():
             yield from read_stream(path)
 
     def given_away(self) -> Group:
-        """Return all that is there, and forget it. Closes."""
+        """Return all events as a group, and empty the pile. Finishes the stream."""
         group = Group(self._held, self.close())
         self._held, self._paths = [], []
         return group
 
 
 class Buckets:
-    """FANOUT buckets dealt by one set of bits of the request's hash, in memory or on disk."""
+    """FANOUT buckets, partitioned by one set of bits of the request's hash, in memory or on disk."""
 
     def __init__(self, folder: Path, level: int, *, on_disk: bool, pool: Executor | None = None) -> None:
-        """`pool`: whose threads write buckets side by side."""
+        """pool: its threads write buckets concurrently."""
         self._folder = folder
         self._for_each: Callable[..., Iterator[None]] = map if pool is None else pool.map
         self._level = level
@@ -165,7 +167,7 @@ class Buckets:
         self._piles = [_Pile(folder / f"{bucket:02d}", on_disk=on_disk) for bucket in range(FANOUT)]
 
     def add(self, events: pa.Table) -> None:
-        """Deal a batch out. O(events)."""
+        """Partition a batch into the buckets. O(events)."""
         # As small numbers, which numpy sorts by counting.
         codes = bucket_of(hash_requests(events), self._level).astype(np.uint8)
         parts = deal(events.unify_dictionaries(), codes, FANOUT)
@@ -173,28 +175,28 @@ class Buckets:
             pass
 
     def move_to_disk(self) -> None:
-        """Write what is held, and all that comes, to the folder."""
+        """Write the events in memory, and all later ones, to the folder."""
         self.on_disk = True
         for _ in self._for_each(_Pile.move_to_disk, self._piles):
             pass
 
     def adopt(self, dealt: Dealt) -> None:
-        """Take what was dealt by the same bits elsewhere, on disk."""
+        """Append events partitioned by the same bits in another process, on disk."""
         for pile, paths, size in zip(self._piles, dealt.paths, dealt.sizes, strict=True):
             pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
-        """Return (payload bytes, streams) of each bucket on disk. Ends the dealing."""
+        """([FANOUT] payload bytes, [FANOUT] streams on disk). Nothing may be added after."""
         return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield what was dealt, bucket by bucket, piece by piece."""
+        """Yield all batches, bucket by bucket."""
         return chain.from_iterable(pile.batches() for pile in self._piles)
 
     def groups(self, limit_bytes: int) -> Iterator[Group]:
         """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
 
-        Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
+        Small adjacent buckets are joined; a large one is partitioned again by other bits of the hash.
         """
         pending: list[_Pile] = []
         for bucket, pile in enumerate(self._piles):
@@ -226,15 +228,15 @@ def _group(piles: list[_Pile]) -> Group:
 
 
 class EventSpill:
-    """Collects batches; hands them back in groups the kernel can take at once.
+    """Collects batches and yields them in groups small enough for the kernel.
 
     Records without a request id are kept apart until all is read; then they are named, and join the others.
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
-        """`limit_bytes` of payload are held in memory at most; a group has half of that at most.
+        """limit_bytes: maximum payload in memory; a group has at most half of it.
 
-        The threads of a `pool` write what goes to disk while events are added.
+        pool: its threads write to disk while events are added.
         """
         self._scratch = scratch
         self._pool = pool
@@ -251,7 +253,7 @@ class EventSpill:
         return self._loose.on_disk or (self._buckets is not None and self._buckets.on_disk)
 
     def add(self, events: pa.Table) -> None:
-        """Take a batch. O(events)."""
+        """Add a batch. O(events)."""
         if events["request_id"].null_count:
             loose = pc.and_(pc.is_null(events["request_id"]), pc.less(events["kind"], SPAN_KIND_BASE))
             self._loose.add(events.filter(loose).unify_dictionaries().combine_chunks())
@@ -274,13 +276,13 @@ class EventSpill:
                 self._deal(self._buckets)
 
     def _deal(self, buckets: Buckets) -> None:
-        """Deal what is held out, all at once."""
+        """Partition the batches in memory, all at once."""
         if self._held:
             buckets.add(concat_events(self._held))
         self._held, self._held_size = [], 0
 
     def dealt(self) -> Dealt:
-        """Move all to disk, and return where it lies. Ends the collecting."""
+        """Write all events to disk, and return their streams. Nothing may be added after."""
         buckets = self._buckets or Buckets(self._scratch / "events", level=0, on_disk=True)
         buckets.move_to_disk()
         self._deal(buckets)
@@ -288,7 +290,7 @@ class EventSpill:
         return Dealt(*buckets.dealt(), self._loose.close(), self._loose.n_events)
 
     def adopt(self, dealt: Dealt) -> None:
-        """Take what another process has dealt."""
+        """Add events partitioned by another process."""
         self._size += sum(dealt.sizes)
         if self._buckets is None:
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=True)
@@ -296,9 +298,9 @@ class EventSpill:
         self._loose.adopt(dealt.loose, 0, dealt.n_loose)
 
     def groups(self) -> Iterator[Group]:
-        """Everything that was added, in groups of whole requests; each event once. Ends the collecting.
+        """Yield every event once, in groups of whole requests. Nothing may be added after.
 
-        Which requests share a group depends on the events alone, not on how they came.
+        Which requests share a group depends on the events alone, not on their order or batches.
         """
         if self._loose.n_events:
             for named in _name_records(self._loose, list(_touching(self._named(), self._loose))):
@@ -311,7 +313,8 @@ class EventSpill:
             yield Group(held)
 
     def _group_bytes(self) -> int:
-        """An even part of the payload, half of the limit at most, as two groups are worked on."""
+        """Payload of a group: an even part of the total, at most half of the limit, as two groups are
+        stitched at once."""
         if self._size <= min(_SMALL_BYTES, self._limit_bytes):
             return self._size
         most = min(self._limit_bytes // 2, _MAX_GROUP_BYTES)
@@ -322,28 +325,29 @@ class EventSpill:
         return min(max(even, _SMALL_BYTES), most)
 
     def _named(self) -> Iterator[pa.Table]:
-        """Yield every event that came with a request id, to look at."""
+        """Yield every event that came with a request id, without removing it."""
         yield from self._held
         if self._buckets is not None:
             yield from self._buckets.batches()
 
 
 def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
-    """An Arrow IPC stream in a new file, whose folders are made; both are their owner's alone."""
+    """Writer of an Arrow IPC stream in a new file; creates its folders. Both are readable by the owner
+    only."""
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
     return pa.ipc.new_stream(str(path), schema, options=_OPTIONS)
 
 
 def read_stream(path: HandedFile) -> Iterator[pa.Table]:
-    """The batches of an Arrow IPC stream. Raises LakeError for anything else, OSError."""
+    """Batches of an Arrow IPC stream. Raises LakeError for other content, OSError."""
     with refused_if_broken(path), opened(path) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
             yield pa.Table.from_batches([batch])
 
 
 def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
-    """Linking columns of those named records that share a breadcrumb or id with the loose. O(records)."""
+    """Linking columns of named records that share a breadcrumb or id with a record in `loose`. O(records)."""
     words = _words(loose)
     for events in named:
         records = events.select(_LINKING).filter(pc.less(events["kind"], SPAN_KIND_BASE))
@@ -361,7 +365,7 @@ def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
 
 
 def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
-    """The loose batches again, each record with the request id that the kernel would give it."""
+    """Batches of `loose`, each record with the request id that the kernel would give it."""
     columns = [batch.select(_LINKING) for batch in loose.batches()]
     requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
     start = 0
@@ -373,7 +377,7 @@ def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Pile) -> pa.StringArray:
-    """Return every breadcrumb and id that the loose records name."""
+    """All breadcrumbs and ids named by the records of `loose`."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

@@ -1,4 +1,4 @@
-"""Give tasks to threads of this process, or to none beside the one that asks."""
+"""Run tasks in threads of this process, or in the calling thread."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 SWITCH_SECONDS: Final = 0.0005
-"""After which a thread that comes back from numpy or Arrow may have Python's lock: with the usual 5 ms two
-threads kept fewer cores busy, 0.2 s of an import of 3.4."""
+"""Switch interval of Python's lock, which a thread returning from numpy or Arrow waits for: with the default
+5 ms two threads kept fewer cores busy, 0.2 s of an import of 3.4."""
 
 
 class Here(Executor):
-    """Does each task at once, in the thread that asks for it."""
+    """Executor that runs each task at once, in the calling thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor. Raises what the task raises."""
@@ -27,7 +27,8 @@ class Here(Executor):
 
 @contextmanager
 def task_threads(n: int) -> Iterator[Executor]:
-    """Give so many threads that do tasks; one is the one that asks. Several hand on Python's lock sooner."""
+    """Executor of `n` threads; 1: the calling thread. Threads hand over Python's lock sooner than by
+    default."""
     if n == 1:
         yield Here()
         return

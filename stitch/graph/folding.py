@@ -63,9 +63,9 @@ from stitch.graph.template import Template, digest
 _MAX_PERIOD = 16
 """Longest loop body, in symbols; a span or a parallel block counts as one."""
 _MAX_DEPTH = 3
-"""Nesting depth of loops, at most; deeper ones stay unrolled."""
+"""Maximum nesting depth of loops; deeper ones stay unrolled."""
 _MAX_OPEN, _MAX_WIRED = 64, 4096
-"""Open joins and folded nodes up to which a piece with references may be folded."""
+"""Maximum open joins, and folded nodes, of a piece with references that may be folded."""
 _NEVER = -2
 """Key in `StructurePiece.open` of a piece that is never treated as closed."""
 
@@ -79,9 +79,9 @@ class Repeat(NamedTuple):
 
 
 def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
-    """Non-overlapping repeats of one period, chosen by total length (longest first), in order of start.
+    """Non-overlapping runs in which a block of `period` symbols repeats, in order of start.
 
-    Each is left-aligned in its maximal run. O(len(symbols)).
+    Longest runs are chosen first; each is left-aligned in its maximal run. O(len(symbols)).
     """
     n = len(symbols)
     # A repeat needs a period of equal pairs. Most periods have fewer, and counting runs in C.
@@ -119,7 +119,7 @@ class Folded:
 
     pieces: Pieces
     key: str
-    """32 hex digits; equal iff the folded forms are equal."""
+    """Category key at this level: 32 hex digits, equal iff the folded forms are equal."""
     wiring: bytes = field(repr=False)
     """Serialised links from references to joins; empty without any."""
     made: list[StructurePiece] = field(repr=False)
@@ -240,9 +240,8 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
 
 
 def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> list[tuple[bytes, Pieces]]:
-    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered into
-    one.
-    """
+    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered in
+    COPIES."""
     groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
         symbol = sequence_symbol(branch)
@@ -294,7 +293,7 @@ def _codes(pieces: Pieces) -> list[int]:
 def _fold_period(
     pieces: Pieces, codes: list[int], period: int, level: int, made: list[StructurePiece]
 ) -> Pieces:
-    """Pieces with the repeats of one period replaced by loops; the same list if there is none."""
+    """Replace the repeats of one period by loops; the same list if there is none."""
     result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):

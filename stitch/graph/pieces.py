@@ -54,7 +54,7 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """Word of a node; `marked`: whether it is a response differs from what the deferred flags imply."""
+    """Word of a node. marked: the node's being a response differs from what the deferred flags imply."""
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
     name = quote(component, point, label)
@@ -64,7 +64,7 @@ def word(
 NODE, SPAN, PARALLEL, SPAWN, LOOP, COPIES, REFERENCE = range(7)
 
 EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
-"""Levels L0, L1 and L2: how a count is shown."""
+"""Levels L0, L1 and L2, by how they show a count."""
 
 Pieces = list["StructurePiece"]
 
@@ -96,13 +96,13 @@ class StructurePiece:
         self.start = start
         self.end = end
         self.words = words
-        """NODE: its word; SPAN: those of start and end."""
+        """NODE: the node's word; SPAN: words of start and end."""
         self.size = len(words)
-        """Number of folded positions."""
+        """Number of folded positions in the piece."""
         self.depth = 0
-        """Nesting depth of loops, itself included."""
+        """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> its references outside this piece (negative: the join itself is outside); None: closed."""
+        """Join -> number of references to it that are open (negative: the join is outside); None: closed."""
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0
@@ -127,7 +127,7 @@ def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) ->
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """An edge to a join printed elsewhere; the wiring tells joins of the same name apart."""
+    """Reference, by name only, to a join printed elsewhere; the wiring says which join."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
@@ -155,12 +155,12 @@ def shown_count(count: int, level: int) -> int:
 
 
 def symbols_of(pieces: Iterable[StructurePiece]) -> bytes:
-    """Symbols of a sequence, joined; injective, for all are 16 bytes long."""
+    """Concatenated symbols of a sequence; injective, as each is 16 bytes long."""
     return b"".join([piece.symbol for piece in pieces])
 
 
 def sequence_symbol(pieces: Pieces) -> bytes:
-    """[16] symbol of a sequence; that of one piece is the piece's own."""
+    """[16] symbol of a sequence; of a single piece, the piece's symbol."""
     return pieces[0].symbol if len(pieces) == 1 else digest(b"s", symbols_of(pieces))
 
 

@@ -21,7 +21,7 @@ from stitch.columnar.hashing import hash_labels
 from stitch.columnar.runs import no_rows, offsets, ranges, whole
 
 POINT, START, END = 0, 1, 2
-"""Values of `side`."""
+"""Values of `side`: a point, or the start or end of a span."""
 
 MISSING_EVENT, ROOT_EVENT = -1, -2
 """`event` of the synthetic nodes `?/missing` and `?/root`: two nodes of one made-up span (START and END, kind
@@ -47,34 +47,34 @@ class PlacedNodes:
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] span-event nodes: index into `mark_names`, in place of the event's own point (component, label
-    and kind are the span's); -1 elsewhere."""
+    """[nodes] of a span-event node: index into `mark_names`, used as its point (component, label and kind are
+    the span's); -1 for other nodes."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
-    """[nodes] position in its flow of the other side of the span; -1 for points."""
+    """[nodes] position, in the flow, of the other side of the span; -1 for points."""
     parent: I4
     """[nodes] spans and marks: position of the parent's start; -1 for roots and records."""
     deferred: B1
     """[nodes] the response does not wait for this node."""
     response: B1
-    """[nodes] the response may leave here."""
+    """[nodes] the response may leave from this node."""
     src: I4
     """[edges] position in its flow; edges sorted by (flow, dst, src), transitively reduced."""
     dst: I4
-    """[edges] position in its flow."""
+    """[edges] position of the destination in its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
-        """[given nodes] flow of each."""
+        """[given nodes] flow of each node."""
         flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
         return flow
 
     def nodes_of(self, flows: I8) -> I8:
-        """Nodes of some flows, in order."""
+        """Nodes of the given flows, in order."""
         return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
 
     def taken(self, flows: I8) -> PlacedNodes:
-        """Copy of some flows, in order."""
+        """Copy of the given flows, in order."""
         nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
         edges = ranges(self.first_edge[flows], n_edges)
         return PlacedNodes(
@@ -98,7 +98,7 @@ class PlacedFlows(PlacedNodes):
     """Flows of one batch, by ascending request code."""
 
     request: I8
-    """[flows] code into the batch's request ids."""
+    """[flows] request code, an index into `request_names`."""
     quality: U4
     """[flows] Quality bits."""
     code: I8
@@ -106,9 +106,9 @@ class PlacedFlows(PlacedNodes):
     request_names: pa.StringArray
     """[request codes] request id of each code."""
     conflicts: I8
-    """Rows of the event batch dropped because the same id had other content."""
+    """Rows of the event batch dropped because a row of the same id with other content was kept."""
     copies: I8
-    """Rows dropped as exact duplicates."""
+    """Rows of the event batch dropped as exact duplicates."""
     timeless: I8
     """Rows left out because no event of their request has a time."""
     mark_names: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class LabelCodes:
     hashes: U8
     """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
-    """[codes] the columns of LABEL_SCHEMA."""
+    """[codes] label as columns of LABEL_SCHEMA."""
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
@@ -195,18 +195,18 @@ SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
 
 
 def synthetic_hash(event: int, kind: int) -> int:
-    """Label hash of a synthetic node: `hash_labels` of component `?` and its point."""
+    """Label hash of a synthetic node: `hash_labels` of component `?` and the node's point."""
     words = synthetic_words([(event, kind)])
     return int(hash_labels(words)[0])
 
 
 def is_made_up(component: str, point: str) -> bool:
-    """True if an operation has the name of a synthetic node, which stands for missing spans or records."""
+    """True if an operation's name is that of a synthetic node, which stands for missing spans or records."""
     return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
 
 
 def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
-    """Rows like `LabelCodes.words` for synthetic nodes given as (event, kind)."""
+    """Rows like `LabelCodes.words` for synthetic nodes, given as (event, kind)."""
     columns = {
         "component": [NO_COMPONENT] * len(nodes),
         "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],
@@ -217,7 +217,8 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
 
 
 def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
-    """Labels of nodes: the event's own; `?/missing` and `?/root`; a mark's name in place of its span's."""
+    """Labels of nodes: of events their own; of synthetic nodes `?/missing` and `?/root`; of marks the span's
+    with the mark's name as point."""
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
     extended = np.append(labels.code, np.zeros(2, np.int64))

@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Passes that repair a few joins each, at most; then every join left is cut to one in-edge."""
+"""Maximum passes that repair a few joins each; after them, every remaining join is cut to one in-edge."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
@@ -49,7 +49,7 @@ class Chains:
     positions: list[list[int]]
     """[chains] positions of the nodes, in order."""
     of_node: list[int]
-    """[nodes] chain."""
+    """[nodes] chain of the node."""
     predecessors: list[list[int]]
     """[chains] chains before its first node, in the order of the edges."""
 
@@ -79,20 +79,20 @@ class ChainGraph:
     """Chains and dummies as vertices, numbered in a topological order."""
 
     chain: list[int]
-    """[vertices] chain; -1 for a dummy."""
+    """[vertices] chain of the vertex; -1 for a dummy."""
     vertex: list[int]
-    """[chains] vertex."""
+    """[chains] vertex of the chain."""
     predecessors: list[list[int]]
     successors: list[list[int]]
     bottom_up: list[int]
-    """Vertices by their last positions, descending; a dummy comes after the first join it precedes."""
+    """Vertices by their last position, descending; a dummy comes after the first join it precedes."""
 
 
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Graph in which joins with equal predecessors share a dummy before the first of them, except the
-    `dissolved`.
+    """Build the graph in which joins with equal predecessors share a dummy before the first of them, unless
+    their predecessors are in `dissolved`.
 
     predecessors: [chains] remaining `chains.predecessors`.
     """
@@ -255,14 +255,14 @@ class _Strand:
     exit: int
     """Join that all open ends lead to, _NO_EXIT or _IRREGULAR."""
     opens: int
-    """Number of open ends."""
+    """Number of open ends of the strand."""
     leaving: int
     """Number of edges that leave the subtree."""
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork above that belong to the strand: one, or several once a join has merged their
-    strands. Set when that fork is assembled."""
+    """Children of the fork above that the strand consists of: one, or several merged by a join. Set when
+    that fork is assembled."""
 
 
 class _Regions:
@@ -399,7 +399,7 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Strand of the branches of `fork` that were not joined under it, without `fork`."""
+        """Strand of the branches of `fork`, without `fork`, that no join below it merged."""
         if not continues:
             main = self._main(fork, closed)
             if main is None:
@@ -418,9 +418,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Main branch among those that are never joined: the one with the end of span `fork`, else the only
-        awaited one.
-        """
+        """Main branch among never-joined ones: the one with the end of span `fork`, else the only awaited
+        one, else None."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]

@@ -95,15 +95,15 @@ class Template:
     point: tuple[str, ...]
     label: tuple[str | None, ...]
     kind: tuple[int, ...]
-    """EventKind of the event behind the node."""
+    """[nodes] EventKind of the node's event."""
     side: tuple[int, ...]
-    """0 a point, 1 the start of a span, 2 its end."""
+    """[nodes] 0 a point, 1 the start of a span, 2 its end."""
     mate: tuple[int, ...]
-    """Position of the other side of the span; -1 where there is none or it is unknown."""
+    """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
     parent: tuple[int, ...]
     """Position of the parent's start; -1 for the root and for records."""
     deferred: tuple[bool, ...]
-    """The response does not wait for the node."""
+    """[nodes] True if the response does not wait for the node."""
     edges: tuple[tuple[int, int], ...]
     """(src, dst), sorted by (dst, src), transitively reduced."""
     responses: tuple[int, ...]

@@ -43,11 +43,10 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import decompose
 
 MAX_TEXT_CHARS = 65_536
-"""Length of a text, at most: a longer one is cut at a word and ends in `…+<nodes left out>`; keys and folding
-are not affected.
-"""
+"""Maximum length of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and folding
+are not affected."""
 _REVISIT_CHARS = 8
-"""Characters reserved for a revisit, whose number is known at the end only."""
+"""Characters reserved for a revisit, whose number is known only at the end."""
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
@@ -70,7 +69,7 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """(First words, their nodes, revisits as `(index of the word, position)`)."""
+    """(First `n_words` words, node of each, revisits as `(index of the word, position)`)."""
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Chain the commits of a lane, each with its own hash and that of the one before, and its checkpoints.
+"""Chain of a lane's commits, each with its own hash and the previous one's, and checkpoints of the chain.
 
 A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
 that it can be checked without knowing what they mean.
@@ -49,12 +49,12 @@ _PROBED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """A record as stored, with its own hash."""
+    """A commit record as stored, with its hash."""
 
     record: CommitRecord
     sha256: str
     size: int
-    """Bytes."""
+    """Bytes of the stored record."""
 
 
 class CommitTakenError(LakeError):
@@ -71,14 +71,14 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """(Bytes of a record, its own hash)."""
+    """(Bytes of a record, hash of the record)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Record read and checked against its own hash and its name. Raises LakeError."""
+    """Read a record, and check it against its hash and its name. Raises LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()
@@ -120,7 +120,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """`last_number` on a disk, where a listing takes O(all names) whatever it is asked for."""
+    """Find `last_number` on a disk, where any listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -152,7 +152,7 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raises LakeError unless each record names the hash of the one before, the first one `previous`."""
+    """Raise LakeError unless each record names the hash of the previous one, the first one `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -188,7 +188,7 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
 
 
 def unknown_commit(name: str, lane: int, head: int) -> LakeError:
-    """Error for a data file of a commit that its lane's chain, up to `head`, does not have."""
+    """Error for a data file whose commit is not in its lane's chain up to `head`."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
         remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
@@ -196,24 +196,22 @@ def unknown_commit(name: str, lane: int, head: int) -> LakeError:
 
 
 def taken(lane: int, seq: int) -> CommitTakenError:
-    """Error for a commit number that another writer took."""
+    """Error for a commit number taken by another writer."""
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Commits since the last checkpoint, at most."""
+"""Maximum commits between checkpoints."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Bytes of records since a small checkpoint, at most. Reading them costs 0.5 ms at 4 µs a KB: ten small
-records, or four of a live lane that names 120 segments.
-"""
+"""Maximum bytes of records after a small checkpoint. Reading them costs 0.5 ms at 4 µs a KB: ten small
+records, or four of a live lane that names 120 segments."""
 RECORD_BYTES: Final = 10 * 2**10
 """Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Records since a large checkpoint may cost this fraction of its tables' size, so that rewriting stays a
-fixed share of all writing.
-"""
+"""Records after a large checkpoint may cost this fraction of its tables' size to read, so that rewriting
+stays a fixed share of all writing."""
 KEPT: Final = 4
 """Checkpoints that are kept: a reader that listed one can read it until two more are made."""
 
@@ -241,16 +239,16 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
 """One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
 _ROW_GROUP: Final = 8192
-"""Files of a checkpoint in one row group: those of a day and more."""
+"""Files in one row group of a checkpoint: a day's files and more."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """One row an imported file, in the order of commits."""
 _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Columns that are large and read for few files only: they stay in the checkpoint until then."""
+"""Large columns that are read for few files only, and stay in the checkpoint until then."""
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
-"""Column of `Listing.table`: row number of a file, by which its other columns are found."""
+"""Column of `Listing.table`: row number of a file, by which its lazy columns are looked up."""
 
 
 class Listing:
@@ -272,7 +270,7 @@ class Listing:
         """FILES_SCHEMA without names and hashes, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Columns of FILES_SCHEMA for some rows of `table`, in the same order."""
+        """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""
         of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
@@ -285,7 +283,7 @@ class Listing:
 
 
 def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
-    """Lazy columns of some rows (ascending); reads only the row groups of a checkpoint that have them."""
+    """Lazy columns of the given rows (ascending); reads only the row groups that contain them."""
     if isinstance(part, pa.Table):
         return part.select(columns).take(rows)
     file = _opened(part)
@@ -308,9 +306,9 @@ class Tail:
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
-    """Ascending; empty for a lane without commits."""
+    """Records after the checkpoint, ascending; empty for a lane without commits."""
     published: pa.Buffer | None
-    """Checkpoint's table of files."""
+    """The checkpoint's table of published files, in Parquet; None without a checkpoint."""
 
     @property
     def head(self) -> int:
@@ -329,7 +327,8 @@ class Tail:
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files of the last commit and those it carries: all others are certainly published."""
+        """Files published by the last commit and those it carries; files of earlier commits are certainly
+        published."""
         if not self.records:
             return ()
         last = self.records[-1].record
@@ -387,7 +386,7 @@ def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
 
 
 def verify_window_length(tail: Tail, window_length_ns: int) -> None:
-    """Raises LakeError where commits have another window length than LAKE_FILE."""
+    """Raise LakeError if commits have another window length than LAKE_FILE."""
     others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
     if others:
         raise LakeError(

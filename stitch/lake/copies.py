@@ -1,4 +1,4 @@
-"""Copy files of a bucket to this machine on demand, in a bounded cache that processes share.
+"""Copy files of a remote store to this machine on demand, in a bounded cache that processes share.
 
 Published files never change and are identified by their SHA-256, so a copy is as good as the file: it is
 verified when it is made, and again by each process that takes it from the cache. Every file is found at `root
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
@@ -29,34 +29,32 @@ from schemas.sizes import parse_size
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE, file_sha256, inside, mapped
 from stitch.lake.encoding import unreadable
 from stitch.lake.layout import ASIDE, REPORT_END, REPORTS
-from stitch.lake.store import map_concurrently
+from stitch.lake.store import Listed, RemoteStore, map_concurrently
 from stitch.scratch import Scratch
 
-if TYPE_CHECKING:
-    from stitch.lake.bucket.bucket_store import BucketStore, Listed
-
 _DOWNLOADS: Final = 2
-"""Attempts at a file whose content differs from the commit: one for transport, one for the bucket."""
+"""Attempts to download a file whose content differs from its hash: a second one excludes transport errors."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
 
 
 class Copies:
-    """Local copies of one bucket's files. Raises LakeError where a file cannot be fetched; threads may share
-    it.
+    """Local copies of files of one remote store; threads may share it.
+
+    Raises LakeError where a file cannot be fetched.
     """
 
-    def __init__(self, store: BucketStore, cache: FileCache, short_name: str) -> None:
-        """short_name: name of the folder, used for the lake in messages and reports."""
+    def __init__(self, store: RemoteStore, cache: FileCache) -> None:
         self.store = store
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies that this process has verified."""
+        """Names of copies verified by this process."""
         self._tables: dict[str, Listed] = {}
-        """Tables of reports in the last listing."""
-        # Each lake gets a parent folder of its own: two lakes may have the same short name.
+        """Name -> entry in the last listing, for tables of reports."""
+        # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
+        short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
         self.root.mkdir(parents=True, exist_ok=True)
 
@@ -84,7 +82,7 @@ class Copies:
         return mapped(inside(self.root, name))
 
     def report_files(self) -> list[Path]:
-        """Local paths of the finished reports' tables, as in the bucket now; `fetch_tables` fetches them."""
+        """Local paths of the finished reports' tables, as in the store now; `fetch_tables` fetches them."""
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:
@@ -121,7 +119,7 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """Put a copy below the root, from the cache or (True) the bucket."""
+        """Put a copy below the root; True if downloaded from the store, False if taken from the cache."""
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -187,9 +185,8 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and cache it. False if it is not whole: then it is
-        discarded.
-        """
+        """Write a file to `target`, below `session`, and cache it. If it is not whole, discard it and return
+        False."""
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:

@@ -55,7 +55,7 @@ def mapped(path: Path) -> pa.Buffer:
 def inside(root: Path, name: str) -> Path:
     """Path of a name of the lake below `root`. Raises LakeError for one that leads out of it.
 
-    Names come from commits and tables of the lake, and whoever may write to it wrote those.
+    Names come from commits and tables of the lake, which anyone with write access may have written.
     """
     if (".." in name or name.startswith("/")) and (name.startswith("/") or ".." in name.split("/")):
         raise LakeError(
@@ -128,7 +128,7 @@ class LocalDisk:
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError where that is taken."""
+        """Give a file a second name. Raises FileExistsError if the name exists."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:

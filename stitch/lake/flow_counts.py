@@ -23,9 +23,9 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Hashes kept per file."""
+"""Maximum hashes kept per file."""
 _DIGITS: Final = 8
-"""Leading hex digits of a category that serve as its hash."""
+"""Leading hex digits of a category key that serve as its hash."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
@@ -96,7 +96,7 @@ def by_window(files: pa.Table) -> pa.Table:
 
 
 def flags_of(items: Iterable[Publish]) -> dict[str, int]:
-    """Number of flows of some files by name of quality flag; flags that occur only."""
+    """Quality flag name -> number of flows in the given files; only flags that occur."""
     counts: Counter[Quality] = Counter()
     for item in items:
         if item.counts is not None:
@@ -105,7 +105,7 @@ def flags_of(items: Iterable[Publish]) -> dict[str, int]:
 
 
 def by_flag(files: pa.Table) -> dict[Quality, int]:
-    """Number of flows of some files (FILE_COUNTS_SCHEMA) by quality flag; flags that occur only."""
+    """Quality flag -> number of flows in the given files (FILE_COUNTS_SCHEMA); only flags that occur."""
     flags = whole(files["counts"]).field("flags")
     lengths = flags.value_lengths().to_numpy()
     place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -62,7 +62,7 @@ PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
 """Tables in order of publication: rows that flows refer to come first."""
 
 CURSOR: Final = "flowdiff.heads"
-"""Property of a snapshot: JSON of the last commit of every lane that it shows, and that commit's own hash."""
+"""Property of a snapshot, JSON: lane -> (last commit shown, its hash)."""
 LAKE: Final = "flowdiff.lake"
 """Property of a table: location of its lake."""
 _PROPERTIES: Final = {
@@ -82,11 +82,11 @@ _CLIENT_ERRORS: Final = (
 _OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
 
 Heads = Mapping[int, tuple[int, str]]
-"""Lane -> (last commit, its own hash)."""
+"""Lane -> (last commit, hash of that commit)."""
 
 
 class CatalogError(ConfigError):
-    """A catalog cannot be reached, or has other tables under our names."""
+    """A catalog cannot be reached, or its tables of our names are not ours."""
 
     slug = "catalog"
 
@@ -97,11 +97,11 @@ class PublishedTable:
 
     name: str
     added: int
-    """Number of files."""
+    """Number of files added to the table."""
     removed: int
-    """Number of files."""
+    """Number of files removed from the table."""
     rows: int
-    """Rows in the table now."""
+    """Number of rows in the table now."""
 
 
 def open_catalog(name: str) -> Catalog:
@@ -167,8 +167,8 @@ def _failures_of(catalog: str) -> Iterator[None]:
 
 
 def _errors_of_clients() -> tuple[type[Exception], ...]:
-    """Exceptions of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery those of the modules pyiceberg
-    loaded.
+    """Exception classes of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery only if pyiceberg loaded
+    their modules.
 
     pyiceberg raises ValueError for a setting that is missing or wrong.
     """
@@ -181,7 +181,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table:
-    """Iceberg table of a table of the lake, created where it is missing. Raises CatalogError."""
+    """Iceberg table for a table of the lake, created if missing. Raises CatalogError."""
     schema = iceberg_schema(name)
     spec = UNPARTITIONED_PARTITION_SPEC
     if WINDOW_START in schema.column_names:
@@ -204,7 +204,7 @@ def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table
 
 
 def iceberg_schema(name: str) -> Schema:
-    """Columns of a table of the lake, with their numbers and documentation, as Iceberg has them."""
+    """Iceberg schema of a table of the lake, with the columns' numbers and documentation."""
     return pyarrow_to_schema(pa.schema([_without_dictionaries(field) for field in SCHEMAS[name]]))
 
 
@@ -221,7 +221,7 @@ def _without_dictionaries(field: pa.Field) -> pa.Field:
 
 
 def _columns(schema: Schema) -> Mapping[int, tuple[str | None, bool, str]]:
-    """Number -> (name, required, type) of all columns and nested fields."""
+    """Column number -> (name, required, type), of all columns and nested fields."""
     found = {}
     for number in sorted(schema.field_ids):
         field = schema.find_field(number)

@@ -21,7 +21,7 @@ _DIGITS: Final = 32
 
 
 def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
-    """Put a content unless it exists, and return its name. Raises OSError."""
+    """Store data under its name unless it exists, and return the name. Raises OSError."""
     name = name_of(beginning, data, ending)
     with own_stage(store, beginning.partition("/")[0]) as stage, suppress(FileExistsError):
         store.put_if_absent(name, data, stage)
@@ -29,7 +29,7 @@ def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
 
 
 def name_of(beginning: str, data: bytes, ending: str) -> str:
-    """Name of a content."""
+    """File name of data."""
     return f"{beginning}-{_hash(data)}.{ending}"
 
 

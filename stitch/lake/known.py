@@ -20,9 +20,9 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 class KnownRequests:
     """Lookup of request ids in the lake's flows, limited to the windows that may have them: not O(lake).
 
-    These are the windows of the given events, those at most `reach_ns` from one of them, and earlier ones
-    with a request that lasted that long. A request whose parts came in two imports, the later part first, and
-    lie further apart than `reach_ns`, is not recognised; `flowdiff fsck` finds it (I5).
+    Searches the windows of the given events, windows at most `reach_ns` from one of them, and earlier ones
+    with a request that lasted that long. A request in two imports, the later part first and more than
+    `reach_ns` apart, is not recognised; `flowdiff fsck` finds it (I5).
 
     Memory: the ids of one file at a time, and the flows that match.
     """
@@ -53,7 +53,7 @@ class KnownRequests:
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
     def _stored(self, request_ids: pa.Array, columns: list[str]) -> Iterator[pa.Table]:
-        """Some columns of the flows of the ids, file by file."""
+        """The given columns of the flows with these ids, file by file."""
         for file in self._files:
             ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
@@ -74,6 +74,6 @@ class KnownRequests:
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:
-    """Rows of the requests given (`keep`), or of all others."""
+    """Rows whose request is among `request_ids` (`keep`), or is not."""
     inside = pc.fill_null(pc.is_in(table["request_id"], value_set=request_ids), False)
     return table.filter(inside if keep else pc.invert(inside))

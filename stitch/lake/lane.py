@@ -47,7 +47,8 @@ from stitch.lake.upkeep.hidden import read_hidden
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Attempts at fencing: another writer can win only by committing, so each failed attempt is its progress."""
+"""Attempts at fencing: one fails only if another writer committed, so each failure is that writer's
+progress."""
 
 
 class Lane:
@@ -78,7 +79,7 @@ class Lane:
         self._owner = owner
         self._created_by = created_by
         self._unpublished: tuple[Publish, ...] = ()
-        """Files that we committed and that may not be published."""
+        """Committed files of this writer that may not yet be published."""
         self._tail = self._open()
 
     @property
@@ -179,7 +180,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raises where a file of our number exists: another writer's, or that of a lost commit."""
+        """Raise if a file with this commit's number exists: of another writer, or of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -205,7 +206,7 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Publish files (step 4). Existing ones must equal those committed."""
+        """Publish files (step 4 of the protocol). Existing ones must equal the committed ones."""
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
@@ -223,7 +224,7 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files that exist, or that upkeep did not remove."""
+        """Files of `items` without those missing because upkeep removed them."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item

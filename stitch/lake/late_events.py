@@ -13,13 +13,13 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 def lane_of(file: LakeFile) -> int:
-    """Lane on which the events of a file arrived; files that upkeep wrote have it as their part number."""
+    """Lane on which the events of a file arrived: for a file written by upkeep, its part number."""
     parts = origin(file.name.rpartition("/")[2])
     return parts[2] if parts is not None and file.lane == UPKEEP_LANE else file.lane
 
 
 def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:
-    """Files of `late` or `repaired` by lane, only of commits without an unpublished one before them."""
+    """Lane -> files of `late` or `repaired`, only of commits without an unpublished one before them."""
     heads = dict(manifest.heads)
     found: defaultdict[int, list[LakeFile]] = defaultdict(list)
     for file in manifest.files(table):
@@ -29,5 +29,5 @@ def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]
 
 
 def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
-    """EVENT_SCHEMA, one chunk a column. `files`: of `late` or `repaired`. Raises LakeError."""
+    """Read `late` or `repaired` files: EVENT_SCHEMA, one chunk a column. Raises LakeError."""
     return concat_events([with_binary_ids(manifest.decoded(file)) for file in files])

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from schemas.closed import Closed
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
-from schemas.windows import Window
+from schemas.windows import Window, checked_length_ns
 from stitch.lake.store import DRAFTS, Store, map_concurrently
 
 LAKE_FILE: Final = "flowdiff.json"
@@ -41,9 +41,10 @@ DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
 """Suffix of a data file that a later generation replaced: `*.parquet` no longer matches it."""
 LOOKED_AT: Final = 2016
-"""Windows searched for files of lost commits: a week of five minutes. `flowdiff fsck` searches all."""
+"""Last windows searched for files of lost commits: a week of five-minute windows. `flowdiff fsck` searches
+all."""
 LOOKED_AT_IN_BUCKET: Final = 64
-"""The same in a bucket, where each window is a request."""
+"""Last windows searched for files of lost commits in a bucket, where each window costs a request."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
@@ -95,7 +96,7 @@ def stage_folder(lane: int, seq: int) -> str:
 
 @contextmanager
 def own_stage(store: Store, what: str) -> Iterator[str]:
-    """Stage folder for the draft of one file outside commits; removed in the end. Raises OSError."""
+    """Stage folder for the draft of one file outside commits; removed at the end. Raises OSError."""
     stage = f"{STAGE}/{what}-{secrets.token_hex(8)}"
     try:
         yield stage
@@ -189,14 +190,14 @@ def ensure_lake(
     """Create the lake if it is missing; refuse another window length.
 
     window_length_ns: None accepts that of the lake, and `default_ns` for a new one. option: the option that
-    sets it, for messages. Raises LakeError.
+    sets it, for messages. Raises LakeError, and ConfigError for a length that windows cannot have.
     """
     info = read_info(store, lake)
     if info is None:
         _refuse_foreign(store, lake)
         info = LakeInfo(
             layout_version=LAYOUT_VERSION,
-            window_length_ns=default_ns if window_length_ns is None else window_length_ns,
+            window_length_ns=checked_length_ns(default_ns if window_length_ns is None else window_length_ns),
             created_by=created_by,
         )
         try:
@@ -223,7 +224,7 @@ def encode_info(info: LakeInfo) -> bytes:
 
 
 def _refuse_foreign(store: Store, lake: str) -> None:
-    """Raises LakeError for a lake that lost `flowdiff.json`: it must not be taken for a new one."""
+    """Raise LakeError for a lake that lost `flowdiff.json`: it must not be mistaken for a new one."""
     foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
     if store.names(COMMITS):
         foreign.append(COMMITS)
@@ -235,7 +236,7 @@ def _refuse_foreign(store: Store, lake: str) -> None:
 
 
 def numbered_files(store: Store, folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(Name, lane, commit) of the data files in some folders."""
+    """(Name, lane, commit) of each data file in the given folders."""
     for folder, names in zip(folders, map_concurrently(store, store.names, folders), strict=True):
         for name in names:
             if (parts := origin(name)) is not None:

@@ -16,7 +16,7 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
-"""Renewals within the time after which others take over: five may fail."""
+"""Renewals within the time after which another process takes over: five may fail."""
 
 
 class Lease:
@@ -38,9 +38,9 @@ class Lease:
         self._ended = threading.Event()
         self._beat = 0
         self.holder_lives = False
-        """True if another holder renewed it between two of our reads."""
+        """True if another holder renewed the lease between the last two reads."""
         self.is_lost = False
-        """True if another process took it over."""
+        """True if another process took the lease over."""
 
     def take(self) -> bool:
         """Acquire the lease if it is free or its holder stopped renewing it; True if held. One read. Raises

@@ -150,7 +150,7 @@ def described(
 
 
 def _last_ns(table_name: str, table: pa.Table) -> int | None:
-    """Time of the last end of a flow or late event in a table; None where unknown."""
+    """Latest end of a flow or late event in a table, ns; None for other tables or if unknown."""
     if table_name == "flows":
         ends = pc.add(table["start_ns"], table["response_ns"])
     elif table_name == "late":

@@ -32,9 +32,9 @@ class StatsKey(NamedTuple):
 
     window: Window
     source: str
-    """Hash of the window's files: `source_of`."""
+    """Hash of the window's files, see `source_of`."""
     settings: str
-    """Hash of all settings that the statistics depend on: `settings_of`."""
+    """Hash of all settings that the statistics depend on, see `settings_of`."""
     span: Span = "window"
     """Time span of the statistics: a window of the lake, or a quarter of a day.
 
@@ -69,8 +69,7 @@ def has_stats(store: Store, key: StatsKey) -> bool:
 
 
 def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
-    """Store a content unless it is stored already; damaged files and those of other states of the window are
-    removed.
+    """Store data unless it is stored already; remove damaged files and those of other states of the window.
 
     Raises OSError where nothing can be written.
     """
@@ -83,9 +82,9 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files beside what is kept under a key that are of another version; how many there were.
+    """Remove files of a key's folder that `is_other` rejects as another version; return how many.
 
-    is_other: tells of a content. Files of other settings stay. Raises OSError.
+    is_other: [content] -> True for another version. Files of other settings stay. Raises OSError.
     """
     folder, mine, n = stats_folder(key), {*_kept(store, key)}, 0
     for name in store.names(folder):
@@ -115,9 +114,8 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove drafts that dead writers left on the stage; a living writer loses its draft and stores nothing
-    this time.
-    """
+    """Remove drafts that dead writers left on the stage. A living writer loses its draft, and does not store
+    its statistics."""
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -23,9 +23,8 @@ from stitch.lake.disk import LocalDisk
 DRAFTS: Final = "drafts"
 """Folder below a stage folder for files not yet under their own names."""
 MAX_KNOWN_FOLDERS: Final = 4096
-"""Folders remembered by a store on a disk, at most: a day of one-minute windows in two tables, half a MB, 1
-ms a remove.
-"""
+"""Maximum folders a store on a disk remembers: a day of one-minute windows in two tables, half a MB, 1 ms a
+remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Store(Protocol):
         ...
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """Sorted names in a folder (last parts only) that sort behind `after`; empty for a missing folder."""
+        """Sorted names in a folder (last parts only) that sort after `after`; empty for a missing folder."""
         ...
 
     def written(self, folder: str) -> dict[str, int]:
@@ -94,7 +93,8 @@ class Store(Protocol):
         ...
 
     def settle(self, folder: str) -> None:
-        """Make every visible file in a folder durable, whoever wrote it; creates a missing folder."""
+        """Make every visible file in a folder durable, whichever process wrote it; creates a missing
+        folder."""
         ...
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
@@ -107,7 +107,7 @@ class Store(Protocol):
         ...
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """Move files to their final names, durably; those already moved are skipped.
+        """Move files to their final names, durably; files already moved are skipped.
 
         At any instant a file is in at least one of the two places. Raises FileNotFoundError, with the final
         name, where one is in neither.
@@ -123,6 +123,36 @@ class Store(Protocol):
         ...
 
 
+class Listed(NamedTuple):
+    """File of a listing."""
+
+    name: str
+    size: int
+    tag: str
+    """Tag of the content (ETag); empty where the store has none."""
+
+
+class RemoteStore(Store, Protocol):
+    """A store reached over a network, whose files are copied to this machine to be read."""
+
+    @property
+    def url(self) -> str:
+        """Name of the lake, without a slash at its end."""
+        ...
+
+    def check(self) -> None:
+        """Raises LakeError, with a remedy, where the store cannot be reached."""
+        ...
+
+    def download(self, name: str, out: BinaryIO) -> None:
+        """Write a file's content to `out`, piece by piece. Raises FileNotFoundError."""
+        ...
+
+    def listed(self, folder: str) -> list[Listed]:
+        """Every file below a folder, with its size and tag, by name."""
+        ...
+
+
 class LocalStore:
     """A store on a disk of this machine."""
 
@@ -131,9 +161,9 @@ class LocalStore:
     def __init__(self, disk: LocalDisk) -> None:
         self._disk = disk
         self._made: set[str] = set()
-        """Folders known to exist, perhaps not durably. Incomplete, as is the next one."""
+        """Folders known to exist, perhaps not durably. Incomplete: existing ones may be missing."""
         self._settled: set[str] = set()
-        """Folders known to exist durably."""
+        """Folders known to exist durably. Incomplete: existing ones may be missing."""
 
     @classmethod
     def at(cls, root: Path) -> LocalStore:
@@ -235,9 +265,8 @@ class LocalStore:
             raise _uncertain(name, error) from error
 
     def _draft(self, name: str, data: bytes, stage: str) -> str:
-        """Write a synced file with the content under a free name, as dead writers leave drafts behind;
-        returns the name.
-        """
+        """Write and sync a draft with the content, under a free name, and return the name. Dead writers leave
+        drafts behind."""
         folder = f"{stage}/{DRAFTS}"
         base = name.rpartition("/")[2]
         self._make_folders([folder])
@@ -306,10 +335,10 @@ R = TypeVar("R")
 
 
 def map_concurrently(store: Store, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`call` of each item, concurrently, in order; the first error in that order is raised once all calls
-    ended.
+    """Results of `call` for each item, run concurrently, in order; once all have ended, raises the first
+    error in that order.
 
-    One after the other on a disk: threads would cost more than they save.
+    Sequential on a disk: threads would cost more than they save.
     """
     listed = [*items]
     if store.concurrency == 1 or len(listed) < 2:

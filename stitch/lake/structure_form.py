@@ -81,7 +81,7 @@ def nested(structures: pa.Table) -> pa.Table:
 
 
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, or some of its columns, for rows as files have them, in order.
+    """Rows of STRUCTURES_SCHEMA, or the given columns of it, for rows as stored in files, in order.
 
     stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """
@@ -187,7 +187,7 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
 
 
 def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """([spans] rank among the synchronous children of its parent, [spans] number of its own children)."""
+    """([spans] rank among the synchronous children of the parent; [spans] number of the span's children)."""
     n = len(parent)
     awaited = np.flatnonzero(~asynchronous & (parent < n))
     order = awaited[np.argsort(parent[awaited], kind="stable")]
@@ -216,6 +216,6 @@ def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) 
 
 
 def _bounds(lists: pa.ListArray) -> tuple[I8, I8]:
-    """([rows + 1] start of each row's values in `flatten()`, [rows] their number)."""
+    """([rows + 1] offset of each row's values in `flatten()`; [rows] number of values)."""
     starts = lists.offsets.to_numpy().astype(np.int64)
     return starts - starts[0], np.diff(starts)

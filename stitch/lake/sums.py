@@ -15,7 +15,7 @@ import pyarrow as pa
 from stitch.lake import kept_files
 
 SUMS: Final = "SHA256SUMS"
-"""Beginning of the name; the whole name in reports of earlier versions."""
+"""Prefix of a checksum list's name; the whole name in reports of earlier versions."""
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:
@@ -35,6 +35,6 @@ def sums_among(names: Iterable[str]) -> list[str]:
 
 
 def read_sums(data: pa.Buffer) -> dict[str, str]:
-    """Hashes by name; malformed lines give names that no file has."""
+    """File name -> hash; a malformed line gives a name that no file has."""
     lines = data.to_pybytes().decode(errors="replace").splitlines()
     return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}

@@ -35,13 +35,13 @@ LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
 """Commits kept; older ones are deleted, as the tables have their content."""
 LISTED_FROM: Final = 64
-"""Files named in a commit itself, some 90 bytes each; more go into a listing.
+"""Maximum files named in a commit itself, some 90 bytes each; beyond it, older ones go into a listing.
 
 A commit adds three at most, so two listings are enough for all commits that are kept.
 """
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
-"""Rows of a commit, by table."""
+"""Table -> rows of a commit."""
 
 
 class TakenError(LakeError):
@@ -59,12 +59,12 @@ class WatchFile(Config):
 
     @property
     def table(self) -> str:
-        """Its table."""
+        """Name of the table it belongs to."""
         return self.name.split("/")[1]
 
     @property
     def seq(self) -> int:
-        """Number of the commit that its rows are in."""
+        """Number of the commit that contains its rows."""
         return _seq(self.name.rpartition("/")[2])
 
 
@@ -88,7 +88,7 @@ class Head:
     seq: int
     sha256: str
     link: Link | None
-    """None for a commit of an earlier flowdiff, which named no files."""
+    """Link of the commit; None if written by an earlier flowdiff, which named no files."""
     body: bytes
 
 
@@ -119,7 +119,7 @@ def head(store: Store) -> Head | None:
 
 
 def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
-    """Store `body` as the commit of a number, and add its rows to the tables.
+    """Store `body` as commit `seq`, and add its rows to the tables.
 
     Raises TakenError, LakeError, OSError.
     """
@@ -152,7 +152,7 @@ def put_rows(store: Store, seq: int, rows: Rows) -> None:
 
 
 def read_rows_of(store: Store, table: str) -> pa.Table:
-    """Rows of a table, without those of the last commit that are not put yet.
+    """Rows of a table, without rows of the last commit that are not yet written as a file.
 
     Raises LakeError for a file that is damaged or missing, OSError.
     """
@@ -166,7 +166,7 @@ def read_rows_of(store: Store, table: str) -> pa.Table:
 
 
 def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
-    """Rows of some files of a table. Raises LakeError for one that is damaged or missing, OSError."""
+    """Rows of the named files of a table. Raises LakeError for one that is damaged or missing, OSError."""
     parts = [WATCH_TABLES[table].empty_table()]
     for name in names:
         if (data := kept_files.read_whole(store, name)) is None:
@@ -180,16 +180,15 @@ def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
 
 
 def table_files(store: Store, table: str) -> list[str]:
-    """Names of the files that are in a table's folder, in the order of their numbers."""
+    """Names of the files in a table's folder, in the order of their numbers."""
     return [
         f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
     ]
 
 
 def watch_faults(store: Store) -> Iterator[str]:
-    """Find files that are damaged, missing, or in no commit: a sentence each. Reads all files. Raises
-    OSError.
-    """
+    """Find files that are damaged, missing, or in no commit: one sentence each. Reads all files. Raises
+    OSError."""
     there = {name for table in WATCH_TABLES for name in table_files(store, table)}
     listings = [f"{LISTINGS}/{name}" for name in store.names(LISTINGS)]
     harmed = {*kept_files.damaged(store, [*sorted(there), *listings])}
@@ -233,7 +232,7 @@ def _broken_chain(store: Store) -> Iterator[str]:
 
 
 def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -> Link:
-    """Build the link of a commit with some new files; older files that do not fit go into a listing."""
+    """Build the link of a commit that adds `new` files; older files that do not fit go into a listing."""
     before = Link() if last is None or last.link is None else last.link
     if last is None or last.link is None or not _committed(store):  # all that is there, whoever wrote it
         listing, earlier = "", _all_there(store, () if last is None else _known(store, before))
@@ -259,7 +258,7 @@ def highest(store: Store) -> int:
 
 
 def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """Files that a link names, as far as they can be read."""
+    """Files named by a link, as far as its listing can be read."""
     try:
         return _named(store, link)
     except LakeError:
@@ -275,7 +274,7 @@ def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, .
 
 
 def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
-    """Files under the names that those of the last commit really have.
+    """Replace the names of files of commit `seq` by those they are stored under.
 
     A process with another version of Arrow writes other bytes, and so puts the rows under another name.
     """
@@ -292,7 +291,7 @@ def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[Watch
 
 
 def _named(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """All files that a link names. Raises LakeError."""
+    """All files named by a link. Raises LakeError."""
     return (*_listed(store, link.listing), *link.files)
 
 
@@ -334,7 +333,7 @@ def _forget(store: Store) -> None:
 
 
 def _committed(store: Store) -> int:
-    """Number of the last commit that was noted; 0: none."""
+    """Number of the last commit by `watch/head`; 0: none."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return int(json.loads(store.read(HEAD).to_pybytes())["seq"])
     return 0

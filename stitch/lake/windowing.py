@@ -37,7 +37,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
-    """Parameters of several files, in the order of `flows`, then by position, then in the given order."""
+    """Parameters of several files, sorted by flow as in `flows`, then position; ties keep the given order."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
@@ -45,7 +45,7 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if a table has the rows of others, each equally often (`distinct`: each once), in any order.
+    """True if `after` has the rows of `before`, each equally often (`distinct`: each once), in any order.
 
     By a 64-bit hash of every row over all columns.
     """
@@ -55,7 +55,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of each row's flow: kind and id joined, with the lane where it distinguishes flows."""
+    """[rows] name of the row's flow: kind and id joined; with_lane: preceded by the lane."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
@@ -78,7 +78,7 @@ class WindowPart:
 
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
-    """Starts of the windows that contain some times, ascending; nulls are ignored."""
+    """Starts of the windows that contain the times, ascending; nulls are ignored."""
     return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
 
 
@@ -102,8 +102,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """Rows of the structures that the flows of each window have, ascending within it, and `[windows + 1]`
-    bounds of each window's.
+    """`(rows, [windows + 1] offsets)`: rows of the structures used by each window's flows, ascending in a
+    window.
 
     categories, windows: `[flows]`; known: `[structures]` categories, each once.
     """
@@ -115,7 +115,7 @@ def _structures_of_windows(
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row of its flow. Params of a flow are consecutive, so only the first of each is looked up."""
+    """[params] row of the param's flow. Params of a flow are consecutive, so only the first is looked up."""
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)

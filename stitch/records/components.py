@@ -33,7 +33,7 @@ class RequestCodes:
 
 
 def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
-    """`(row, value)` of all list items; null lists and null items give none."""
+    """Flatten a list column: `(row, value)` of every item; null lists and null items are left out."""
     values = pc.list_flatten(column)
     row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)
     if values.null_count:
@@ -69,7 +69,7 @@ def assign_requests(events: pa.Table) -> RequestCodes:
 
 
 def request_codes(events: pa.Table) -> tuple[I8, int]:
-    """`(code, number of codes)` of the requests of `assign_requests`."""
+    """`([events] code, number of codes)`: the codes of `assign_requests`, without request names."""
     requests = assign_requests(events)
     return requests.code, len(requests.names)
 
@@ -99,7 +99,7 @@ class _Words:
         self.b = np.concatenate((link_of, parent_of, id_of[both]))
 
     def components(self) -> I8:
-        """[vertices] component number."""
+        """[vertices] number of the connected component."""
         _, component = connected_components(self.a, self.b, len(self.crumbs) + len(self.ids))
         return component
 
@@ -129,7 +129,8 @@ class _Words:
         return owner
 
     def names(self, component: I8) -> pa.StringArray:
-        """[components] COMPONENT_PREFIX and the smallest breadcrumb, or the smallest id without any."""
+        """[components] COMPONENT_PREFIX plus the smallest breadcrumb, or plus the smallest id if it has no
+        breadcrumb."""
         words = pa.concat_arrays([self.crumbs, self.ids.cast(pa.string())])
         # Ids rank behind all breadcrumbs.
         rank = np.concatenate((_ranks(self.crumbs), _ranks(self.ids) + len(self.crumbs)))

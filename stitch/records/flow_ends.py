@@ -24,19 +24,22 @@ class Entries:
     """Nodes without predecessors."""
 
     sources: I8
-    """Nodes without an edge into them, ascending; also the one orphan of a flow that has no other entry."""
+    """Nodes without an edge into them, ascending; for a flow with a lone orphan as its only entry, that
+    orphan."""
     orphans: I8
-    """Other nodes whose explicit parents are all missing and that have no edge into them, ascending."""
+    """Orphans: nodes whose explicit parents are all missing and that have no edge into them, ascending;
+    without orphans counted as sources."""
     n_sources: I8
-    """[flows]"""
+    """[flows] number of sources."""
     n_orphans: I8
-    """[flows]"""
+    """[flows] number of orphans."""
     tops: I8
     """The sources, and the orphans of flows without a source."""
 
 
 def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries:
-    """Sources and orphans; has_in: [nodes] an edge comes in; orphan: [nodes] known to be one."""
+    """Find sources and orphans. has_in: [nodes] an edge leads into it; orphan: [nodes] it names a
+    missing parent and no edge leads into it."""
     orphans = np.flatnonzero(orphan)
     sources = np.flatnonzero(~has_in & ~orphan)
     n_sources = np.bincount(node_flow[sources], minlength=n_flows)
@@ -51,24 +54,24 @@ def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """`?root` and `?missing` nodes, numbered on from the last node, and the edges they bring."""
+    """`?root` and `?missing` nodes, numbered after the last real node, and the edges from them."""
 
     event: I8
     """[synthetic] ROOT_EVENT or MISSING_EVENT."""
     flow: I8
-    """[synthetic]"""
+    """[synthetic] flow of the node."""
     ts_ns: I8
     """[synthetic] smallest time of the children."""
     label: U8
-    """[synthetic] label hash."""
+    """[synthetic] label hash of the node."""
     src: I8
-    """[edges] node."""
+    """[edges] source node."""
     dst: I8
-    """[edges] node."""
+    """[edges] destination node."""
 
 
 def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
-    """`?root` above several sources; `?missing` above orphans, itself below the root if there is one.
+    """Make `?root` above several sources, and `?missing` above orphans (below the flow's root, if any).
 
     node_flow, ts_ns: [nodes].
     """
@@ -111,7 +114,7 @@ class Ends:
     """Candidates for responses, before nodes are in canonical order."""
 
     candidate: B1
-    """[nodes] the first candidate in canonical order is the response; in flows without any, all sinks are."""
+    """Flows whose response is neither an `end` record nor a sink of a flow with explicit parents."""
     no_end: I8
     """Flows whose response is not an `end` record, nor a sink by explicit parents."""
     unclosed: I8
@@ -121,7 +124,7 @@ class Ends:
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Candidates by the rules of `record_graphs`. strand_flow: [strands] dense flow numbers."""
+    """Find response candidates by the rules of `record_graphs`. strand_flow: [strands] dense flow numbers."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1

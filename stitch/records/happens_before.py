@@ -26,19 +26,19 @@ class HappensBefore:
     """Edges between the nodes of `Strands`."""
 
     linked: B1
-    """[nodes] an edge comes from the node before, on the same strand."""
+    """[nodes] has an edge from the previous node on the same strand."""
     src: I8
-    """[cross edges] node; all other edges, each once, sorted by (src, dst)."""
+    """[cross edges] source node. All edges but those of `linked`, each once, sorted by (src, dst)."""
     dst: I8
-    """[cross edges] node."""
+    """[cross edges] destination node."""
     names_parents: B1
     """[nodes] has explicit parents."""
     misses_parents: B1
-    """[nodes] an explicit parent has no record."""
+    """[nodes] names a parent without a record."""
     joined: B1
     """[strands] a join record links it."""
     outlived: B1
-    """[strands] its last record is later than a join that ends it, on one host."""
+    """[strands] the last record is later than the join that ends the strand; False across hosts."""
     lost: I8
     """Codes of requests in which a split or join names a strand without records."""
 
@@ -120,7 +120,7 @@ def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, 
 
 
 def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I8) -> B1:
-    """[strands] the last record is later than the join. Only clocks of one host are compared."""
+    """[strands] the last record is later than the join; False across hosts, whose clocks are not compared."""
     result = np.zeros(len(strands.flow), dtype=np.bool_)
     last, joiner = strands.record[last], strands.record[joiner]
     later = records.ts_ns[last] > records.ts_ns[joiner]
@@ -131,13 +131,13 @@ def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I
 
 
 def cut_cycles(edges: HappensBefore, strands: Strands, ts_ns: I8) -> tuple[B1, B1, I8]:
-    """Edges after cutting cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
+    """Cut cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
 
-    ts_ns: [nodes]. In a flow with a cycle, every edge among nodes that no topological order reaches (those
-    on a cycle or behind one) is cut.
+    ts_ns: [nodes]. In a flow with a cycle, every edge among nodes that no topological order reaches (those on
+    a cycle or behind one) is cut.
 
     A cycle needs an edge that does not go forward in time, across strands or against a strand's own order;
-    only flows with one are searched.
+    only flows with such an edge are searched.
     """
     linked, keep = edges.linked.copy(), np.ones(len(edges.src), dtype=np.bool_)
     node_flow = np.repeat(strands.flow, strands.length)

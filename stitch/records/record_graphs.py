@@ -50,7 +50,8 @@ _PLACE = np.uint64(0x589965CC75374CC3)
 _SRC = np.uint64(0x1D8E4E27C47D124F)
 _DST = np.uint64(0xEB44ACCAB455D165)
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
-"""Mixed into the label of nodes from which the response may leave, to distinguish them from others."""
+"""Hash mixed into the label of nodes from which the response may leave, so that they sort as another
+label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ class Laid:
     """Flows laid out, and their raw structures."""
 
     node: I8
-    """[nodes] node at each place; flow by flow."""
+    """[nodes] node at each place of the layout, flow by flow."""
     first_node: I8
     """[flows + 1] offsets into `node`."""
     structure: I8
-    """[flows] raw structure."""
+    """[flows] number of the raw structure."""
     leader: I8
     """[structures] first flow of the raw structure."""
     dags: Dags
@@ -148,8 +149,8 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     """Flows of a batch of records, in canonical order.
 
     events: EVENT_SCHEMA, record kinds only, one chunk a column; records without a time are left out and
-    given in `timeless`. labels: `encode_labels(events)`, if at hand. The result depends on the records of
-    each request alone, but for the numbering of requests.
+    listed in `timeless`. labels: `encode_labels(events)`, if already computed. The result for a request
+    depends on its own records only, except for the numbering of requests.
     """
     is_timed = whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(is_timed)
@@ -161,7 +162,7 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     laid = _lay_out(graph)
 
     def tie(places: I8) -> U8:
-        """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
+        """[places] content hash of the records at `places` of the layout; 0 for synthetic nodes."""
         record = graph.record[laid.node[places]]
         content = np.zeros(len(places), dtype=np.uint64)
         content[record >= 0] = hash_rows(timed.take(pa.array(record[record >= 0])))
@@ -205,27 +206,27 @@ class _Graph:
     """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
 
     request: I8
-    """[flows] request code."""
+    """[flows] code of the request."""
     quality: U4
     """[flows] Quality bits."""
     strand_first: I8
-    """[strands + 1] offsets into the nodes; a synthetic node is a strand of its own."""
+    """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
-    """[strands] flow."""
+    """[strands] flow of the strand."""
     record: I8
     """[nodes] record, or ROOT_EVENT / MISSING_EVENT."""
     ts_ns: I8
-    """[nodes]"""
+    """[nodes] time, ns since the epoch."""
     label: U8
-    """[nodes] hash of the label, and of being a candidate."""
+    """[nodes] hash of the label and of `candidate`."""
     candidate: B1
     """[nodes] see `Ends.candidate`."""
     linked: B1
-    """[nodes] an edge comes from the node before."""
+    """[nodes] has an edge from the previous node."""
     src: I8
-    """[cross edges] node."""
+    """[cross edges] source node."""
     dst: I8
-    """[cross edges] node."""
+    """[cross edges] destination node."""
 
 
 def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
@@ -266,13 +267,13 @@ def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
 
 
 def _dense(flow: I8) -> tuple[I8, I8]:
-    """`(distinct codes, [strands] index into them)` of ascending request codes."""
+    """Number ascending request codes densely: `(distinct codes, [strands] index into them)`."""
     new = run_starts(flow)
     return flow[new], np.cumsum(new) - 1
 
 
 def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], read off the first flow of each; candidate: [nodes]."""
+    """`(response, deferred)` [nodes of structures], taken from the first flow of each; candidate: [nodes]."""
     first = laid.dags.first_node
     n_nodes = np.diff(first)
     places = ranges(laid.first_node[laid.leader], n_nodes)

@@ -34,7 +34,8 @@ NO_CODE = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """Words referred to by records (links or parents), one row a reference, in the order of records."""
+    """References from records to breadcrumbs or ids (links or parents), one row a reference, in record
+    order."""
 
     record: I8
     """[references] referring record."""
@@ -47,32 +48,32 @@ class Records:
     """Columns [records], in the order of the event batch; codes are local to the batch."""
 
     events: pa.Table
-    """The event batch."""
+    """Event batch that was read."""
     flow: I8
-    """Code of the request."""
+    """[records] code of the request."""
     request_names: pa.StringArray
     """[request codes] request ids."""
     kind: U1
     ts_ns: I8
     seq: I8
-    """0 where null."""
+    """[records] `seq`, 0 if null."""
     has_seq: B1
-    """True where `seq` is set."""
+    """[records] True if `seq` is set."""
     crumb: I8
-    """Breadcrumb, or NO_CODE."""
+    """[records] code of the breadcrumb, or NO_CODE."""
     n_crumbs: int
     links: RecordReferences
-    """Links of split and join records."""
+    """Breadcrumbs linked by split and join records."""
     identity: I8
-    """Explicit id, or NO_CODE."""
+    """[records] code of the explicit id, or NO_CODE."""
     n_ids: int
     parents: RecordReferences
-    """Explicit parents."""
+    """Explicit parents of records."""
     label: U8
-    """Hash of component, point, label and kind."""
+    """[records] hash of component, point, label and kind."""
 
     def host_codes(self, records: I8) -> I8:
-        """Hosts of some records as codes; nulls have one code."""
+        """[given records] code of the host; all null hosts share one code."""
         hosts = whole(self.events["host"]).take(pa.array(records))
         codes: I8 = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return codes
@@ -105,7 +106,8 @@ def read_records(events: pa.Table, labels: LabelCodes) -> Records:
 
 
 def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
-    """`(words, named, number of codes)`: codes of a column and of references to its values, in one coding."""
+    """Encode a column and references to its values alike: `(codes of words, codes of named, number of
+    codes)`."""
     together = pa.concat_arrays([words, named]) if len(named) else words
     encoded = together.dictionary_encode()
     indices = pc.fill_null(encoded.indices, NO_CODE) if encoded.null_count else encoded.indices
@@ -118,7 +120,7 @@ class Strands:
     """Strands sorted by (flow, breadcrumb code), their records in order."""
 
     record: I8
-    """[nodes] record."""
+    """[nodes] record of the node."""
     first: I8
     """[strands + 1] offsets into the nodes."""
     flow: I8
@@ -126,13 +128,13 @@ class Strands:
     crumb: I8
     """[strands] breadcrumb code, or NO_CODE."""
     mixed_seq: I8
-    """Codes of requests with a strand on which only some records have `seq`."""
+    """Codes of requests with a strand that has `seq` on only part of its records."""
     conflicting: I8
-    """Codes of requests in which an id came with different contents."""
+    """Codes of requests in which records with the same id differ in content."""
     conflicts: I8
-    """Records dropped because another version of their id was kept."""
+    """Records dropped because a record of the same id, with other content, was kept."""
     copies: I8
-    """Records dropped as exact copies of another."""
+    """Records dropped as exact copies of a kept record."""
     capped: I8
     """Codes of requests with more records than the cap."""
 
@@ -206,7 +208,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
 def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
     """`(strand [kept], flow [strands], crumb [strands])`, strands numbered by (flow, crumb).
 
-    Here the records of a flow without a breadcrumb still share a number, so that copies come together.
+    Here the records of a flow without a breadcrumb still share a number, so that copies are adjacent.
     """
     width = records.n_crumbs + 1
     key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()
@@ -217,9 +219,7 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
-    """`(value [kept], mixed)`: sort key of a record on its strand, and strands on which only some records
-    have `seq`.
-    """
+    """`([kept] sort key on the strand, strands with `seq` on only part of their records)`."""
     n_records = np.bincount(strand, minlength=n_strands)
     n_with = np.bincount(strand[records.has_seq[kept]], minlength=n_strands)
     value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])
@@ -258,7 +258,7 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
-    """Drop what lies past the cap: `(nodes, strand, codes of capped requests)`."""
+    """Drop records past the cap: `(nodes, strand, codes of capped requests)`."""
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():

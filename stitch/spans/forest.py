@@ -35,9 +35,8 @@ from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
 _NO_PARENT = -1
 _MAX_SEARCHED_ORPHANS = 1000
-"""Orphans of one flow for which an enclosing span is searched; others go to `?/missing`: with 20,000 spans a
-flow the search stays under 2 * 10^7 pairs.
-"""
+"""Maximum orphans of one flow for which an enclosing span is searched; further ones go to `?/missing`: with
+20,000 spans a flow the search stays under 2 * 10^7 pairs."""
 _PAIRS_AT_ONCE = 2**21
 """Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
 
@@ -49,9 +48,9 @@ class Parents:
     parent: I8
     """[spans] row of the parent, NO_PARENT for roots and orphans."""
     orphan: B1
-    """[spans] it declares parents, and none is in the trace."""
+    """[spans] True if it declares parents, none of which is in the trace."""
     asynchronous: B1
-    """[spans] nothing returns to the parent."""
+    """[spans] the parent does not wait for the span."""
     cut: I8
     """Rows whose parent was removed to cut a cycle."""
 
@@ -126,17 +125,17 @@ class Forest:
     parent: I8
     """[rows] row of the parent; the number of rows for the root of a flow."""
     asynchronous: B1
-    """[rows]"""
+    """[rows] the parent does not wait for the row."""
     synthetic: I8
     """[synthetic rows] ROOT_EVENT or MISSING_EVENT."""
     synthetic_flow: I8
-    """[synthetic rows]"""
+    """[synthetic rows] flow of the row."""
     quality: U4
     """[flows] ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
 
 
 def _peers(spans: Spans, events: pa.Table) -> I8:
-    """[spans] code of the called service among the components of the batch, -1 where unknown or none."""
+    """[spans] code of the called service, among the components of the batch; -1 if unknown or not a call."""
     peers, components = whole(events["peer"]), whole(events["component"])
     found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
     table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)

@@ -44,24 +44,23 @@ for _place, _kind in enumerate(_OUTSIDE_IN):
 
 @dataclass(frozen=True, slots=True)
 class SharedIds:
-    """Groups of spans with one id; members are sorted by (group, outside in)."""
+    """Groups of spans that share an id; members are sorted by (group, outermost first)."""
 
     group: I8
-    """[spans] group of the span, -1 for spans with an id of their own."""
+    """[spans] group of the span, -1 for spans with a unique id."""
     owner: I8
-    """[spans] for members but the owner: row of the owner; -1 elsewhere."""
+    """[spans] row of the group's owner; -1 for owners and for spans outside groups."""
     innermost: I8
     """[groups] row of the last member."""
     side_key: I8
     """[sides] group * n_components + component, ascending."""
     side: I8
-    """[sides] innermost member of that group and component."""
+    """[sides] innermost member with the group and component of `side_key`."""
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """[queries] actual parents for children of the spans `found` (-1: none), given the children's
-        `component`.
-        """
+        """[queries] parents of spans that name the id of span `found` (-1: none), given their own
+        `component`."""
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
         if not len(asked):
@@ -85,7 +84,7 @@ class Identified:
     copies: I8 = field(default_factory=no_rows)
     """Event rows dropped as exact duplicates."""
     conflicts: I8 = field(default_factory=no_rows)
-    """Event rows dropped because another version of the span was kept."""
+    """Event rows dropped because a row of the same span, with other content, was kept."""
     conflict_flows: I8 = field(default_factory=no_rows)
     """Flow code of each conflict."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
@@ -140,10 +139,10 @@ def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
 
 
 def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tuple[I8, B1]:
-    """([rows] kind, [rows] True for partial reports that took it from another row).
+    """([rows] kind, [rows] True for partial reports whose kind was taken from another row).
 
-    An incompletely timed row without kind takes the kind of the span of its id in its own component, else of
-    the outermost one.
+    An incompletely timed row without kind takes the kind of the span with the same id in its own component,
+    else of the outermost one.
     """
     kind = spans.kind[rows].astype(np.int64)
     untimed = (spans.start_ns[rows] == UNKNOWN_NS) | (spans.end_ns[rows] == UNKNOWN_NS)
@@ -166,7 +165,8 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
 
 
 def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
-    """References where `takers` without declared parents take those of the partial reports `givers`."""
+    """References of `spans`; rows `takers` without declared parents get those of the partial reports
+    `givers`."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)
     has[references.row] = True
@@ -177,7 +177,7 @@ def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
 
 
 def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:
-    """Groups with more than one span; `rows` and `group` [candidates], sorted by group."""
+    """Groups of spans that share an id; None without any. rows, group: [candidates], sorted by group."""
     sizes = np.bincount(group)
     several = sizes[group] > 1
     if not several.any():

@@ -88,38 +88,38 @@ class TreeRows:
     event: I8
     """[rows] row in the event batch, or MISSING_EVENT / ROOT_EVENT."""
     flow: I8
-    """[rows] flow code."""
+    """[rows] code of the flow."""
     parent: I8
     """[rows] row of the parent; the number of rows for roots."""
     asynchronous: B1
     start_ns: I8
     end_ns: I8
     n_marks: I8
-    """[rows] number of marks."""
+    """[rows] number of marks in the span."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Indices of each row's nodes in the node arrays."""
+    """Indices of the nodes that each row and mark becomes."""
 
     root: I8
-    """Rows that are roots."""
+    """Row numbers of roots."""
     n_nodes: I8
     """[flows] number of nodes."""
     base: I8
-    """[flows] first node."""
+    """[flows] index of the first node."""
     at_start: I8
-    """[rows]"""
+    """[rows] index of the start node."""
     at_end: I8
-    """[rows]"""
+    """[rows] index of the end node."""
     at_mark: I8
-    """[marks]"""
+    """[marks] index of the mark's node."""
     mark_rank: I8
     """[marks] rank among the marks of the span."""
 
 
 def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> tuple[I8, PlacedNodes]:
-    """`(codes of the flows that have nodes, nodes and edges of these in canonical order)`.
+    """`(codes of the flows that have nodes, their nodes and edges in canonical order)`.
 
     `marks.span` are rows. O(nodes + edges).
     """

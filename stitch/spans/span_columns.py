@@ -86,7 +86,7 @@ class SpanIndex:
             repeated.append(rows[lost[same]])
             rows = rows[lost[~same]]
         self.repeated: I8 = np.concatenate(repeated) if repeated else np.zeros(0, np.int64)
-        """Rows whose (flow, id) another row holds in the index."""
+        """Rows whose (flow, id) was already indexed under another row."""
 
     def _slots(self, salt: int, flow: I8, key: U8) -> I8:
         base, shift, _, multiplier = self._rounds[salt]
@@ -134,26 +134,26 @@ class Spans:
     """Columns [spans] in work order."""
 
     row: I8
-    """Row in the event batch."""
+    """[spans] row in the event batch."""
     flow: I8
-    """Code of the trace, ascending."""
+    """[spans] code of the trace, ascending."""
     start_ns: I8
     end_ns: I8
     key: U8
-    """Id key, see `stitch.spans.span_columns`."""
+    """[spans] id key, see `id_keys`."""
     kind: U1
-    """EventKind."""
+    """[spans] EventKind."""
     label: I8
-    """Code into the batch's labels."""
+    """[spans] code into the batch's labels."""
     references: SpanReferences
     n_flows: int
-    """Number of codes; some may have no span left."""
+    """Number of flow codes; a code may have no span left."""
 
     def __len__(self) -> int:
         return len(self.row)
 
     def keep(self, kept: B1) -> Spans:
-        """Keep only the rows where `kept` [spans]; references of dropped rows go with them."""
+        """Spans with the rows where `kept` [spans] is True, and their references."""
         new_index = np.cumsum(kept) - 1
         of_kept = kept[self.references.row]
         return replace(

@@ -40,7 +40,7 @@ _LOWEST = np.int64(-(2**63))
 
 
 def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> tuple[I8, I8]:
-    """Starts and ends [spans] without UNKNOWN_NS, for flows in which some time is known.
+    """Starts and ends [spans] without UNKNOWN_NS, for flows with at least one known time.
 
     A missing start is the earliest start of the children, a missing end their latest end; times still missing
     are copied from the parent, from the root down. A root without children's times gets its other time. A
@@ -75,8 +75,8 @@ def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
     """Placed flows of an event batch that holds spans only, each with `request_id` and `id`.
 
-    events: EVENT_SCHEMA, one chunk a column. labels: `encode_labels(events)`, if at hand. Traces without a
-    single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
+    events: EVENT_SCHEMA, one chunk a column. labels: `encode_labels(events)`, if already computed. Traces
+    without a single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
     """
     labels = encode_labels(events) if labels is None else labels
     traces = whole(events["request_id"]).dictionary_encode()
@@ -146,7 +146,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
 
 
 def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCodes) -> tuple[U8, U8]:
-    """[rows] hash of the label, and of the names of the marks."""
+    """`(label hash, hash of the marks' names)` of each row."""
     label_hash = labels.hashes[spans.label]
     if len(forest.synthetic):
         kind = EventKind.SPAN_UNSPECIFIED
@@ -159,7 +159,7 @@ def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCo
 
 
 def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
-    """(Spans of traces with some time, event rows of the others)."""
+    """(Spans of traces with at least one known time, event rows of the other traces)."""
     nothing = (spans.start_ns == UNKNOWN_NS) & (spans.end_ns == UNKNOWN_NS)
     some = np.bincount(spans.flow[~nothing], minlength=spans.n_flows) > 0
     kept = some[spans.flow]

@@ -38,9 +38,10 @@ from pathlib import Path
 from ingest.receiver.receiver import Receiver
 from ingest.receiver.receiver_settings import ReceiverSettings
 from ingest.receiver.spool import Spool
+from schemas.config import DecodeConfig
 settings = ReceiverSettings(least_free_bytes=0)
 spool = Spool(Path(sys.argv[1]), settings)
-receiver = Receiver(spool, settings, sys.argv[2], sys.argv[3], 2**24)
+receiver = Receiver(spool, settings, sys.argv[2], sys.argv[3], DecodeConfig())
 over = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: over.set())
 over.wait()

@@ -56,12 +56,14 @@ that hold too few concerned requests, among all members, %. *err*: as above."""
 
 LEFT_OUT_FILE = "evaluation-rules.json"
 LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (five CPU minutes) judges {comparisons}
-comparisons: the golden ones, the faults of the recordings and of the made-up systems, and the quiet pairs
-of `make score`, with history and alone, again without each of the engine's rules; `WITHOUT=name` lists them
+comparisons: those made for one rule each, the golden ones, the faults of the recordings and of the
+made-up systems, and the quiet pairs of `make score`, with history and alone, again without each of the
+engine's rules; `WITHOUT=name` lists them
 for one. *acted in*: comparisons in which the rule had a part. *lost*: the labelled service is no longer
 first, a fault is not found or takes more findings, a quiet pair has more of them. *other first*: another
-finding leads, or the same place by another measure. *gained*: it is better without the rule. A rule that
-changes nothing here has its case elsewhere: the column names it."""
+finding leads, the same place by another measure, or of another number of places. *gained*: it is better
+without the rule. Of a rule that no recording needs the row has the case that was made for it
+(`tests/evaluation/made_cases.py`); each of these is a test."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the

@@ -1,13 +1,14 @@
 """Leave out every rule of the robust engine by its name, and say which comparisons change.
 
-A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or one of OTHERS. Compared are the
-goldens' lakes; with `--real DIR` and `--systems SEED` labelled recordings and described systems, with history
-and alone, with the quiet pairs of `make score`; with `--simulated SEED` the simulator's cases of 12,000
-requests, alone. Each is profiled and observed once; what is made again without a rule is what comes after it,
-and only where the rule had a part in it (`without_each`). What is compared is what a person reads first: how
-many findings there are, and the first of them; of a labelled fault, whether it is the right one. `make
-evaluate RULES=1 REAL=DIR` measures all and writes docs/internals/evaluation-rules.json,
-of which the page has the table; `WITHOUT=name` prints what one rule changes.
+A rule is a row of MEASURES, CONFOUNDERS or RELATIONS, or one of OTHERS. Compared are the populations made for
+one rule each (`made_cases`) and the goldens' lakes; with `--real DIR` and `--systems SEED` labelled
+recordings and described systems, with history and alone, with the quiet pairs of `make score`; with
+`--simulated SEED` the simulator's cases of 12,000 requests, alone. Each is profiled and observed once; what
+is made again without a rule is what comes after it, and only where the rule had a part in it
+(`without_each`). What is compared is what a person reads first: how many findings there are, and the first of
+them; of a labelled fault, whether it is the right one. `make evaluate RULES=1 REAL=DIR` measures all and
+writes docs/internals/evaluation-rules.json, of which the page has the table; `WITHOUT=name` prints what one
+rule changes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from evaluation.cases import CASES as SIMULATED  # noqa: E402
+from evaluation.made_cases import MADE  # noqa: E402
 from evaluation.recordings.comparing import Asked, loaded  # noqa: E402
 from evaluation.recordings.kept_lakes import lake_of as recorded_lake  # noqa: E402
 from evaluation.recordings.labelled import Fault, read_recordings  # noqa: E402
@@ -161,7 +163,12 @@ def read(run: RobustRun, fault: Fault | None) -> Read:
     told = (
         ()
         if first is None
-        else (first.component, run.profile.names.operation(first.lead.site), first.lead.kind)
+        else (
+            first.component,
+            run.profile.names.operation(first.lead.site),
+            first.lead.kind,
+            len(first.elsewhere),
+        )
     )
     return Read(len(run.causes), right, told)
 
@@ -300,6 +307,13 @@ def _command(*arguments: object) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
+def made_runs() -> Iterator[Observed]:
+    """Observe the populations that were made for one rule each."""
+    for case in MADE:
+        compared, history = case.make()
+        yield case.about, case.quiet, None, Observing.of(comparison_of(compared, history, case.settings))
+
+
 def recorded_runs(folder: Path, pairs: int) -> Iterator[Observed]:
     """Observe the faults of recordings, and so many quiet pairs, with history and alone; a fault that spans
     do not show is one, too."""
@@ -377,6 +391,7 @@ def main() -> None:
 
 
 def _all(chosen: argparse.Namespace) -> Iterator[Observed]:
+    yield from made_runs()
     if not chosen.no_goldens:
         yield from golden_runs()
     if chosen.real is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from evaluation.store import fingerprint
 from evaluation.systems.described import SYSTEMS
 from evaluation.systems.recorded import record
 
+UNUSED_S = 86_400.0
+"""Seconds after which lakes of other sources are removed."""
 MAKERS = ("schemas", "ingest", "stitch", "tests/golden/lakes.py", "tests/evaluation/systems")
 REQUESTS = "1200"
 """Of a simulated run: enough for the published faults to be found."""
@@ -50,9 +53,13 @@ def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
     kept.parent.mkdir(parents=True, exist_ok=True)
     with _alone(kept.parent / ".lock"):
         if not kept.is_dir():
+            # Another process may still make or read what it began with before the sources changed.
+            unused_since = time.time() - UNUSED_S
             for older in kept.parent.glob("[!.]*"):
-                shutil.rmtree(older)
+                if older.stat().st_mtime < unused_since:
+                    shutil.rmtree(older)
             kept.mkdir()
+        os.utime(kept)
     lake = kept / name
     with _alone(kept / f".{name}.lock"):
         if not lake.is_dir():

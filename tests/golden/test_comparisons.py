@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.walk import STAGES, calls_of, of_the_product, stages
 from golden.comparisons import CASES, Case
 from golden.lakes import lake_of
 from golden.report_json import differences, kept, only_words_differ, written
 from oracles.contradictions import contradictions
 
 from flowdiff.__main__ import main
+from schemas.report.accounts import ReasonKind
 
 SHOWN = 40
 """Differences told of one report."""
@@ -170,6 +172,31 @@ def test_no_report_contradicts_itself(expected_folder: Path) -> None:
             found[case.name] = contradictions(known, known["exit_code"])
     assert len(found) > 50
     assert not {name: said for name, said in found.items() if said}
+
+
+def test_each_stage_of_a_comparison_is_entered_once(lake: Callable[[str], Path], tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.name == CHANGED)
+    page = tmp_path / "page.html"
+    calls = calls_of(
+        lambda: flowdiff(*case.arguments, "--lake", lake(case.lake), "--no-save", "--html", page)
+    )
+    assert page.stat().st_size
+    assert stages(of_the_product(calls)) == dict.fromkeys(STAGES, 1)
+
+
+def test_the_guard_against_contradictions_acts_in_no_kept_comparison(expected_folder: Path) -> None:
+    """What it counts is in the report: a reason of this kind (`verdict.assertions.checked`)."""
+    kinds = Counter(
+        reason["kind"]
+        for case in CASES
+        for section in json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes()).get(
+            "sections", ()
+        )
+        if section["section"] == "verdict"
+        for reason in section.get("reasons", ())
+    )
+    assert kinds.total() > 100
+    assert kinds[ReasonKind.CONTRADICTION] == 0
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As another process would begin, with the same cache."""
     from stitch.lake import copies, place
 
-    for made in (place._bucket, place._copies, copies._cache_in):
+    for made in (place._opened, place._copies, copies._cache_in):
         made.cache_clear()
 
 

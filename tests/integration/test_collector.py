@@ -23,6 +23,7 @@ from fixtures.ingest_process import ingesting
 from fixtures.kafka_bench import KafkaBench, wait_until
 from oracles.incidents import event, incident
 from oracles.live_process import flow_rows
+from oracles.sent_spans import post
 
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.settings import NotifySettings
@@ -176,6 +177,40 @@ def test_a_collector_sends_to_the_receiver_which_is_killed_on_the_way(
     live, of_file = rows(lake), rows(tmp_path / "from-file")
     assert len(of_file) == 3 * REQUESTS
     assert live == of_file
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_collector_logs_the_spans_that_the_receiver_will_not_keep(
+    collector: Path, exporter: str, tmp_path: Path
+) -> None:
+    port, to = free_port(), free_port()
+    is_http = exporter.startswith("otlphttp")
+    made = {**EXPORTERS[exporter], "endpoint": f"http://127.0.0.1:{to}" if is_http else f"127.0.0.1:{to}"}
+    config = tmp_path / "collector.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{port}"}}}},
+                "exporters": {exporter: made if is_http else {**made, "tls": {"insecure": True}}},
+                "service": {
+                    "pipelines": {"traces": {"receivers": ["otlp"], "exporters": [exporter]}},
+                    "telemetry": {"metrics": {"level": "none"}},
+                },
+            }
+        )
+    )
+    sound = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "a"}
+    spans = [sound, {**sound, "spanId": "3" * 16, "startTimeUnixNano": "1700000000000"}]
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    options = ("--lake", tmp_path / "lake", "--otlp" if is_http else "--otlp-grpc", f"127.0.0.1:{to}")
+    log = tmp_path / "collector.log"
+    words = [str(collector), "--config", str(config)]
+    with running(words, dict(os.environ), port, log), ingesting(tmp_path, *options) as receiver:
+        receiver.wait_for("started")
+        assert post(f"127.0.0.1:{port}", body, {"Content-Type": "application/json"})[0] == 200
+        wait_until(lambda: "Partial success" in log.read_text())
+    assert "start or end lies outside 1990 to 2200" in log.read_text()
+    assert '"dropped_spans": 1' in log.read_text()
 
 
 def test_a_collector_takes_incidents_as_log_events(collector: Path, tmp_path: Path) -> None:

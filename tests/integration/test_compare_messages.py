@@ -139,3 +139,12 @@ def test_the_command_for_more_reads_the_requests_that_sent_them(lake: Path, tmp_
     for view in finding["views"]:
         ended = command(*view["arguments"], *(() if view["method"] == "flow" else ("--no-save",)))
         assert ended.code in (0, 1, 3), (view["command"], ended.err)
+
+
+def test_a_filter_by_a_message_is_answered_with_one_that_works(lake: Path) -> None:
+    refused = compare(lake, "queue", "--where", "root = 'payer/waiting for orders process'")
+    assert "is a message: filters keep the requests that send it" in " ".join(refused.err.split())
+    assert "component = 'payer'" in refused.err
+    found = compare(lake, "queue", "--where", "component = 'payer'")
+    assert found.code == 1
+    assert "payer/waiting for orders process" in " ".join(found.out.split())

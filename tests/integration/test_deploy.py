@@ -677,15 +677,20 @@ def test_the_runbook_has_a_section_for_every_alert() -> None:
         assert "**Do.**" in sections[name]
 
 
-def test_grafana_knows_every_field_of_the_dashboard() -> None:
-    text = (DEPLOY / "grafana" / "dashboard.json").read_text()
+DASHBOARDS = ("dashboard.json", "lake/dashboard.json")
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_grafana_knows_every_field_of_the_dashboard(name: str) -> None:
+    text = (DEPLOY / "grafana" / name).read_text()
     done = dashboard_check(text)
     assert done.returncode == 0, done.stdout
     assert "graphTooltips" in dashboard_check(text.replace('"graphTooltip"', '"graphTooltips"')).stdout
 
 
-def test_panels_lie_side_by_side() -> None:
-    panels = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())["panels"]
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_lie_side_by_side(name: str) -> None:
+    panels = json.loads((DEPLOY / "grafana" / name).read_text())["panels"]
     cells = [
         (x, y)
         for panel in panels

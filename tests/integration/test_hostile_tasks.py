@@ -24,7 +24,7 @@ from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.inputs import Source
 from stitch.drivers.partition import FANOUT
 from stitch.drivers.refusals import DaysSeen
-from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder, StoredFile
+from stitch.drivers.sharded.exchange import Exchange, RemoteStage, SharedFolder, StoredFile
 from stitch.drivers.sharded.left_parts import LeftPart
 from stitch.drivers.sharded.messages import (
     TASKS,
@@ -295,7 +295,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> Workplace:
     exchange: Exchange = (
         SharedFolder(tmp_path / "lake" / "stage" / "scratch" / TOKEN)
         if request.param == "folder"
-        else BucketStage(lake, STAGE)
+        else RemoteStage(lake, STAGE)
     )
     return Workplace(Job(lake, 0, 1, STAGE, exchange, SETTINGS, (7,)), OwnInputs(("in/*",)))
 

@@ -12,10 +12,10 @@ from oracles.mixed_input import mixed, tree
 
 from flowdiff.__main__ import main
 from stitch.drivers import batch
-from stitch.drivers.inputs import BucketFile
+from stitch.drivers.inputs import RemoteFile
 from stitch.lake.layout import WINDOW_TABLES
 from stitch.lake.manifest import open_manifest
-from stitch.lake.place import open_bucket, open_store
+from stitch.lake.place import open_store, remote_store
 
 
 def exit_code_of(*words: str) -> int:
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> list[Path]:
 def there(files: list[Path], bucket_server: BucketServer, bucket_environ: dict[str, str]) -> str:
     """Where the files are in a bucket, beside one that is none of them."""
     folder = bucket_server.new_lake()
-    store = open_bucket(folder)
+    store = remote_store(folder)
     names = [f"day=1/{file.name}" for file in files]
     for file, name in zip(files, names, strict=True):
         store.put(name, file.read_bytes())
@@ -89,17 +89,17 @@ def test_what_is_not_there_is_refused(there: str, tmp_path: Path, capsys: pytest
 def test_a_file_that_changes_after_it_was_hashed_is_refused(
     there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = BucketFile.copy
+    copy = RemoteFile.copy
 
-    def changing(file: BucketFile, out: IO[bytes] | None = None) -> tuple[str, int]:
+    def changing(file: RemoteFile, out: IO[bytes] | None = None) -> tuple[str, int]:
         if out is not None:
-            store = open_bucket(file.folder)
+            store = remote_store(file.folder)
             store.remove(file.name)
             store.put(file.name, b"something else")
             store.persist([file.name])
         return copy(file, out)
 
-    monkeypatch.setattr(BucketFile, "copy", changing)
+    monkeypatch.setattr(RemoteFile, "copy", changing)
     assert exit_code_of(f"{there}/day=1/spans.pb", "--lake", str(tmp_path / "lake")) == 2
     assert "changed while it was read" in " ".join(capsys.readouterr().err.split())
     assert not list((tmp_path / "lake").rglob("*.parquet"))

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,11 +31,14 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
 
+from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 
 JSON = {"Content-Type": "application/json"}
@@ -95,6 +99,50 @@ def test_every_form_of_a_request_comes_into_the_lake(tmp_path: Path) -> None:
     drained(tmp_path)
     assert nodes_by_request(tmp_path / "lake") == nodes_of(sent)
     assert check(open_store(str(tmp_path / "lake"))) == []
+
+
+def test_spans_that_will_be_dead_letters_are_a_partial_success(tmp_path: Path) -> None:
+    """Sending again does not help, so the answer is 200; the others are taken."""
+    whole, cut = traces(2)
+    request = cut.spans()
+    spans = request.resource_spans[0].scope_spans[0].spans
+    spans.add(name="late", trace_id=spans[0].trace_id, span_id=b"in time?", end_time_unix_nano=17)
+    spans.add(name="nobody", trace_id=spans[0].trace_id, span_id=b"short")
+    body = request.SerializeToString()
+    document = json.loads(whole.json())
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"traceId": "abc", "spanId": "no hex"})
+    with receiving(tmp_path) as (run, address):
+        status, answer, _ = post(
+            address["otlp"], gzip.compress(body), {**PROTOBUF, "Content-Encoding": "gzip"}
+        )
+        assert status == 200
+        partial = ExportTraceServiceResponse.FromString(answer).partial_success
+        assert partial.rejected_spans == 2
+        assert partial.error_message == (
+            "Dead letters (bad-id: 1, bad-time: 1); span 4: start or end lies outside 1990 to 2200."
+        )
+        with grpc.insecure_channel(address["otlp_grpc"]) as channel:
+            told = ExportTraceServiceResponse.FromString(channel.unary_unary(METHOD)(body))
+            assert told.partial_success == partial
+        status, answer, _ = post(address["otlp"], json.dumps(document).encode(), JSON)
+        partial_json = json.loads(answer)["partialSuccess"]
+        assert (status, partial_json["rejectedSpans"]) == (200, "1")
+        assert "bad-id" in partial_json["errorMessage"]
+        status, answer, _ = post(address["otlp"], b"\x12\x03abc")  # logs or metrics, say
+        assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
+        for empty, kind in ((b"", PROTOBUF), (b"{}", JSON), (b" {}\n", JSON)):
+            assert post(address["otlp"], empty, kind)[:2] == (200, b"{}" if kind is JSON else b"")
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+    drained(tmp_path)
+    assert nodes_by_request(tmp_path / "lake") == nodes_of([whole, cut])
+    manifest = open_manifest(store := open_store(str(tmp_path / "lake")))
+    reasons = Counter(
+        reason
+        for file in manifest.files("dead_letters")
+        for reason in decode("dead_letters", store.read(file.name))["reason"].to_pylist()
+    )
+    assert reasons == {"bad-id": 3, "bad-time": 2, "wrong-shape": 1}
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
@@ -306,6 +354,32 @@ def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
                     for i in range(100_000):
                         client.sendall(line % i)
         assert post(address["otlp"], traces(1)[0].protobuf())[0] == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 0\r\nContent-Length: 40\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_no_request_is_smuggled_behind_another(head: bytes, tmp_path: Path) -> None:
+    """Of a head that a proxy could read otherwise nothing behind it is taken for a request."""
+    body = traces(1)[0].protobuf()
+    kind = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    hidden = kind + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+    with receiving(tmp_path) as (_, address):
+        host, _, port = address["otlp"].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as client:
+            client.sendall(kind + head + hidden)
+            found = b""
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                while part := client.recv(65536):
+                    found += part
+        assert b"HTTP/1.1 200" not in found, found
+        assert post(address["otlp"], body)[0] == 200
 
 
 def test_too_much_at_once_is_asked_for_again(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,6 +90,13 @@ def test_every_page_has_a_form_for_programs(site: Served) -> None:
         ("/reports/0123456789abcdef", 404),
         ("/reports/..%2f..%2fflowdiff.json", 404),
         ("/static/..%2f..%2fapp.py", 404),
+        ("/../../../../etc/passwd", 404),
+        ("/static/../../../etc/passwd", 404),
+        ("/static/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("/static//etc/passwd", 404),
+        ("/results/..%2f..%2fflowdiff.json", 404),
+        ("/sql?q=" + "x" * 20_001, 400),
+        ("/sql?" + "q=x&" * 2_000, 400),
         ("/incidents/none", 404),
         ("/?span=long", 400),
         ("/reports?from=-1", 400),
@@ -112,6 +123,31 @@ def test_a_request_names_one_host(site: Served) -> None:
     )
 
 
+SMUGGLED = {
+    "length and chunks": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 0\r\nContent-Length: 40\r\n\r\n",
+    "a length with a sign": b"Content-Length: +0\r\n\r\n",
+    "chunks by another name": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a blank before the colon": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+}
+"""Ends of a request's head about which a proxy in front could think otherwise, and a body."""
+
+
+@pytest.mark.parametrize("kind", SMUGGLED)
+def test_no_request_is_smuggled_behind_another(site: Served, kind: str) -> None:
+    """What a proxy may take for a body is no request of its own; the first is refused, or the last one."""
+    first = b"POST /incidents/none/accept HTTP/1.1\r\nHost: localhost\r\n" + SMUGGLED[kind]
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as connection:
+        connection.sendall(first + hidden)
+        found = b""
+        with suppress(TimeoutError, ConnectionError):
+            while part := connection.recv(65536):
+                found += part
+    assert found.count(b"HTTP/1.1 200") == 0, found
+    assert site.get("/healthz").status == 200
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -134,8 +170,23 @@ def test_nothing_is_changed_by_get(site: Served) -> None:
 
 def test_a_body_is_bounded(site: Served) -> None:
     assert site.post("/incidents/none/accept", {"note": "x" * 4000}).status == 413
-    chunks = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert raw(site, chunks + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3).split()[1] == b"413"
+    for path in (b"/sign-in", b"/compare"):
+        chunks = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        answer = raw(site, chunks + (b"400\r\n" + b"x" * 1024 + b"\r\n") * 3)
+        assert answer.split()[1] == b"413"
+        assert b"connection: close" in answer.lower()
+
+
+def test_a_sender_that_leaves_is_no_failure(site: Served) -> None:
+    cut = b"POST /compare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nreference"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as connection:
+        connection.sendall(cut)
+    counted = 'flowdiff_serve_answers_total{page="/compare",status='
+    until = time.monotonic() + 10
+    while f'{counted}"400"}}' not in site.get("/metrics").text:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert f'{counted}"500"}}' not in site.get("/metrics").text
 
 
 def raw(site: Served, sent: bytes, wait: float = 10) -> bytes:
@@ -158,12 +209,13 @@ def test_slow_clients_are_closed(site: Served) -> None:
         b"GET / HTTP/1.1\r\nHost: local",
         b"",
         b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntok",
+        b"POST /compare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nref",
     ]
     began = time.monotonic()
     answers = [raw(site, sent) for sent in slow]
     assert time.monotonic() - began < 9  # closed by the server, not by our own wait
     assert answers[:2] == [b"", b""]
-    assert answers[2].split()[1] == b"408"
+    assert [answer.split()[1] for answer in answers[2:]] == [b"408", b"408"]
     assert site.get("/healthz").status == 200
 
 
@@ -181,6 +233,15 @@ def test_an_empty_lake_says_what_to_send_where(tmp_path: Path) -> None:
         assert 'href="/flow/reports"' in got.text
         assert served.get("/").status == 404
         assert not (tmp_path / "none").exists()
+        commands = served.get("/flow/?format=json").json["commands"]
+    assert len(commands) > 3
+    for command in commands:  # with all of its options
+        words = shlex.split(command)
+        said = subprocess.run(
+            [sys.executable, "-m", *words[:2], "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in (word for word in words if word.startswith("--")):
+            assert re.search(rf"{option}\s", said), command
 
 
 @pytest.mark.parametrize(

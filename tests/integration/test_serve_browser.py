@@ -45,6 +45,11 @@ LAYOUT = """(() => {
     if (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && e.tabIndex < 0
         && /auto|scroll/.test(getComputedStyle(e).overflowX)) wrong.push(`unreached: ${e.className}`);
   });
+  document.querySelectorAll('.swim-names li').forEach(e => {
+    const [end, name] = [e.getBoundingClientRect().right, e.querySelector('b')];
+    if (e.querySelector('i').getBoundingClientRect().right > end + 1) wrong.push(`cut: ${e.textContent}`);
+    if (name.clientWidth < Math.min(name.scrollWidth, 40)) wrong.push(`no name: ${e.textContent}`);
+  });
   document.querySelectorAll('input, textarea, select').forEach(e => {
     if (e.type !== 'hidden' && !e.closest('label')) wrong.push(`no label: ${e.name}`);
   });

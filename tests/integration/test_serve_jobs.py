@@ -141,6 +141,26 @@ def test_a_finding_of_a_kept_report(site: Served) -> None:
     assert got["requests"]["problem"]["total"] > 0
 
 
+@pytest.mark.parametrize("content", [b"", b"PAR1 and more", None])
+def test_a_finding_beside_a_damaged_table_of_requests_shows_its_examples(
+    site: Served, lake: str, content: bytes | None
+) -> None:
+    kept = site.get("/reports?format=json").json["reports"][0]["id"]
+    table = Path(lake, "reports", kept, "requests.parquet")
+    whole = table.read_bytes()
+    try:
+        table.unlink()
+        if content is not None:
+            table.write_bytes(content)
+        got = site.get(f"/compare/finding/1?report={kept}&format=json")
+    finally:
+        table.unlink(missing_ok=True)
+        table.write_bytes(whole)
+    assert got.status == 200
+    examples = {one["request_id"] for one in got.json["finding"]["examples"]}
+    assert {one["request_id"] for one in got.json["requests"]["problem"]["slowest"]} <= examples
+
+
 def test_sql_compares_periods_as_flowdiff_sql_does(site: Served, lake: str) -> None:
     query = f"SELECT rank, title, requests1 FROM compare('{REFERENCE}', '{PROBLEM}') ORDER BY rank"
     got = site.get(f"/sql?format=json&q={quote(query)}")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import socket
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pyarrow.parquet as pq
 import pytest
-from fixtures.served_site import Served, serving, simulated_lake
+from fixtures.served_site import Got, Served, serving, simulated_lake
 from oracles.watched_shop import Pods, write_minutes
 
 import flowdiff
 from flowdiff.serve.recipes import RECIPES
 
 DOCS = Path(__file__).parents[2] / "docs" / "internals"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +56,21 @@ def test_a_result_is_a_table_and_a_file(site: Served, lake: str) -> None:
     assert site.get(of_sql(ROOTS, format="json")).json == rows
 
 
+def result_of(served: Served, query: str) -> Got:
+    """Ask until there is room: a result that was sent leaves its place only after its last byte arrived."""
+    deadline = time.monotonic() + 60
+    while (got := served.get(of_sql(query, format="csv"))).status == 503:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return got
+
+
 def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> None:
     big = "SELECT repeat('x', 1000) || i AS text FROM range(60000) AS r(i)"
     with serving(lake, "--set", "send_seconds=2", "--set", "results_sent=2") as served:
-        assert len(served.get(of_sql("SELECT 1 AS one", format="csv")).body) == len("one\r\n1\r\n") - 2
+        assert len(result_of(served, "SELECT 1 AS one").body) == len("one\r\n1\r\n") - 2
         for _ in range(2):  # what making it takes is not given back
-            assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000
+            assert len(result_of(served, big).body) > 60_000_000
         before = resident_mb(served)
         slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
         try:
@@ -68,14 +81,11 @@ def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> 
             assert resident_mb(served) - before < 40  # of twice 60 MB
             refused = served.get(of_sql("SELECT 1 AS one", format="csv"))
             assert refused.status in (200, 503)  # 200: they are cut off by now
-            deadline = time.monotonic() + 60
-            while served.get(of_sql("SELECT 1 AS one", format="csv")).status != 200:
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            assert result_of(served, "SELECT 1 AS one").status == 200
         finally:
             for one in slow:
                 one.close()
-        assert len(served.get(of_sql(big, format="csv")).body) > 60_000_000  # a reader that reads gets all
+        assert len(result_of(served, big).body) > 60_000_000  # a reader that reads gets all
 
 
 def resident_mb(served: Served) -> float:
@@ -128,6 +138,17 @@ def test_a_link_from_another_site_runs_nothing(site: Served) -> None:
     assert "as CSV" not in got.text
     file = site.get(of_sql(ROOTS, format="csv"), {"Sec-Fetch-Site": "cross-site"})
     assert "text/html" in file.headers["content-type"]
+
+
+@pytest.mark.parametrize("of", ["by=host", "by=version", "host=nobody", "component=a&version=1"])
+def test_a_link_from_another_site_reads_no_spans(site: Served, of: str) -> None:
+    path = f"/timeline?span=1h&{of}"
+    got = site.get(path, {"Sec-Fetch-Site": "cross-site"})
+    assert (got.status, "came from another site" in got.text) == (200, True)
+    (link,) = re.findall(r'href="(/timeline[^"]*)">Read the spans', got.text)
+    own = site.get(unescape(link), {"Sec-Fetch-Site": "same-origin"})
+    assert "came from another site" not in own.text
+    assert own.status == (404 if "nobody" in of or "version=1" in of else 200)
 
 
 def test_a_hostile_name_is_text(site: Served) -> None:
@@ -238,3 +259,31 @@ def test_what_is_not_there_is_said(site: Served, path: str, status: int) -> None
     while site.get("/timeline?format=json").json["windows_not_read"]:
         time.sleep(0.2)
     assert site.get(path).status == status
+
+
+def grafana_targets() -> dict[str, dict[str, Any]]:
+    dashboard = json.loads((DEPLOY / "grafana" / "lake" / "dashboard.json").read_text())
+    variables = dashboard["templating"]["list"]
+    asked = {one["name"]: one["query"]["infinityQuery"] for one in variables if one["type"] == "query"}
+    return asked | {one["title"]: target for one in dashboard["panels"] for target in one["targets"]}
+
+
+@pytest.mark.parametrize("name", grafana_targets())
+def test_grafana_gets_the_rows_of_its_panels(site: Served, lake: str, name: str) -> None:
+    (roots,) = (
+        flowdiff.open(lake).sql("SELECT list(DISTINCT root) AS roots FROM requests").arrow().to_pylist()
+    )
+    quoted = ",".join("'" + root.replace("'", "''") + "'" for root in roots["roots"])
+    first, last = 0, 4_000_000_000_000
+    target = grafana_targets()[name]
+    given = {one["key"]: one["value"] for one in target["url_options"]["params"]}
+    query = given["q"].replace("${root:singlequote}", quoted)
+    query = query.replace("${__from}", f"{first}").replace("${__to}", f"{last}")
+    assert "${" not in query
+    rows = site.get(f"{target['url']}?{urlencode(given | {'q': query})}").json
+    assert rows
+    columns = flowdiff.open(lake).sql(query).arrow().schema
+    kinds = {one.name: "string" if str(one.type) == "string" else "number" for one in columns}
+    known = {"timestamp_epoch": "number", "number": "number", "string": "string"}
+    assert [one["selector"] for one in target["columns"]] == [*kinds]
+    assert all(kinds[one["selector"]] == known[one["type"]] for one in target["columns"])

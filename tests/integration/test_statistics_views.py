@@ -29,7 +29,7 @@ from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
 
 WINDOW_NS = 5 * NS_PER_MINUTE
-VIEWS = ("call_sites", "call_patterns", "responses")
+VIEWS = ("call_sites", "call_patterns", "responses", "segments")
 Rows = dict[str, list[dict[str, Any]]]
 
 

@@ -16,13 +16,14 @@ from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, Counters
 from schemas.errors import LakeError
+from stitch.lake.backends import backend_of
 from stitch.lake.bucket import bucket_store
 from stitch.lake.bucket.bucket_settings import bucket_settings
 from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake
-from stitch.lake.store import LocalStore, Move, Store, UncertainError
+from stitch.lake.store import LocalStore, Move, RemoteStore, Store, UncertainError
 
 StoreFactory = Callable[[], Store]
 
@@ -36,6 +37,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, bucket_server: BucketS
         "bucket": lambda: in_bucket(bucket_server),
     }
     return made[request.param]()
+
+
+def test_a_row_of_the_table_opens_the_store(bucket_server: BucketServer) -> None:
+    name = bucket_server.new_lake()
+    backend = backend_of(name)
+    assert backend is not None
+    store: RemoteStore = in_bucket(bucket_server, lake=name)
+    opened = backend.store(backend.settings(name, bucket_server.environ))
+    assert type(opened) is type(store)
+    assert opened.url == store.url == name
 
 
 def in_bucket(server: BucketServer, endpoint: str | None = None, lake: str | None = None) -> BucketStore:

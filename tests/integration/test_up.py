@@ -19,6 +19,7 @@ import pytest
 from oracles.sent_spans import CALLS, nodes_by_request, post, traces
 
 import flowdiff
+from flowdiff.__main__ import main
 
 PATIENCE_S = 60.0
 FREE = ("--otlp", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--listen", "127.0.0.1:0")
@@ -166,6 +167,18 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         assert second.process.wait(PATIENCE_S) == 2
         assert f"otlp '{address}' cannot be listened on: Address already in use." in second.text
         assert "Traceback" not in second.text
+
+
+@pytest.mark.parametrize("lake", ["s3://bucket/lake", "gs://bucket"])
+def test_a_lake_elsewhere_is_no_folder(
+    lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["up", "--lake", lake, "--listen", "nowhere"])
+    assert ended.value.code == 2
+    assert lake in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

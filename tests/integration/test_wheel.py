@@ -254,7 +254,7 @@ def test_the_demo_runs_from_a_clone_without_an_installation(
         "flowdiff",
         "demo",
         "--requests",
-        "1500",
+        "800",
     )
     printed = checked(sys.executable, *command, cwd=tmp_path, UV_CACHE_DIR=str(cache))
     assert "✗ SLOWER" in printed

@@ -3,6 +3,7 @@ seen."""
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +52,24 @@ def test_counts_are_those_of_a_loop(seed: int, n: int, hit: float, n_blocks: int
         assert found.tolist() == plain.tolist()
 
 
+def test_values_of_many_requests_are_counted_in_parts() -> None:
+    """Of two million rows, 16 MB, no copies are made as a whole; the parts are those of each value alone."""
+    rng, n = np.random.default_rng(1), 50_000
+    outcome, block = outcome_of(rng, n, 0.1, 5), rng.integers(0, 2, n)
+    rows = [np.flatnonzero(rng.random(n) < 0.5) for _ in range(80)]
+    tracemalloc.start()
+    try:
+        found = compared(rows, outcome, block, np.zeros(len(rows)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20e6
+    for at in (0, 17, 79):
+        alone = compared(rows[at : at + 1], outcome, block, np.zeros(1))
+        one = found.one(at)
+        assert all((getattr(one, name) == getattr(alone, name)).all() for name in ("n", "x", "y", "e", "f"))
+
+
 def two_periods(rng: np.random.Generator, share: float, usual: float, now: float) -> tuple[float, float]:
     """p of a segment in `share` of 12,000 requests of two periods, with all that ordinary times tell."""
     n = 12_000
@@ -61,7 +80,7 @@ def two_periods(rng: np.random.Generator, share: float, usual: float, now: float
     rows = np.flatnonzero(mine)
     alone = chance_p(compared([rows], outcome, period, ALIKE), OWN)[0]
     blocks = [np.where(period == side, np.arange(n) * 8 // n, -1) for side in (0, 1)]
-    phi = dispersion(rows, outcome, blocks, OWN)
+    phi = dispersion([counted([rows], outcome, block, 8) for block in blocks], OWN)
     wide = widened(np.nan_to_num(alone, nan=1.0), np.array([phi]))[0]
     return float(np.nan_to_num(alone[0], nan=1.0)), float(wide[0])
 

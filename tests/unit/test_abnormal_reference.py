@@ -6,34 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from oracles.refined import MINUTE_NS, Call, call, request_events, stored, table
-from oracles.span_events import T0
+from evaluation.made_cases import minute as pages
+from evaluation.made_cases import ordinary, with_history
+from oracles.refined import Call, call
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Sample
-from analyze.refine.pipeline import refine
-from analyze.refine.settings import RefineSettings
 from schemas.report.findings import ChangeKind
 
 REQUESTS = 120
 WITHOUT = ("abnormal-reference",)
-
-
-def pages(us: float, failing: int = 0) -> list[Call]:
-    """A minute of requests whose read takes about that long; some of the reads fail."""
-    rng = np.random.default_rng(int(us))
-    took = us * np.exp(rng.normal(0, 0.2, REQUESTS))
-    status = ["x"] * failing + ["ok"] * (REQUESTS - failing)
-    return [
-        call("web/get", 0, 500 + took[n], call("db/read", 10, took[n], status=status[n]))
-        for n in range(REQUESTS)
-    ]
-
-
-def ordinary(minutes: int) -> list[list[Call]]:
-    """Minutes in which a read takes a millisecond, more or less."""
-    return [pages(1_000 + 10 * n) for n in range(minutes)]
 
 
 def run(
@@ -43,23 +25,9 @@ def run(
     history: Sequence[Sequence[Call]] | None = None,
 ) -> RobustRun:
     """With a history of eight ordinary minutes, or another."""
-    periods = (reference, problem, *(ordinary(8) if history is None else history))
-    batches = [
-        table(
-            [
-                row
-                for n, request in enumerate(requests)
-                for row in request_events(request, f"{at:08x}{n:024x}", T0 + at * MINUTE_NS + n * 10**9 // 3)
-            ]
-        )
-        for at, requests in enumerate(periods)
-    ]
-    samples = tuple(
-        Sample(str(at), "", T0 + at * MINUTE_NS, T0 + (at + 1) * MINUTE_NS) for at in range(len(periods))
-    )
-    whole = refine(*stored(batches), RefineSettings(), samples=samples)
+    compared, before = with_history(reference, problem, ordinary(8) if history is None else history)
     settings = RobustSettings(paths=False, without=without)
-    return robust_run(whole.of_samples(0, 2), whole.of_samples(2, len(periods)), settings)
+    return robust_run(compared, before, settings)
 
 
 @pytest.mark.parametrize(

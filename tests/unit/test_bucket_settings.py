@@ -7,36 +7,39 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ConfigError
-from stitch.lake.bucket.bucket_settings import bucket_settings, is_bucket
+from stitch.lake.backends import backend_of
+from stitch.lake.bucket.bucket_settings import bucket_settings
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden"}
 
 
 @pytest.mark.parametrize(
-    ("name", "bucket", "prefix", "short"),
+    ("name", "bucket", "prefix"),
     [
-        ("s3://lakes", "lakes", "", "lakes"),
-        ("s3://lakes/", "lakes", "", "lakes"),
-        ("s3://lakes/team/shop", "lakes", "team/shop", "shop"),
-        ("s3://my.lakes-1/team=a/shop/", "my.lakes-1", "team=a/shop", "shop"),
+        ("s3://lakes", "lakes", ""),
+        ("s3://lakes/", "lakes", ""),
+        ("s3://lakes/team/shop", "lakes", "team/shop"),
+        ("s3://my.lakes-1/team=a/shop/", "my.lakes-1", "team=a/shop"),
     ],
 )
-def test_a_name_is_a_bucket_and_a_prefix(name: str, bucket: str, prefix: str, short: str) -> None:
+def test_a_name_is_a_bucket_and_a_prefix(name: str, bucket: str, prefix: str) -> None:
     settings = bucket_settings(name, KEYS)
-    assert (settings.bucket, settings.prefix, settings.short_name) == (bucket, prefix, short)
+    assert (settings.bucket, settings.prefix) == (bucket, prefix)
     assert settings.url == name.rstrip("/")
-    assert is_bucket(name)
+    backend = backend_of(name)
+    assert backend is not None
+    assert backend.settings(name, KEYS) == settings
 
 
 @pytest.mark.parametrize("name", ["lake", "./s3:/lake", "/s3://lake", "S3/lake"])
 def test_other_names_are_folders(name: str) -> None:
-    assert not is_bucket(name)
+    assert backend_of(name) is None
 
 
 @pytest.mark.parametrize("name", ["gs://bucket/lake", "az://a", "https://store/b", "S3://bucket/lake"])
 def test_other_stores_are_no_folders(name: str) -> None:
     with pytest.raises(ConfigError, match="names no lake"):
-        is_bucket(name)
+        backend_of(name)
 
 
 @pytest.mark.parametrize(

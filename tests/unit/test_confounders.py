@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from oracles.populations import chain
-from oracles.populations import population as graphs
+from evaluation.made_cases import calling, half_as_many_more
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -23,8 +22,6 @@ from analyze.profile.build import Profiled
 from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.refine.clocks import bounds_of, fit_clock
-from schemas.arrays import F8
-from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
@@ -172,18 +169,6 @@ def test_what_few_recorded_requests_lack_tells_of_no_loss(weight: float, n: int)
     assert bool(loss.places) is (n > 50)
 
 
-def calling(n: int, seed: int, *, tells: bool = True, answers: str = "ok", scale: float = 1.0) -> list[Call]:
-    """Pages that ask a store over the network; it tells of itself, or not."""
-    rng = np.random.default_rng(seed)
-    took = np.exp(rng.normal(np.log(400 * scale), 0.2, n)).tolist()
-    made = []
-    for t in took:
-        inner = [Call("store/read", 105, 95 + t, kind=EventKind.SPAN_SERVER)] if tells else []
-        ask = call("web/GET", 100, 100 + t, *inner, kind=EventKind.SPAN_CLIENT, status=answers)
-        made.append(call("web/page", 0, 400 + t, ask, kind=EventKind.SPAN_SERVER))
-    return made
-
-
 def test_a_component_that_tells_nothing_any_more_is_lost_instrumentation() -> None:
     found = run(calling(200, 1), calling(200, 2, tells=False))
     assert found.causes == ()
@@ -237,25 +222,8 @@ def test_a_full_place_waits_by_load() -> None:
     assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
 
 
-def queued(rng: np.random.Generator, rate: float) -> tuple[F8, F8]:
-    """Requests that wait for one server, 0.6 s each: (when they come, how long it takes)."""
-    came, free, left = np.cumsum(rng.exponential(1 / rate, 600)), 0.0, []
-    for at, served in zip(came.tolist(), rng.exponential(0.6, 600).tolist(), strict=True):
-        free = max(at, free) + served
-        left.append(free)
-    return came, np.array(left) - came
-
-
 def test_a_full_place_waits_when_more_requests_come() -> None:
-    """Six tenths busy, and half as many more requests: they take four times as long."""
-    rng = np.random.default_rng(0)
-    (came, took), (later, longer) = queued(rng, 1.0), queued(rng, 1.55)
-    middle = came[-1] + 1
-    ns = (np.array([middle, middle + later[-1] + 1]) * SECOND_NS).astype(int).tolist()
-    samples = (Sample("reference", "", 0, ns[0]), Sample("problem", "", ns[0], ns[1]))
-    rows = [(one * SECOND_NS).astype(int).reshape(-1, 1).tolist() for one in (took, longer)]
-    starts = (np.concatenate([came, middle + later]) * SECOND_NS).astype(np.int64)
-    made = graphs(replace(chain(["shop/get", "store/read"], *rows), start_ns=starts), samples=samples)
+    made, _ = half_as_many_more()
     assert robust_run(made, None, SETTINGS).causes == ()
     without = SETTINGS.model_copy(update={"without": ("load",)})
     assert robust_run(made, None, without).causes, "the rule pays its rent"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from evaluation.made_cases import failing_calls, order, remote, timed_out
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -17,12 +18,6 @@ from schemas.events import EventKind
 from schemas.report.findings import ChangeKind, Finding, FindingsSection
 
 N = 60
-
-
-def remote(client: str, server: str, start: float, end: float, *below: Call, status: str = "ok") -> Call:
-    """A call from one component to another: two spans."""
-    answered = call(server, start + 1, end - 1, *below, kind=EventKind.SPAN_SERVER, status=status)
-    return call(client, start, end, answered, kind=EventKind.SPAN_CLIENT, status=status)
 
 
 def request(at: int, failing: bool) -> Call:
@@ -62,27 +57,6 @@ def test_an_error_passed_on_and_tried_again_is_one_finding(swapped: bool) -> Non
     assert (finding.affected0, finding.affected1) == ((20, 0) if swapped else (0, 20))
 
 
-def order(at: int, failing: tuple[str, ...], *, page_us: float = 0.0, own: bool = False) -> Call:
-    """A service that asks a store three times; where any answer fails it fails, after making a page of it;
-    `own`: it fails by its own fault."""
-    reads = []
-    start = 20.0
-    for name in ("find", "price", "stock"):
-        status = "timeout" if name in failing else "ok"
-        reads.append(remote("shop/send", f"store/{name}", start, start + 300 + at % 5, status=status))
-        start += 310
-    status = "error" if failing or own else "ok"
-    end = start + 30 + (page_us if failing else 0.0)
-    listed = remote("web/send", "shop/order", 10, end, *reads, status=status)
-    return call("web/get", 0, end + 20 + at % 9, listed, kind=EventKind.SPAN_SERVER, status=status)
-
-
-def failing_calls(at: int, every: int) -> tuple[str, ...]:
-    """Each of the three calls fails in one of `every` requests, by itself."""
-    names = ("find", "price", "stock")
-    return tuple(name for k, name in enumerate(names) if (at * (2 * k + 1) + k) % every == 0)
-
-
 def test_who_makes_several_calls_fails_where_any_of_them_does() -> None:
     """None of the calls has the same requests as the caller; together they have all of them."""
     fine = [order(at, ()) for at in range(N)]
@@ -119,15 +93,8 @@ def test_of_few_failures_the_account_says_who_failed() -> None:
 def test_a_call_that_times_out_fails_before_it_is_slow_and_before_others_are_called_less(share: int) -> None:
     """The slow requests are those that fail, and the cart is asked once, not three times, where they do."""
 
-    def page(at: int, failing: bool) -> Call:
-        took, status = (20_000 + at % 7, "timeout") if failing else (400 + at % 7, "ok")
-        now = 20 + took
-        asked = [(now + 310 * n, now + 310 * n + 300 + (at + n) % 9) for n in range(1 if failing else 3)]
-        carts = [call("cart/get", start, end) for start, end in asked]
-        return call("web/page", 0, now + 1_000, call("auth/check", 10, 10 + took, status=status), *carts)
-
-    fine = [page(at, failing=False) for at in range(N)]
-    broken = [page(at, failing=at * 7 % 100 < share) for at in range(N)]
+    fine = [timed_out(at, failing=False) for at in range(N)]
+    broken = [timed_out(at, failing=at * 7 % 100 < share) for at in range(N)]
     (finding,) = findings(fine, broken)
     assert (finding.kind, finding.site.text) == (ChangeKind.ERRORS, "auth/check")
     assert {e.kind for e in finding.evidence} & {ChangeKind.TAIL, ChangeKind.SLOWER}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from oracles.refined import Call, call, population
+from evaluation.made_cases import twelve_reads as requests
+from oracles.refined import population
 from oracles.span_events import T0
 
 from analyze.methods.robust import testing
@@ -19,29 +20,6 @@ from analyze.report.wording import NBSP
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
-CALLS = 12
-
-
-def requests(n: int, failing: int, reads: int = 1, others: int = 0) -> list[Call]:
-    """Pages that read twelve times, and call `others` besides; where reads fail nothing else changes."""
-    return [
-        call(
-            "web/get",
-            0,
-            1_000 + at % 5,
-            *(
-                call(
-                    "db/read",
-                    50 * k,
-                    50 * k + 20 + at % 3,
-                    status="x" if k < reads and at < failing else "ok",
-                )
-                for k in range(CALLS)
-            ),
-            *(call(f"other{k}/do", 700 + k, 701 + k + (at + k) % 3) for k in range(others)),
-        )
-        for at in range(n)
-    ]
 
 
 def run(failing: int, without: tuple[str, ...] = (), reads: int = 1, others: int = 0) -> RobustRun:
@@ -90,7 +68,7 @@ def test_one_failing_request_is_chance() -> None:
     [
         (67, 6, "db/read fails in 50 % of its calls, was 0 %"),
         (22, 1, "db/read fails in 33 % of its requests, was 0 %"),
-        (22, CALLS, "db/read fails in 33 % of its calls, was 0 %"),
+        (22, 12, "db/read fails in 33 % of its calls, was 0 %"),
     ],
 )
 def test_a_title_says_of_what_its_share_is(failing: int, reads: int, said: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.methods.robust.measures.instances import _levels_of
+from analyze.methods.robust.calls_by_instance import _levels_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import title, where

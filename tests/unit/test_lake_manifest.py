@@ -21,7 +21,7 @@ from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
 from schemas.commits import CheckpointRef, CommitBody, Counters, PartitionRange, Standing
-from schemas.errors import LakeError
+from schemas.errors import ConfigError, LakeError
 from schemas.windows import Window
 from stitch.lake import chain, layout
 from stitch.lake import lane as lane_module
@@ -702,3 +702,11 @@ def test_a_ledger_that_does_not_balance_is_not_committed(tmp_path: Path) -> None
         with pytest.raises(LakeError, match="does not balance"):
             lane.commit(staging, body)
     assert open_manifest(store).listing.num_rows == 0
+
+
+@pytest.mark.parametrize("length_ns", [30 * 10**9, 90 * 10**9, 7 * 60 * 10**9, 2 * 86_400 * 10**9, 0, -1])
+def test_windows_that_have_no_name_of_their_own_are_refused(tmp_path: Path, length_ns: int) -> None:
+    """Two windows of one minute would share a folder, whoever sets the length: Python, too."""
+    with pytest.raises(ConfigError, match="does not divide a day into whole minutes"):
+        ensure_lake(LocalStore.at(tmp_path), length_ns, WINDOW_NS, "test")
+    assert not list(tmp_path.iterdir())

@@ -8,7 +8,8 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from flowdiff.cli.listing import BAR, Heading, Kind, print_rows, print_sentence, width_of_output
+from analyze.report.text_table import Heading, Kind
+from flowdiff.cli.listing import BAR, print_rows, print_sentence, width_of_output
 
 WIDTHS = (60, 72, 80, 100, 120, 160, 200)
 ROOT = "frontend/hipstershop.Frontend/Recv."

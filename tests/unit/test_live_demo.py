@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flowdiff.commands.simulate import chosen_faults
+from flowdiff.simulation import chosen_faults
 from simulator.faults import plan_causes
 from simulator.output import run
 from simulator.run import RunPlan

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evaluation.made_cases import pages
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -17,20 +18,6 @@ from analyze.report.wording import NBSP
 
 HOUR_NS = 3_600 * 10**9
 N = 300
-PAGE_US = 20_000
-
-
-def pages(seed: int, read_us: float, far: int = 0, every: int = 1) -> list[Call]:
-    """Pages of 20 ms; one of so many reads for so long. So many reads, evenly spread, take a second more."""
-    rng = np.random.default_rng(seed)
-    late = set(np.linspace(5, N - 5, far).astype(int).tolist())
-    found = []
-    for at in range(N):
-        own = read_us * rng.lognormal(0, 0.2) + (1_000_000 if at in late else 0)
-        rest = PAGE_US * rng.lognormal(0, 0.2)
-        reads = [call("db/read", 100, 100 + own)] if at % every == 0 else []
-        found.append(call("web/get", 0, rest + own, *reads))
-    return found
 
 
 def said(before: list[Call], after: list[Call], *without: str) -> list[str]:

@@ -25,10 +25,13 @@ from oracles.examples import examples
 from oracles.incidents import Receiver, event, incident, receiver, wait_until
 from pydantic import ValidationError
 
-from flowdiff.notify import messages, senders
+from flowdiff.notify import senders, settings, webhook
+from flowdiff.notify.alertmanager import alerts
 from flowdiff.notify.chat import ChatTemplate
 from flowdiff.notify.ledger import FOLDER, Ledger
 from flowdiff.notify.notifier import Notifier
+from flowdiff.notify.otlp import log_record
+from flowdiff.notify.outlet import Context, outlets
 from flowdiff.notify.post import Message, SendError, post
 from flowdiff.notify.settings import NotifySettings
 from flowdiff.notify.signature import signed, signing_key
@@ -42,10 +45,15 @@ SECRET = "key-of-the-signature"
 TOKEN = "token-that-nobody-sees"
 
 
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(senders, "LONGEST_WAIT_S", 0.1)
+SOON = {
+    "timeout_ns": 10**9,
+    "first_wait_ns": 20 * 10**6,
+    "longest_wait_ns": 100 * 10**6,
+    "patience_ns": 300 * 10**6,
+}
+"""Waits of tests that take real time; the others have those of a real receiver, in simulated time."""
+SETTINGS = NotifySettings()
+LINKED = NotifySettings(reports="https://r.example")
 
 
 class Watched:
@@ -55,13 +63,13 @@ class Watched:
         self.events: list[IncidentEvent] = []
         self.said: list[str] = []
         self.store = LocalStore.at(folder)
-        self.settings = NotifySettings.model_validate({"timeout_ns": 10**9, **settings})
+        self.settings = NotifySettings.model_validate({**SOON, **settings})
 
     @contextmanager
     def running(self) -> Iterator[Notifier]:
         """A process that watches."""
         made = Notifier(self.settings, "lake", self.store, lambda: self.events, self.said.append)
-        with made.running(0.3):
+        with made.running():
             made([])
             yield made
 
@@ -75,6 +83,17 @@ class Watched:
 def hook() -> Iterator[Receiver]:
     with receiver() as made:
         yield made
+
+
+def test_every_kind_of_receiver_has_an_outlet_and_its_own_name(tmp_path: Path) -> None:
+    kinds = [name for name, value in SETTINGS if isinstance(value, settings.Receiver)]
+    told = {name: {"url": "https://receiver.example/x"} for name in kinds}
+    context = Context(
+        "lake", NotifySettings.model_validate(told), LocalStore.at(tmp_path), time.time_ns, print
+    )
+    made = outlets(context)
+    assert [outlet.name for outlet in made] == kinds
+    assert all(type(outlet.sender([])) in (senders.EventSender, senders.AlertSender) for outlet in made)
 
 
 def to(hook: Receiver) -> dict[str, Any]:
@@ -155,7 +174,7 @@ def test_a_sender_that_fails_by_a_bug_says_so_and_goes_on(
     """An event of which no message can be made is given up; a post that fails otherwise is made again."""
     watched = Watched(tmp_path, to(hook))
     bad, good, last = (event("opened", incident(f"{n:016x}"), n) for n in range(3))
-    made, posted = messages.cloud_event, senders.post
+    made, posted = webhook.cloud_event, senders.post
     failures = [OverflowError("SECRET-PATH")] * 2
 
     def cloud_event(one: IncidentEvent, *given: Any) -> bytes:
@@ -168,7 +187,7 @@ def test_a_sender_that_fails_by_a_bug_says_so_and_goes_on(
             raise failures.pop()
         posted(*given)
 
-    monkeypatch.setattr(messages, "cloud_event", cloud_event)
+    monkeypatch.setattr(webhook, "cloud_event", cloud_event)
     monkeypatch.setattr(senders, "post", post_or_fail)
     with watched.running() as notifier:
         (counts,) = notifier.counts
@@ -178,7 +197,7 @@ def test_a_sender_that_fails_by_a_bug_says_so_and_goes_on(
         watched.happens(notifier, last)
         wait_until(lambda: counts.sent == 2)
         assert counts.is_sending
-        assert (counts.sent, counts.refused, counts.restarts) == (2, 1, senders.REFUSALS - 1 + 2)
+        assert (counts.sent, counts.refused, counts.restarts) == (2, 1, SETTINGS.refusals - 1 + 2)
     wait_until(lambda: not counts.is_sending)
     assert ids(hook) == [good.id, last.id]
     assert any("sending failed (KeyError at test_notify.py:" in line for line in watched.said)
@@ -257,19 +276,19 @@ class SimulatedClock(SteadyClock):
 
 def alert_sender(hook: Receiver, clock: SimulatedClock) -> senders.AlertSender:
     def message(shown: list[Incident], now_ns: int) -> Message:
-        body = messages.alerts(shown, "lake", "", now_ns)
+        body = alerts(shown, "lake", SETTINGS, now_ns)
         return Message(address_of(hook.url, ""), body, {"Content-Type": "application/json"})
 
-    return senders.AlertSender(message, [], lambda _: None, 5.0, 60.0, clock.steady_ns)
+    return senders.AlertSender("alertmanager", message, [], lambda _: None, SETTINGS, clock.steady_ns)
 
 
 def event_sender(hook: Receiver, folder: Path) -> senders.EventSender:
     def message(event: IncidentEvent) -> Message:
-        return Message(address_of(hook.url, ""), messages.cloud_event(event, "lake", ""), {})
+        return Message(address_of(hook.url, ""), webhook.cloud_event(event, "lake", SETTINGS), {})
 
-    ledger = Ledger(LocalStore.at(folder), "webhook")
+    ledger = Ledger(LocalStore.at(folder), "webhook", SETTINGS.kept_events)
     ledger.outbox([])
-    return senders.EventSender("webhook", message, ledger, [], lambda _: None, 5.0)
+    return senders.EventSender("webhook", message, ledger, [], lambda _: None, SETTINGS)
 
 
 def ends_ns(alert: dict[str, Any]) -> int:
@@ -282,14 +301,6 @@ def pass_time(sender: senders.Sender, clock: SimulatedClock, until_s: float) -> 
         clock.passed_s += sender._turn()
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The waits of a real receiver, which pass in simulated time."""
-    monkeypatch.setattr(senders, "FIRST_WAIT_S", 1.0)
-    monkeypatch.setattr(senders, "LONGEST_WAIT_S", 300.0)
-
-
-@pytest.mark.usefixtures("patient")
 def test_after_an_hour_alertmanager_hears_of_what_goes_on_and_what_ended_has_ended(hook: Receiver) -> None:
     clock = SimulatedClock()
     sender = alert_sender(hook, clock)
@@ -313,7 +324,6 @@ def test_after_an_hour_alertmanager_hears_of_what_goes_on_and_what_ended_has_end
     assert ends_ns(alert) > clock.true_ns
 
 
-@pytest.mark.usefixtures("patient")
 def test_after_an_hour_a_webhook_gets_every_event_once_and_in_order(hook: Receiver, tmp_path: Path) -> None:
     clock, sender = SimulatedClock(), event_sender(hook, tmp_path)
     happened = [
@@ -345,7 +355,6 @@ def test_an_alert_lasts_minutes_however_the_clock_jumps(hook: Receiver, jump_s: 
     assert 60 <= (ends_ns(alert) - clock.true_ns) / 1e9 <= 241
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_webhook_that_answers_500_for_ten_minutes_gets_every_event_once_and_soon(
     hook: Receiver, tmp_path: Path
 ) -> None:
@@ -367,13 +376,13 @@ def test_a_webhook_that_answers_500_for_ten_minutes_gets_every_event_once_and_so
 def test_an_event_that_is_refused_holds_up_no_other(hook: Receiver, tmp_path: Path) -> None:
     watched = Watched(tmp_path, to(hook))
     bad, good = (event("opened", incident(f"{n:016x}"), n) for n in range(2))
-    hook.answers = [400] * senders.REFUSALS
+    hook.answers = [400] * SETTINGS.refusals
     with watched.running() as notifier:
         watched.happens(notifier, bad, good)
-        wait_until(lambda: len(hook.requests) == senders.REFUSALS + 1)
+        wait_until(lambda: len(hook.requests) == SETTINGS.refusals + 1)
         (counts,) = notifier.counts
         wait_until(lambda: counts.pending == 0)
-        assert (counts.sent, counts.refused, counts.failed) == (1, 1, senders.REFUSALS)
+        assert (counts.sent, counts.refused, counts.failed) == (1, 1, SETTINGS.refusals)
     with watched.running():
         pass
     assert ids(hook)[-1] == good.id
@@ -511,7 +520,7 @@ def test_a_token_does_not_go_over_an_open_line(tmp_path: Path) -> None:
 
 def test_a_log_event_is_what_the_protocol_says() -> None:
     one = event("opened", incident(severity="critical"))
-    found = json_format.Parse(messages.log_record(one, "lake", "", 5), ExportLogsServiceRequest())
+    found = json_format.Parse(log_record(one, "lake", SETTINGS, 5), ExportLogsServiceRequest())
     (resource,) = found.resource_logs
     (scope,) = resource.scope_logs
     (record,) = scope.log_records
@@ -528,30 +537,32 @@ def test_a_log_event_is_what_the_protocol_says() -> None:
 @given(st.text(max_size=2000), st.text(max_size=50))
 def test_messages_are_bounded_and_whole_whatever_is_in_them(text: str, short: str) -> None:
     one = incident(component=text, operation=short, headline=text, host=text, also=(text,) * 50, note=text)
-    body = messages.cloud_event(event("opened", one), text, "")
-    (alert,) = json.loads(messages.alerts([one], text, "", time.time_ns()))
+    body = webhook.cloud_event(event("opened", one), text, SETTINGS)
+    (alert,) = json.loads(alerts([one], text, SETTINGS, time.time_ns()))
     assert len(body) < 64_000
     assert json.loads(body)["data"]["component"] == alert["labels"]["component"]
     assert {*alert["labels"]} == {"alertname", "lake", "id", "kind", "component", "operation", "severity"}
     assert not {*alert["labels"].values()} & {str(one.before), str(one.after)}
-    json_format.Parse(messages.log_record(event("opened", one), text, "", 0), ExportLogsServiceRequest())
-    slack = json.loads(ChatTemplate.of("slack", None).body(event("opened", one), "https://x.example"))
+    json_format.Parse(log_record(event("opened", one), text, SETTINGS, 0), ExportLogsServiceRequest())
+    slack = json.loads(ChatTemplate.of("slack", None, LINKED).body(event("opened", one)))
     header, said, told, *_ = slack["blocks"]
     assert 0 < len(header["text"]["text"]) <= 150
     assert 0 < len(said["text"]["text"]) <= 3000
     assert all(0 < len(field["text"]) <= 2000 for field in told["fields"])
     assert "<!" not in said["text"]["text"]
-    teams = ChatTemplate.of("teams", None).body(event("opened", one), "https://x.example")
+    teams = ChatTemplate.of("teams", None, LINKED).body(event("opened", one))
     assert len(teams) < 28_000  # what Teams takes
     (card,) = json.loads(teams)["attachments"]
     assert all(part["text"] for part in card["content"]["body"] if part["type"] == "TextBlock")
 
 
 def test_alerts_link_what_to_do_about_them() -> None:
-    (alert,) = json.loads(messages.alerts([incident()], "lake", "", 5, "https://wiki.example/slow"))
+    (alert,) = json.loads(
+        alerts([incident()], "lake", NotifySettings(runbook="https://wiki.example/slow"), 5)
+    )
     assert alert["annotations"]["runbook_url"] == "https://wiki.example/slow"
     assert alert["labels"]["severity"] == "warning"
-    (plain,) = json.loads(messages.alerts([incident()], "lake", "", 5))
+    (plain,) = json.loads(alerts([incident()], "lake", SETTINGS, 5))
     assert "runbook_url" not in plain["annotations"]
 
 
@@ -577,7 +588,7 @@ def test_chats_get_messages_of_their_own_form(hook: Receiver, tmp_path: Path) ->
 def test_a_message_of_slack_is_never_longer_than_slack_takes(length: int) -> None:
     long = "&" * length
     one = incident(component=long, headline=long, examples=IncidentExamples(problem=(long, long, long)))
-    body = json.loads(ChatTemplate.of("slack", None).body(event("opened", one), "https://r.example"))
+    body = json.loads(ChatTemplate.of("slack", None, LINKED).body(event("opened", one)))
     header, section, fields, *_ = body["blocks"]
     assert len(header["text"]["text"]) <= 150
     assert len(section["text"]["text"]) <= 3000

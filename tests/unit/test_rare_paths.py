@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evaluation.made_cases import page
 from oracles.refined import T0, Call, call, population
 
 from analyze.methods.robust.changes import Change
@@ -15,12 +16,6 @@ from analyze.population import Sample
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
-
-
-def page(*points: str) -> Call:
-    """A page that calls these points of the shop one after the other, 100 µs each."""
-    below = [call(f"shop/{point}", 10 + 120 * at, 110 + 120 * at) for at, point in enumerate(points)]
-    return call("web/page", 0, 20 + 120 * len(points), *below)
 
 
 def run(before: list[Call], after: list[Call], *without: str) -> RobustRun:

@@ -6,26 +6,18 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from evaluation.made_cases import ASKED as CALL
+from evaluation.made_cases import skewed
 from oracles.stored_flows import lake_tables
 
 from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Population, Sample
+from analyze.population import Sample
 from analyze.refine.clocks import NOT_BOUNDED, record_bounds
-from analyze.refine.pipeline import refine
-from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, group_flows
-from stitch.graph.template import Template
 
 SECOND_NS = 10**9
-CALL = Template.of_graph(
-    [("web", "ask", None), ("db", "asked", None), ("db", "done", None), ("web", "told", None)],
-    [(0, 1), (1, 2), (2, 3)],
-    [3],
-)
-"""There and back, between two components; hosts are set below."""
 
 
 def matrices(times: np.ndarray, seed: int = 0) -> FlowMatrices:
@@ -67,32 +59,6 @@ def test_bounds_are_those_of_every_edge_between_two_hosts(seed: int) -> None:
         for row in part[["pair", "lower", "upper"]].tolist()
     ]
     assert sorted(made) == sorted(expected)
-
-
-def skewed(
-    ahead_ns: int, legs: tuple[int, int] = (60, 40), n: int = 60, *, then_ahead_ns: int | None = None
-) -> Population:
-    """A call that takes 1000 ns on the other host, whose clock is ahead; in a second sample otherwise."""
-    forth, back = legs
-    samples = [ahead_ns] if then_ahead_ns is None else [ahead_ns, then_ahead_ns]
-    times = np.array(
-        [
-            [0, forth + ahead, forth + 1000 + ahead, forth + 1000 + back]
-            for ahead in samples
-            for _ in range(n)
-        ],
-        dtype=np.int64,
-    )
-    n *= len(samples)
-    flows, structures = lake_tables(np.random.default_rng(1), [(CALL, times)])
-    sample = np.repeat(np.arange(len(samples), dtype=np.uint8), n // len(samples))
-    for name, column in (("start_ns", np.arange(n) * SECOND_NS), ("sample", sample)):
-        flows = flows.set_column(flows.schema.get_field_index(name), name, pa.array(column))
-    hosts = np.array([["w", "d", "d", "w"]] * n)
-    column = flows.schema.get_field_index("host")
-    kind = flows.schema.field("host").type
-    flows = flows.set_column(column, flows.schema.field("host"), pa.array(hosts.tolist()).cast(kind))
-    return refine(flows, structures, RefineSettings())
 
 
 @pytest.mark.parametrize(("ahead_ns", "legs"), [*product((-5_000, 0, 5_000), ((60, 40), (5, 700)))])

@@ -146,7 +146,7 @@ def linked(outcome: Outcome) -> tuple[Outcome, str]:
 
 
 def lake_on(disk: MemoryDisk) -> LocalStore:
-    ensure_lake(store := LocalStore(disk), 10**9, 10**9, "test")
+    ensure_lake(store := LocalStore(disk), 60 * 10**9, 60 * 10**9, "test")
     return store
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.refined import Call, call, population
+from evaluation.made_cases import three_calls as pages
+from oracles.refined import Call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import robust_run
@@ -18,17 +19,6 @@ SECOND_NS = 10**9
 HOUR_NS = 3_600 * SECOND_NS
 N = 60
 OVERLAP = {ChangeKind.SERIAL, ChangeKind.PARALLEL}
-
-
-def pages(times: tuple[float, float, float], rng: np.random.Generator, *, serial: bool) -> list[Call]:
-    """Pages with three calls of these times (µs), one after the other or side by side."""
-    made = []
-    for lengths in rng.lognormal(np.log(times), 0.1, (N, 3)):
-        starts = 20 + (np.cumsum([0, *lengths[:2] + 10]) if serial else np.array([0.0, 5.0, 10.0]))
-        ends = starts + lengths
-        calls = [call(f"{name}/get", a, b) for name, a, b in zip("abc", starts, ends, strict=True)]
-        made.append(call("web/page", 0, ends.max() + 20, *calls))
-    return made
 
 
 def overlap_kinds(before: list[Call], after: list[Call]) -> set[ChangeKind]:

@@ -24,6 +24,7 @@ from oracles.shop import HOSTILE
 from pydantic import BaseModel
 from rich.console import Console
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.sections import findings as finding_words
 from analyze.methods.robust.sections import verdict as verdict_words
@@ -215,11 +216,11 @@ def test_what_follows_is_told_apart_on_the_terminal(outcome: Outcome):
 
 def test_a_finding_says_what_its_share_is_of(outcome: Outcome, page: str):
     share = finding_words.share_sentence(slow_recommendations()).replace("\u00a0", " ")
-    assert share == "82 % (78 to 86 %) of all added time"
+    assert share == "82 % (78 to 86 %) of all that got slower"
     assert share in " ".join(told(outcome, outcome.report).replace("\u00a0", " ").split())
     assert share in " ".join(Reader(page).text).replace("\u00a0", " ")
     faster = slow_recommendations().model_copy(update={"contribution_us": -5_000.0})
-    assert finding_words.share_sentence(faster).endswith("of all saved time")
+    assert finding_words.share_sentence(faster).endswith("of all that got faster")
     other_way = faster.model_copy(update={"share_of_change": None})
     assert finding_words.part_sentence(other_way).replace("\u00a0", " ") == "−5 ms on the mean"
 
@@ -279,7 +280,7 @@ def test_every_outcome_is_told(outcome: Outcome, result: str):
 
 def test_every_kind_has_its_words():
     for kind in ChangeKind:
-        assert finding_words.KIND[kind]
+        assert KIND_WORDS[kind]
 
 
 def test_a_report_without_findings_is_shown(outcome: Outcome):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-from oracles.refined import Call, call, population
+from evaluation.made_cases import two_types as requests
+from oracles.refined import Call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.comparison import Comparison
@@ -16,20 +16,6 @@ from analyze.population import Sample
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
-
-
-def requests(lists: int, creates: int, lists_that_insert: int = 0) -> list[Call]:
-    """Two types of requests share a gate and a store; each goes on to a place of its own."""
-
-    def one(root: str, at: int, child: str) -> Call:
-        below = [call(child, 50, 100 + at % 7), call("log/write", 120, 150), call("auth/ask", 30, 45)]
-        asked = call("store/get", 25, 170, *below)
-        return call(root, 0, 200 + at % 5, call("gate/pass", 20, 180, asked))
-
-    made = [one("web/list", at, "index/lookup") for at in range(lists)]
-    made += [one("web/list", at, "db/insert") for at in range(lists_that_insert)]
-    made += [one("web/create", at, "db/insert") for at in range(creates)]
-    return [made[at] for at in np.random.default_rng(0).permutation(len(made)).tolist()]
 
 
 def run(before: list[Call], after: list[Call], without: tuple[str, ...] = ()) -> RobustRun:

@@ -60,9 +60,9 @@ def test_a_folder_goes_at_the_end_of_its_block(monkeypatch: pytest.MonkeyPatch, 
 _KILLED = """
 import os, signal
 from flowdiff.cli.options import provisional_folder
-from stitch.drivers.sharded.exchange import BucketStage
+from stitch.drivers.sharded.exchange import RemoteStage
 provisional = provisional_folder()
-with BucketStage("s3://lakes/lake", "stage").folder() as task:
+with RemoteStage("s3://lakes/lake", "stage").folder() as task:
     for folder in (provisional, task):
         (folder / "file").write_text("x")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,11 +12,11 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.segments.attribute_values import attribute_values, request_ids
 from analyze.methods.robust.segments.segment_changes import SEGMENTS
-from analyze.methods.robust.settings import RobustSettings, SegmentSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.titles import finding_title
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
+from analyze.profile.attribute_values import attribute_values, request_ids
 from schemas.lake import RECORDS, SPANS
 from schemas.report.findings import ChangeKind
 
@@ -168,5 +168,7 @@ def test_attributes_are_those_of_requests_of_the_same_kind_and_of_all_their_mess
     ids = request_ids(
         pa.array(["one", "two", "one", "other", "one"]), np.array([True, True, False, True, True])
     )
-    found = attribute_values([table], ids, 5, SegmentSettings(least_requests=1), ())
+    found = attribute_values(
+        [table], ids, lambda _: True, lambda counts: np.ones(len(counts.key), dtype=np.bool_)
+    )
     assert {value.value: value.rows.tolist() for value in found} == {"a": [0, 4], "b": [1, 2]}

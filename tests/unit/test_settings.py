@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowdiff.__main__ import main
+from flowdiff.cli.named_settings import method_keys
 from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective, kafka_of
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
@@ -213,19 +214,31 @@ def test_every_line_has_its_origin() -> None:
 def test_the_defaults_are_a_file_to_begin_with(tmp_path: Path) -> None:
     uncommented = "\n".join(
         line.removeprefix("# ") if " = " in line and line.startswith("# ") and _is_key(line) else line
-        for line in default_toml().splitlines()
+        for line in default_toml(expert=True).splitlines()
     )
     found: Effective = effective(NEEDED, {}, written(tmp_path, uncommented.replace("topics = []", "")))
     assert found.config == effective(NEEDED, {}).config
-    assert {*tomllib.loads(default_toml())} == {
-        "kafka",
-        "receiver",
-        "live",
-        "serve",
-        "log",
-        "watch",
-        "notify",
-    }
+    everyday = ["kafka", "receiver", "live", "serve", "log", "watch", "notify"]
+    assert [*tomllib.loads(default_toml())] == everyday
+    assert [*tomllib.loads(default_toml(expert=True))][: len(everyday) + 1] == [
+        *everyday[:5],
+        "heap",
+        *everyday[5:],
+    ]
+
+
+def test_keys_for_experts_are_shown_on_request_and_where_they_are_set() -> None:
+    assert (
+        sum(not key.is_expert for name, key in method_keys().items() if name.startswith(("robust", "refine")))
+        <= 45
+    )
+    found = effective(NEEDED, {"FLOWDIFF_WATCH_KAPPA": "0.3"})
+    assert "kappa = 0.3  # FLOWDIFF_WATCH_KAPPA" in effective_toml(found)
+    assert "tail_df" not in effective_toml(found)
+    assert "tail_df = 3.0  # default" in effective_toml(found, expert=True)
+    assert "kappa" not in default_toml()
+    for line in ("# kappa = 0.25", "[robust.causes]", "# flooded = 3.0"):
+        assert f"\n{line}\n" in default_toml(expert=True)
 
 
 def _is_key(line: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flowdiff.commands.simulate import shop_plan
+from flowdiff.simulation import shop_plan
 from schemas.errors import ConfigError
 from simulator.shop import DEPLOYED, ROLLOUT_S, SLOW_STOCK, ShopPlan, shop_lines
 

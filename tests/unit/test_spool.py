@@ -272,6 +272,6 @@ def test_a_certificate_that_is_none_is_said_before_anything_is_received(
     spool = Spool(tmp_path / "spool", SETTINGS)
     try:
         with pytest.raises(ConfigError, match="certificate_file"):
-            Receiver(spool, SETTINGS.model_copy(update=files), *addresses, 2**20).close()
+            Receiver(spool, SETTINGS.model_copy(update=files), *addresses, DecodeConfig()).close()
     finally:
         spool.close()

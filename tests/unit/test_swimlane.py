@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from analyze.report.drawing.swimlane import Activity, activities, cells
-from flowdiff.commands.flow import print_bars
+from flowdiff.cli.flow_drawing import print_bars
 from stitch.graph.placed import END, POINT, START
 
 

@@ -11,9 +11,15 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 from scipy import stats
 
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.sections import verdict
 from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.outcome import VerdictReached, Word
 from analyze.population import Sample
+from schemas.report.accounts import Reason, ReasonKind, VerdictSection
 
 SETTINGS = RobustSettings(explained=0, paths=False)
 HOUR_NS = 3_600 * 10**9
@@ -82,3 +88,29 @@ def test_the_true_change_is_seldom_larger(scale: float) -> None:
     sizes = [largest(run(requests(300, 2 * seed), requests(60, 2 * seed + 1, scale))) for seed in range(20)]
     assert sum(size < true for size in sizes) <= 3
     assert np.median(sizes) < true + 0.8, "two modes hide no more than that"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "by_load", "is_named"),
+    [
+        ("not-explained", False, True),
+        ("not-explained", True, False),
+        ("changed", False, False),
+        ("partly-explained", False, False),
+    ],
+)
+def test_a_likely_place_is_named_only_where_nothing_else_explains(
+    monkeypatch: pytest.MonkeyPatch, outcome: Word, by_load: bool, is_named: bool
+) -> None:
+    """Load has no place, and where findings stand they are the places."""
+    decided = VerdictReached(outcome, (Reason(kind=ReasonKind.NO_FINDING, text="."),), by_load=by_load)
+    monkeypatch.setattr(verdict, "reached", lambda *_: decided)
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 200 * 10**9)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(requests(200, 1), requests(200, 2, 4.0)), samples=samples)
+    report = compare(found, [Chosen(METHOD, SETTINGS)]).report
+    section = report.section(VerdictSection)
+    assert section is not None
+    assert any(reason.kind is ReasonKind.LIKELY_PLACE for reason in section.reasons) == is_named

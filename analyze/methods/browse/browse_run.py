@@ -23,16 +23,16 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class BrowseRun:
-    """Results of browsing, all of the last sample except for densities and moments."""
+    """Results of browsing: densities and moments of all samples, the rest of the last one."""
 
     population: Population
     times: AllPathTimes
     moments: SampleMoments
     densities: tuple[Density | None, ...]
-    """[samples]"""
+    """[samples] density of response times; None with fewer than two distinct times."""
     bins: ResponseBins
     ranges: tuple[BinRange, ...]
-    """Ranges to show."""
+    """Ranges of bins to show: around each mode, and the slow end."""
     settings: BrowseSettings
 
     @property

@@ -38,8 +38,8 @@ def analyse(
     settings: BrowseSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Describe a period: response times, typical requests, time, places. With two samples, the second, with
-    the first one's curves beside it."""
+    """Describe a period: response times, typical requests, time, places. With two samples: the second one,
+    with the curves of the first beside it."""
     population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)
@@ -92,4 +92,4 @@ METHOD: Final = Method(
     analyse=analyse,
     sections=(RANGES, SCHEDULES, TIMELINE, PLACES, VARIANCE_CURVES),
 )
-"""Found by the registry."""
+"""The method as the registry lists it."""

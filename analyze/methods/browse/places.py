@@ -1,4 +1,4 @@
-"""Make the section `browse-places`: call sites and hosts by time; failures by place, number and time."""
+"""Build the section `browse-places`: call sites and hosts by time; failures by place, number and time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_HOSTS: Final = 60
 _MOST_ERRORS: Final = 40
 _MOST_COMPONENTS: Final = 6
 _TIMES: Final = 48
-"""Parts of the period in which errors are counted."""
+"""Number of bins of time in which errors are counted."""
 _MOST_ERROR_HOSTS: Final = 3
 
 
 def places_of(run: BrowseRun) -> tuple[BrowsePlacesSection, dict[str, pa.Table]]:
-    """Make the section, and complete tables of its lists."""
+    """(section, complete tables of its lists)."""
     population = run.population
     sites, (hosts, no_host) = _sites(run), _hosts(run)
     edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
@@ -100,18 +100,18 @@ def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Times by host in one sample; arrays are [hosts + 1], the last one for unknown hosts."""
+    """Times by host of one sample; arrays are [hosts + 1], the last place for unknown hosts."""
 
     n: I8
-    """Requests with a node there."""
+    """Requests with a node on the host."""
     weight: F8
-    """Weight of these requests."""
+    """Weight of the requests counted in `n`."""
     us: F8
-    """Weighted critical self time at a host; over all hosts the weighted sum of the response times."""
+    """Weighted critical self time; the hosts add up to the weighted sum of response times."""
     failed: I8
-    """Requests in which a node failed there."""
+    """Requests in which a node on the host failed."""
     components: tuple[tuple[str, ...], ...]
-    """[hosts + 1] sorted."""
+    """[hosts + 1] sorted components on the host."""
 
 
 def host_times(population: Population, times: AllPathTimes, sample: int) -> HostTimes:
@@ -151,9 +151,9 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 
 
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
-    """[edges] node on whose host an edge's time is spent.
+    """[edges] node on whose host the time of each edge is spent.
 
-    For spans the start of the span whose self time it is, for records the end of the edge.
+    For spans the start of the span whose self time the edge is, for records the end of the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]
@@ -164,9 +164,9 @@ def _edge_positions(sites: GraphSites, category: Category) -> I8:
 def _error_rows(
     population: Population, times: AllPathTimes, sample: int, edges_ns: I8
 ) -> tuple[list[ErrorRow], float]:
-    """Rows by error class and place, most requests first; and the share of requests in which anything failed.
+    """(rows by error class and place, most requests first; share of requests with any failure).
 
-    edges_ns: [times + 1] bounds of the counts by time. O(failures log failures).
+    edges_ns: [times + 1] bounds of the counts by time.
     """
     none = np.zeros(0, np.int64)
     parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, none, np.zeros(0), none > 0, none)]

@@ -1,6 +1,6 @@
-"""Make the section `browse-ranges`: densities, bins, and the content of ranges of response times.
+"""Build the section `browse-ranges`: densities, bins, and the content of ranges of response times.
 
-The counts, and the choice of ranges, are in `response_bins`.
+Counts and the choice of ranges are in `response_bins`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from schemas.windows import NS_PER_US
 _MOST_ROOTS: Final = 60
 _MOST_CATEGORIES: Final = 200
 _MOST_SITES: Final = 120
-"""Most root types, categories and places whose bins are in the section, to describe any range: those of most
-requests, or of most time, and all that a listed range names."""
+"""Most root types, categories and call sites whose bins are in the section, for any range the user chooses:
+those with most requests, or most time, and all that a listed range names."""
 _DIGITS: Final = 9
-"""Significant digits of sums in the section: more would be half of the page, unseen."""
+"""Significant digits of sums in the section, which limit the size of the page."""
 _CANONICAL: Final = 600
-"""Characters of a category's canonical text: two hundred whole texts would fill a page of their own."""
+"""Most characters of a category's canonical text, which limit the size of the page."""
 
 
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
-    """Make the section: density curves, bins, and the ranges with their leading entries."""
+    """Build the section: density curves, bins, and the ranges with their leading entries."""
     bins, samples = run.bins, run.population.samples
     inside = [_leading(bins, one.first, one.past) for one in run.ranges]
     sizes = (
@@ -108,7 +108,7 @@ def _curve(name: str, requests: int, density: Density) -> DensityCurve:
 
 
 def _listed(size: npt.NDArray[np.number], most: int, needed: Sequence[int]) -> list[int]:
-    """Numbers of the largest, and of the needed ones, largest first."""
+    """Indices of the `most` largest and of those `needed`, largest first."""
     order = np.argsort(-size, kind="stable").tolist()
     kept = {number for number in order[:most] if size[number] > 0} | set(needed)
     return [number for number in order if number in kept]
@@ -126,14 +126,14 @@ def _root(run: BrowseRun, root: int) -> BinnedRoot:
 
 
 def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
-    """Requests of the last sample, their mean, and C² for more than LARGE."""
+    """Fields of the last sample: requests, their mean, and C² for more than LARGE requests."""
     n, mean = int(moments.count[-1, place]), float(moments.mean_us[-1, place])
     c2 = float(moments.c2[-1, place]) if n > LARGE and mean > 0 else None
     return {"requests": n, "mean_us": mean, "c2": c2}
 
 
 def _bins_of(kinds: KindBins, row: int) -> dict[str, Any]:
-    """Bins in which a kind has requests, and their number."""
+    """Bins in which a kind has requests, with the numbers of requests."""
     used = np.flatnonzero(kinds.n[row])
     return {
         "bins": tuple(used.tolist()),
@@ -155,7 +155,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
 
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:
-    """Name of a place, and its caller if it is a call."""
+    """(name of a call site, its caller if it is a call)."""
     return site_name(site, times.names).text, caller_name(site, times.names)
 
 
@@ -176,7 +176,7 @@ def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:
 
 
 _Leading = dict[int, dict[str, Any]]
-"""Number -> fields of its row, in the order of the rows."""
+"""Index of a root type, category or site -> fields of its row, in the order of the rows."""
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
@@ -189,7 +189,7 @@ def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Lead
 
 
 def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
-    """Fields of some rows, with their lift: frequency in the range over frequency outside."""
+    """Fields of the rows `numbers`, with their lift: frequency in the range over frequency outside."""
     rows = {}
     for number in numbers:
         one = {name: column[number].item() for name, column in found._asdict().items()}
@@ -203,8 +203,8 @@ def _range_row(
     leading: tuple[_Leading, _Leading, _Leading],
     places: Sequence[dict[int, int]],
 ) -> ResponseRange:
-    """Row of a range with its leading entries; places: for each kind number -> index into the section's
-    list."""
+    """Row of a range with its leading entries; places: for each kind of entry, its number -> index in the
+    section's list."""
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
         [float(part) for part in split_sums(values, first, past)]
@@ -234,8 +234,8 @@ def _range_row(
 
 
 def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
-    """Filter of a range: `duration >= 120us and duration < 3ms`; open ends are left out, everything is
-    empty."""
+    """Filter expression of a range: `duration >= 120us and duration < 3ms`; open ends are left out, empty for
+    all."""
     parts = []
     if first > 0:
         parts.append(f"duration >= {_duration(int(bins.edges_ns[first]))}")
@@ -245,7 +245,7 @@ def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
 
 
 def _duration(ns: int) -> str:
-    """Duration as a whole number of the largest possible unit."""
+    """Duration as a whole number of the largest possible unit: `120us`."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns and ns % size == 0:
             return f"{ns // size}{unit}"

@@ -1,7 +1,7 @@
 """Count requests, categories and call sites by bin of response time; compare a range with the rest.
 
-A range chosen by the user is a range of bins; ranges around the modes of the density and in the tail are
-chosen here.
+Users choose ranges of bins on the page; ranges around the modes of the density and in the tail are chosen
+here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
 _TAIL: Final = 0.01
-"""Share of the slowest requests that is always a range."""
+"""Share of the slowest requests that form the slow end."""
 _SHOWN: Final = 8
-"""Categories and places listed in a range."""
+"""Most categories, and most call sites, listed for a range."""
 _MOST_DIGITS: Final = 19
 """Most digits of a whole number of ns."""
 
@@ -46,25 +46,25 @@ class SiteBins:
 
     weight: F8
     us: F8
-    """Weighted waiting time at the site."""
+    """[sites, bins] weighted waiting time at the site, µs."""
     failed: F8
     """Weight of the requests in which the site failed, on the critical path or not."""
     n: I8
-    """[sites] requests that waited there."""
+    """[sites] requests that waited at the site."""
     failed_n: I8
-    """[sites] requests in which it failed."""
+    """[sites] requests in which the site failed."""
     squares: F8
-    """[sites] weighted squares of the waiting time."""
+    """[sites] weighted sum of the squared waiting time."""
 
     def c2(self, site: int) -> float | None:
-        """C² of the waiting time at a site; None for at most LARGE requests."""
+        """C² of the waiting time at a site; None if requests <= LARGE."""
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """Counts by bin of one sample. Sums are weighted, times µs."""
+    """Counts of one sample by bin. Sums are weighted, times µs."""
 
     edges_ns: I8
     """[bins + 1] ascending; a bin is half open."""
@@ -72,7 +72,7 @@ class ResponseBins:
     """[bins] summed response times."""
     categories: KindBins
     roots: KindBins
-    """Sums over the categories of each root type."""
+    """Sums of categories by root type."""
     sites: SiteBins
     root_names: tuple[str, ...]
     root_of: I8
@@ -130,7 +130,7 @@ def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
 
 
 def _rounded(ns: float, digits: int, towards: int = 0) -> int:
-    """Round a time to `digits` digits: to the nearest, or in a direction."""
+    """Round a time, ns, to `digits` digits: to the nearest, or up or down by the sign of `towards`."""
     whole = round(ns)
     if whole <= 0:
         return 0
@@ -201,7 +201,7 @@ class BinRange:
     first: int
     past: int
     mode: Mode | None = None
-    """None for the slow end."""
+    """Mode of the range; None for the slow end."""
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
@@ -227,24 +227,24 @@ def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
 
 
 def tail_bin(bins: ResponseBins) -> int:
-    """First bin of the slow end: at least TAIL of the requests, and at least one, are in it or above."""
+    """First bin of the slow end: at least _TAIL of the requests, and at least one, are in or above it."""
     behind = np.cumsum(bins.weight[::-1])[::-1]
     enough = np.flatnonzero(behind >= _TAIL * bins.weight.sum())
     return int(enough[-1]) if len(enough) else 0
 
 
 class KindsInRange(NamedTuple):
-    """All root types, or categories, in a range and outside; arrays are [kinds]."""
+    """Root types, or categories, in a range and outside; arrays are [kinds]."""
 
     n: I8
     share_in: F8
     share_out: F8
     failed: F8
-    """Failed share of its requests in the range."""
+    """Failed share of the kind's requests in the range."""
 
 
 class SitesInRange(NamedTuple):
-    """All places in a range and outside; arrays are [sites]."""
+    """Call sites in a range and outside; arrays are [sites]."""
 
     share_in: F8
     share_out: F8
@@ -254,13 +254,13 @@ class SitesInRange(NamedTuple):
 
 
 def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
-    """Sums of [..., bins] inside the bins `first` to `past`, and outside of them."""
+    """(sums of [..., bins] inside the bins `first` to `past`, sums outside)."""
     inside = values[..., first:past].sum(axis=-1)
     return np.asarray(inside), np.asarray(values[..., :first].sum(axis=-1) + values[..., past:].sum(axis=-1))
 
 
 def over(part: F8, whole: F8 | float) -> F8:
-    """Divide; 0 where the divisor is 0."""
+    """part / whole; 0 where whole is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = np.where(np.asarray(whole) > 0, part / whole, 0.0)
     return found
@@ -279,7 +279,7 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
-    """Compare places in the bins `first` to `past` with the others. O(sites · bins)."""
+    """Compare call sites in the bins `first` to `past` with the others. O(sites · bins)."""
     inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
     waiting, waiting_else = split_sums(bins.sites.weight, first, past)
     us, us_else = split_sums(bins.sites.us, first, past)
@@ -301,7 +301,7 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Leading places of a range: those that most lengthen, or shorten, its requests compared with the
+    """Leading call sites of a range: those that most lengthen, or shorten, its requests compared with the
     others."""
     found = sites_in(bins, first, past)
     # A range of everything has no others: it is ordered by time.

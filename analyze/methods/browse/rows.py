@@ -1,6 +1,6 @@
-"""Convert results of browsing to tables, and make the section `browse-variance`.
+"""Convert results of browsing to tables, and build the section `browse-variance`.
 
-The other sections have files of their own: `ranges`, `schedules`, `timeline`, `places`.
+Sections with files of their own: `ranges`, `schedules`, `timeline`, `places`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CATEGORY_COLUMNS: Final = (
 
 
 def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
-    """Getter of an entry's value in a part of the period, or in the `after`-th part behind it."""
+    """Getter of column `name` at a part of an entry's timeline, or at the part `after` positions later."""
     return lambda part: getattr(part[0], name)[part[1] + after]
 
 
@@ -85,7 +85,7 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def browse_tables(run: BrowseRun, timeline: BrowseTimelineSection) -> dict[str, pa.Table]:
-    """Make tables of categories by bin, and of the timeline; tables of places are made beside their
+    """Build the tables of categories by bin, and of the timeline; those of places are built with their
     section."""
     return {"browse_categories": _category_bins(run), "browse_timeline": _timeline(timeline)}
 
@@ -107,7 +107,7 @@ def _category_bins(run: BrowseRun) -> pa.Table:
 
 
 def _timeline(section: BrowseTimelineSection) -> pa.Table:
-    """One row for each component at which requests arrive and each observed part of the period."""
+    """Table with one row for each entry component and each observed part of the period."""
     parts = [
         (entry, place)
         for entry in section.entries

@@ -43,9 +43,9 @@ from schemas.report.browse import (
 from schemas.report.columns import columns_of
 
 SHOWN: Final = 15
-"""Rows of a table shown at first."""
+"""Rows of a table shown before unfolding."""
 PRINTED: Final = 6
-"""Rows and typical requests on a terminal."""
+"""Most rows, and most typical requests, on a terminal."""
 ALPHA: Final = 0.01
 
 _PAGE: Final = "analyze.methods.browse.page"
@@ -111,7 +111,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
-    """Markup for the script, with which any range can be chosen."""
+    """Markup of the range chooser, for its script."""
     presets = [(range_name(number, one), one.first, one.past) for number, one in enumerate(s.ranges, 1)]
     tables = [("categories", "Categories"), ("sites", "Call sites")]
     if len(s.roots) > 1:
@@ -390,17 +390,17 @@ def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
 
 
 def lift(value: float | None) -> str:
-    """Word a lift: `×4.2`; `only here` if it occurs nowhere else."""
+    """Lift in words: `×4.2`; `only here` for a lift of None."""
     return "only here" if value is None else wording.factor(value)
 
 
 def how_often(value: float | None) -> str:
-    """Word a lift in a sentence: `0.9 × as often as elsewhere`."""
+    """Lift in words, for a sentence: `0.9 × as often as elsewhere`."""
     return "only here" if value is None else f"{wording.rough(value, 2)} × as often as elsewhere"
 
 
 def span(one: ResponseRange, section: BrowseRangesSection) -> str:
-    """Word a range: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
+    """Range in words: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
     low, high = wording.duration(one.low_us), wording.duration(one.high_us)
     starts, ends = one.first == 0, one.past == len(section.n)
     if starts and ends:
@@ -431,7 +431,7 @@ def range_sentence(one: ResponseRange) -> str:
 
 
 def density_sentence(section: BrowseRangesSection) -> str:
-    """Caption of the density."""
+    """Caption of the density curves."""
     return f"{wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
 
 
@@ -505,7 +505,7 @@ def typical_sentence(one: TypicalRequest) -> str:
 
 
 def clock(ns: int) -> str:
-    """Word an instant: `2026-11-19 09:05:12.345Z`."""
+    """Instant as text: `2026-11-19 09:05:12.345Z`."""
     when = datetime.fromtimestamp(ns // 10**9, UTC)
     return f"{when:%Y-%m-%d %H:%M:%S}.{ns % 10**9 // 10**6:03d}Z"
 

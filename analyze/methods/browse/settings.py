@@ -8,14 +8,14 @@ from schemas.config import Config
 
 
 class BrowseSettings(Config):
-    """Bounds of what is shown of a period."""
+    """Bounds of the sections of a browsed period."""
 
     modes: int = Field(default=8, ge=1, le=20)
     """Modes of the density that are looked into at most, the most prominent."""
     bins: int = Field(default=96, ge=8, le=400)
     """Parts of the axis of response times by which a range can be chosen; valleys between modes are added."""
     schedules: int = Field(default=6, ge=0, le=20)
-    """Categories whose typical request is drawn: of the most time in all, and the first of each mode."""
+    """Most typical requests drawn: of the category with most total time, then of each mode's first."""
     times: int = Field(default=120, ge=10, le=1000)
     """Parts that the period is cut into for what happened by time."""
     seed: int = Field(default=0, ge=0)

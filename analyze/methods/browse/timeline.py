@@ -1,6 +1,6 @@
-"""Make the section `browse-timeline`: each entry component by time, with strips of single requests.
+"""Build the section `browse-timeline`: each entry component by time, with strips of single requests.
 
-It has requests in flight, idle gaps, and arrivals (TR §6.2). A request is in flight from its start until
+It shows requests in flight, idle gaps, and arrivals (TR §6.2). A request is in flight from its start until
 before its end, [start, start + T). All by sorting and running sums: no loop over requests.
 """
 
@@ -49,7 +49,7 @@ class Entry:
 
     @classmethod
     def of(cls, component: str, start: I8, response: I8, failed: B1, weight: F8) -> Entry:
-        """Make an entry of requests in any order. O(n log n)."""
+        """Build an entry from requests in any order. O(n log n)."""
         order = np.argsort(start, kind="stable")
         first = start[order]
         end = first + response[order]
@@ -65,7 +65,7 @@ class Entry:
     @property
     def gaps(self) -> I8:
         """[requests - 1] time from the latest end so far to each next start, ns; negative if requests
-        overlap, by the overlap with the latest end."""
+        overlap."""
         between: I8 = self.start[1:] - self.reached[:-1]
         return between
 
@@ -95,7 +95,7 @@ def entries_of(population: Population, sample: int) -> list[Entry]:
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
-    """Make the section of a sample's entry components by time."""
+    """Build the section: entry components of a sample by time."""
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)
@@ -151,7 +151,7 @@ def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
 
 
 def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
-    """Compare an entry with the same one in the first sample; None if that has none."""
+    """Compare an entry with the same entry component in the first sample; None if that sample lacks it."""
     if earlier is None:
         return None
     named = population.samples[0]
@@ -168,7 +168,7 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """Time from the latest end so far to each start; 0 where requests overlap."""
+    """[requests - 1] time from the latest end so far to each next start, ns; 0 where requests overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
@@ -205,7 +205,7 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
 
 
 def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
-    """[bins] (summed time of all requests, time with a request in flight), ns."""
+    """([bins] summed time of all requests, [bins] time with a request in flight), ns."""
     return time_within(entry.start, entry.end, edges), time_within(*entry.runs, edges)
 
 
@@ -226,7 +226,8 @@ def _short(values: F8) -> list[float]:
 
 
 def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Lower quantiles of each run of `counts` ascending values, µs; None for an empty run."""
+    """Lower quantiles of each run of ascending values, µs, None for an empty run; counts: length of each
+    run."""
     past = np.cumsum(counts)
     found = []
     for q in (0.5, 0.99):
@@ -241,7 +242,7 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of a usual stretch, the busiest, and the longest gap; a strip that overlaps a previous one is
+    """Strips of a usual stretch, the busiest, and the longest gap; a strip that overlaps an earlier one is
     left out."""
     n = len(entry.start)
     if n < 2:
@@ -271,7 +272,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
 
 
 def _usual(entry: Entry, length: int) -> int:
-    """Middle of a stretch with about the median number of arrivals."""
+    """Middle of a stretch of `length` with about the median number of arrivals."""
     first = int(entry.start[0])
     stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)
@@ -342,7 +343,7 @@ def most_in_flight(entry: Entry, edges: I8) -> I8:
 
 
 def pack_lanes(start: I8, end: I8, most: int) -> I8:
-    """[requests] lane of each, the first that is free at its start; `most` if all are taken.
+    """[requests] lane of each request, the first one free at its start; `most` if none is.
 
     start: ascending. O(requests · lanes): for a strip of some hundred.
     """

@@ -30,19 +30,19 @@ ROOT: Final = -1
 
 
 class TreeName(NamedTuple):
-    """Name of a node."""
+    """Name of a node of a calling-context tree."""
 
     where: str
-    """`[host/]component`."""
+    """`[host/]component` of the node."""
     what: str
     """Point or operation, with its label and callee."""
 
 
 class _Places(NamedTuple):
-    """Tree of one category; arrays are [places], a place comes after its parent."""
+    """Places of one category's tree; arrays are [places], each place after its parent."""
 
     above: Sequence[int]
-    """Place of the parent; ROOT for the first."""
+    """[places] index of the parent; ROOT for the first."""
     names: Sequence[TreeName]
     time_us: F8
     """[places, requests] time at the place, µs."""
@@ -56,17 +56,17 @@ class CallingTree:
     """[nodes] parent; ROOT for a root; a node comes after its parent."""
     names: tuple[TreeName, ...]
     through: csc_matrix
-    """Requests that pass the node."""
+    """[nodes, groups] weighted requests that pass the node."""
     visits: csc_matrix
-    """Visits of the node."""
+    """[nodes, groups] weighted visits of the node."""
     time_us: csc_matrix
-    """Time summed over visits."""
+    """[nodes, groups] weighted time summed over visits, µs."""
     time_squares: csc_matrix
-    """Squared time summed over visits, µs²."""
+    """[nodes, groups] weighted squared time summed over visits, µs²."""
     requests: F8
-    """[groups] requests."""
+    """[groups] weighted requests."""
     calls: bool
-    """True if made of spans."""
+    """True for a tree of calls (spans), False for one of trace points."""
 
     @property
     def n_nodes(self) -> int:
@@ -74,7 +74,7 @@ class CallingTree:
         return len(self.above)
 
     def summed_groups(self, matrix: csc_matrix, into: I8, n: int) -> F8:
-        """[nodes, n] sums of one of the matrices over groups; into: [groups] index of the sum."""
+        """[nodes, n] sums of `matrix` over groups; into: [groups] index of the sum that a group enters."""
         from scipy.sparse import csr_matrix
 
         places = np.arange(len(into))
@@ -84,13 +84,13 @@ class CallingTree:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums collected while categories are read."""
+    """Sums accumulated category by category."""
 
     numbers: Numbering[tuple[int, TreeName]] = field(default_factory=Numbering)
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
-    """[4, cells] through, visits, time, squares of times."""
+    """[4, cells] of each category: requests that pass, visits, time, squared time."""
 
     def nodes_of(self, places: _Places) -> I8:
         """[places] nodes, numbered in order of first occurrence."""
@@ -101,7 +101,7 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add one category; places with the same path to the root are visits of one node."""
+        """Add one category; of its places, those with the same path to the root are visits of one node."""
         from scipy.sparse import csr_matrix
 
         codes, place = np.unique(group, return_inverse=True)
@@ -174,7 +174,8 @@ def _points(category: Category) -> _Places:
 
 
 def awaited(category: Category) -> I8:
-    """[nodes] predecessor of each node; of several the one reached last in most requests, by weight.
+    """[nodes] predecessor that each node waits for: of several the one reached last in most requests, by
+    weight.
 
     Ties go to the lower position. ROOT for the first node.
     """

@@ -31,10 +31,10 @@ class ClusterOverlay:
     cluster: int
     """Cluster of tree B."""
     other: int
-    """Cluster of tree A; the same cluster when its two samples are compared."""
+    """Cluster of tree A; equals `cluster` when its two samples are compared."""
     overlay: TreeOverlay
     weight: float
-    """Share of cluster B's requests among all of the second (or only) sample."""
+    """Share of cluster B's requests in the second (or only) sample."""
 
     @property
     def score_us(self) -> float:
@@ -44,7 +44,8 @@ class ClusterOverlay:
 
 
 def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
-    """[clusters] nearest other cluster of the same dominant root type, among those wanted, or NONE."""
+    """[clusters] nearest other cluster of the same dominant root type; NONE without one. wanted: [clusters]
+    True for candidates."""
     distance = np.where(dominant[:, None] == dominant[None, :], apart, np.inf)
     np.fill_diagonal(distance, np.inf)
     if wanted is not None:
@@ -55,8 +56,8 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
 
 
 def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
-    """[clusters] suspected origin of clusters that grew: the nearest of the same root type that shrank; or
-    NONE."""
+    """[clusters] suspected origin of each cluster that grew: the nearest shrunk one of the same root type;
+    else NONE."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)
     return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)
@@ -71,7 +72,7 @@ def cluster_overlays(
     *,
     noise_assumed: bool,
 ) -> list[ClusterOverlay]:
-    """Make all overlays, ordered by the time that their most coloured node adds, then by requests.
+    """Build all overlays, sorted by the time that their most coloured node adds, then by requests.
 
     noise_assumed: the first sample is too short to estimate the differences of ordinary times.
     """
@@ -91,8 +92,8 @@ def cluster_overlays(
         return range(first, first + settings.blocks)
 
     def pairs(cluster: int) -> Iterator[tuple[OverlayKind, int, int]]:
-        """Yield what cluster B, in its last sample, is compared with: (kind of overlay, cluster A, sample of
-        A)."""
+        """Yield the trees to compare with cluster B in its last sample: (kind of overlay, cluster A, sample
+        of A)."""
         if samples == 2:
             if enough[cluster].all():
                 yield "samples", cluster, 0

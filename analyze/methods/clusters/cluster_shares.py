@@ -33,9 +33,9 @@ class ClusteredRequests:
     n_clusters: int
     n_samples: int
     count: I8
-    """[categories, clusters, samples] requests."""
+    """[categories, clusters, samples] number of requests."""
     weight: F8
-    """[categories, clusters, samples]"""
+    """[categories, clusters, samples] sums of weights."""
     response_us: F8
     """[categories, clusters, samples] sums of weight times response time."""
     roots: tuple[str, ...]
@@ -47,7 +47,7 @@ class ClusteredRequests:
         return row_totals(self.weight, self.root, len(self.roots))
 
     def dominant(self) -> I8:
-        """[clusters] root type of most of its requests."""
+        """[clusters] root type of most of the cluster's requests."""
         return np.asarray(self.by_root().sum(axis=2).argmax(axis=0), dtype=np.int64)
 
 
@@ -99,7 +99,8 @@ def _requests_per_weight(population: Population, clustered: ClusteredRequests) -
 
 
 def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool:
-    """True if the first of two samples is too short, beside the second, to estimate ordinary differences."""
+    """True if the first of two samples is too short, compared with the second, to estimate ordinary
+    differences."""
     first, second = population.samples
     return first.length_ns < settings.blocks * second.length_ns
 
@@ -136,7 +137,8 @@ class ClusterShareTests:
 
     before: F8
     after: F8
-    """Shares of the requests of the root type; NaN without such requests."""
+    """[clusters] share of the cluster in its root type's requests, second sample; NaN without such requests.
+    `before`: first sample."""
     z: F8
     p: F8
     q: F8
@@ -146,7 +148,8 @@ class ClusterShareTests:
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Test held / asked, [clusters, 2], B against A; blocks, block_asked: [clusters, blocks] of A.
+    """Test shares held / asked, [clusters, 2], sample B against A; blocks, block_asked: the same sums by
+    block of A, [clusters, blocks].
 
     noise_assumed: A is too short for its blocks to show ordinary differences; φ is then at least
     `assumed_phi`.

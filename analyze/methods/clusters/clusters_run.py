@@ -61,12 +61,12 @@ class ClustersRun:
     """[clusters, clusters] distances between centres."""
     nearest: I8
     origin: I8
-    """[clusters] index of another cluster, or NONE."""
+    """[clusters] index of the cluster of suspected origin, or NONE."""
     shares: ClusterShareTests | None
-    """None for a single sample."""
+    """Tests of the clusters' shares; None for a single sample."""
     tree: CallingTree
     overlays: tuple[ClusterOverlay, ...]
-    """Ordered by score."""
+    """Overlays sorted by score."""
 
 
 def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:

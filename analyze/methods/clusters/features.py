@@ -1,12 +1,12 @@
-"""Make the feature matrix, and the space in which it is clustered (HOT §2.1, §2.2).
+"""Build the feature matrix, and the space in which it is clustered (HOT §2.1, §2.2).
 
 Rows are requests, equal rows merged; columns are features, of three sets. *Points*: 1 for every trace point
 (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of points
-that it passes, µs, 0 where it does not. *Counts*: number of times that it passes the pair. Points and counts
-are the same for all requests of a category.
+that it passes, µs, else 0. *Counts*: number of times that it passes the pair. Points and counts are the same
+for all requests of a category.
 
-The space scales columns, drops rare ones, and reduces to as few dimensions as carry most of the variance.
-Paper style: the values as they are (raw Euclid); several sets are each scaled to the same total variance.
+The space scales columns, drops rare ones, and keeps as few dimensions as hold most of the variance. Paper
+style: the values unscaled (raw Euclid), except that several sets are each scaled to the same total variance.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 
 Points = Any
-"""[rows, dimensions] a dense array, or scipy's CSR if there are many columns with mostly zeros."""
+"""[rows, dimensions] coordinates: a dense array, or scipy's CSR if there are many, mostly zero columns."""
 _SVD_ROWS: Final = 20_000
-"""Rows sampled for the directions of the SVD; all rows are then projected on them."""
+"""Most rows from which the directions of the SVD are computed; all rows are then projected on them."""
 _CONSTANT: Final = 1e-9
 """Variance, relative to the mean square, below which a column is constant up to rounding."""
 _DENSE_CELLS: Final = 20_000_000
@@ -53,11 +53,11 @@ class FeatureRows:
     """Distinct rows of the feature matrix, with weights."""
 
     sets: tuple[FeatureSet, ...]
-    """[columns] set of the column."""
+    """[columns] feature set that each column belongs to."""
     names: tuple[str, ...]
-    """[columns]"""
+    """[columns] names of the features."""
     matrix: csr_matrix
-    """[rows, columns] values >= 0."""
+    """[rows, columns] values of the features, >= 0."""
     weight: F8
     """[rows] summed weight of the requests."""
     row_of: tuple[I8, ...]
@@ -124,7 +124,7 @@ def _fixed(
     sets: Sequence[FeatureSet],
     columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
-    """(column, value) of the features that all requests of a category share."""
+    """[(column, value)] of the features that all requests of a category share."""
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
         # Both sides of a span are one point.
@@ -173,9 +173,10 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """(rows, weights) of at most `most` rows: all of them, or `most` requests drawn with replacement.
+    """(rows, weights): all rows if at most `most`, else the distinct ones of `most` requests drawn with
+    replacement.
 
-    A row drawn several times occurs once, with that weight. Deterministic.
+    The weight of a drawn row is its number of draws. Deterministic.
     """
     if len(weight) <= most:
         return np.arange(len(weight), dtype=np.int64), weight
@@ -185,7 +186,8 @@ def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
 
 
 def halves(weight: F8, seed: int) -> tuple[F8, F8]:
-    """Split weights into two halves: every request goes to one at random, a fractional weight with it."""
+    """Split each row's requests at random into two halves; a fractional weight is split like the rounded
+    one."""
     rng = np.random.default_rng(seed)
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole
@@ -200,7 +202,7 @@ class FeatureSpace:
     columns: int
     """Number of columns used, before the SVD."""
     explained: float
-    """Share of the sum of squares that the dimensions retain."""
+    """Share of the sum of squares that the dimensions keep."""
 
     @property
     def dimensions(self) -> int:
@@ -239,7 +241,8 @@ def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace
 
 
 def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
-    """[columns] weighted variance, mean square, and share of requests with a value other than 0."""
+    """([columns] weighted variance, [columns] mean square, [columns] share of requests with a nonzero
+    value)."""
     total = weight.sum()
     rows = np.repeat(weight, np.diff(matrix.indptr))
     n = matrix.shape[1]

@@ -31,14 +31,14 @@ _BATCH: Final = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Rows in clusters; cluster 0 has the most weight."""
+    """Partition of rows into clusters; cluster 0 has the most weight."""
 
     centre: F8
-    """[clusters, dimensions]"""
+    """[clusters, dimensions] coordinates of the centres."""
     label: I8
-    """[rows] cluster."""
+    """[rows] cluster of each row."""
     inertia: float
-    """Weighted sum of squared distances to the row's centre."""
+    """Weighted sum of squared distances of rows to their cluster's centre."""
 
     @property
     def n_clusters(self) -> int:
@@ -63,9 +63,9 @@ class Partition:
 def partition(
     points: Points, weight: F8, k: int, settings: ClustersSettings, *, seed: int, starts: int
 ) -> Partition:
-    """Best of several runs of K-means; mini-batches if there are many rows. Deterministic.
+    """Best of `starts` runs of K-means; by mini-batches if there are many rows. Deterministic.
 
-    Fewer clusters than requested if there are fewer distinct points.
+    Fewer than `k` clusters if there are fewer distinct points.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -103,7 +103,7 @@ def partition(
 
 @cache
 def _threads() -> Any:
-    """Find the thread pools of the loaded libraries; cached, as it takes longer than a small K-means."""
+    """Thread pools of the loaded libraries; cached, as the search takes longer than a small K-means."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -112,7 +112,7 @@ def _threads() -> Any:
 def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
     """[groups, groups] weight of items by their groups in two groupings; codes count from 0. O(items).
 
-    n_first: least number of groups of the first; some may be empty.
+    n_first: least number of groups of the first grouping; some may be empty.
     """
     shape = (max(n_first, int(first.max(initial=-1)) + 1), int(second.max(initial=-1)) + 1)
     return totals(first * shape[1] + second, weight, shape[0] * shape[1]).reshape(shape)
@@ -141,9 +141,9 @@ class Purity(NamedTuple):
     """Homogeneity and completeness (Rosenberg and Hirschberg 2007); both 0 to 1."""
 
     homogeneity: float
-    """1 if every group of the second has members of one group of the first only."""
+    """1 if every group of the second grouping has members of one group of the first only."""
     completeness: float
-    """1 if all members of a group of the first are in one group of the second."""
+    """1 if all members of a group of the first grouping are in one group of the second."""
 
 
 def purity(table: F8) -> Purity:
@@ -171,19 +171,19 @@ def best_jaccard(table: F8) -> F8:
 
 _GRID: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _STARTS: Final = 3
-"""Runs of K-means for one point of the curve."""
+"""Runs of K-means per point of the curve."""
 _RESTARTS: Final = 2
-"""Runs of K-means for one refit."""
+"""Runs of K-means per refit."""
 
 
 def number_of_clusters(
     points: Points, weight: F8, n_requests: int, settings: ClustersSettings
 ) -> tuple[int, tuple[CurvePoint, ...]]:
-    """Choose the number of clusters by the silhouette of sampled points, and return it with the curve.
+    """(number of clusters with the best silhouette of sampled points, curve of silhouettes).
 
-    Robust style takes the smallest number within a standard error of the best, paper style the best; the
-    curve is ascending, and empty if the number is given. The sum of squares would always prefer more
-    clusters. n_requests: sample size for the standard error.
+    Robust style takes the smallest number within a standard error of the best, paper style the best. The
+    curve is ascending by number, and empty if the number is given. (The sum of squares would always prefer
+    more clusters.) n_requests: sample size for the standard error.
     """
     n_rows = points.shape[0]
     if settings.clusters or n_rows < 3:
@@ -214,7 +214,7 @@ def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> Cu
 
 
 def simplified_silhouette(distance: F8, label: I8) -> F8:
-    """[rows] (b - a)/max(a, b), a the distance to the row's centre, b to the nearest other; 0 for 0/0.
+    """[rows] (b - a)/max(a, b); a: distance to the row's centre, b: to the nearest other centre; 0 for 0/0.
 
     distance: [rows, clusters], at least 2 clusters. After Hruschka, de Castro and Campello 2004.
     """
@@ -232,10 +232,10 @@ class Stability:
     """Recurrence of a partition in refits."""
 
     reseeded: tuple[float, ...]
-    """Adjusted Rand indices with partitions from other first centres."""
+    """Adjusted Rand index with each partition from other first centres."""
     halved: tuple[float, ...]
-    """Adjusted Rand indices between the partitions of two random halves, measured on all; a refit is missing
-    if chance puts all of few requests in one half."""
+    """Adjusted Rand indices between the partitions of two random halves, measured on all rows; without refits
+    in which chance puts all of few requests in one half."""
     jaccard: F8
     """[clusters] mean over refits of the best Jaccard overlap with a cluster of the refit; NaN without a
     refit."""
@@ -244,7 +244,7 @@ class Stability:
 def stability(
     found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
 ) -> Stability:
-    """Refit a partition on sampled points, whose clusters are `label`. Deterministic."""
+    """Agreement of a clustering with refits on samples of points; label: cluster of each. Deterministic."""
     from sklearn.metrics import pairwise_distances_argmin
 
     reseeded, halved, overlaps = [], [], []
@@ -281,13 +281,13 @@ class PathAgreement:
     """Agreement of clusters with categories of level L1, each of one root type and one folded sequence."""
 
     category: I8
-    """[stored categories] number of the L1 category."""
+    """[stored categories] index of the category's L1 category."""
     key: tuple[str, ...]
-    """[L1 categories] key of its stored category with most requests."""
+    """[L1 categories] key of the stored category with most requests."""
     count: I8
     """[L1 categories, clusters, samples] requests."""
     rare: B1
-    """[L1 categories] True for at most LARGE requests in all samples."""
+    """[L1 categories] True for categories of at most LARGE requests, all samples together."""
     adjusted_rand: float
     purity: Purity
     """Homogeneity and completeness of clusters by categories."""

@@ -21,10 +21,10 @@ from schemas.report.report import Verdict
 
 _KIND: Final = "clusters"
 _MOST_CLUSTERS: Final = 24
-"""Most clusters shown; the tables have all."""
+"""Most clusters shown; the tables hold all."""
 _MOST_OVERLAYS: Final = 30
 _UNSTABLE: Final = 0.75
-"""Mean Jaccard overlap below which a cluster is reported to dissolve in refits (Hennig 2007)."""
+"""Clusters with a lower mean Jaccard overlap are reported to dissolve in refits (Hennig 2007)."""
 
 
 def analyse(
@@ -144,4 +144,4 @@ METHOD: Final = Method(
     sections=(CLUSTERS,),
     kinds=("clusters",),
 )
-"""Found by the registry."""
+"""The method as the registry lists it."""

@@ -55,9 +55,9 @@ _TREE: Final = (
 def clusters_tables(
     population: Population, run: ClustersRun, rows: Sequence[ClusterRow], blocks: int
 ) -> dict[str, pa.Table]:
-    """Make the tables: `clusters`, one row a cluster and sample; `clusters_requests` and
+    """Build the tables: `clusters`, one row per cluster and sample; `clusters_requests` and
     `clusters_categories`, their members; `clusters_distances`; `clusters_trees`: calling-context trees with
-    weighted sums of each cluster and sample."""
+    weighted sums by cluster and sample."""
     samples = [sample.name for sample in population.samples]
     lines = [(row, number) for row in rows for number in range(len(samples))]
     return {
@@ -156,7 +156,7 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """Rows of all clusters; the tree's groups are blocks of time of a cluster and sample."""
+    """Rows of all clusters. The groups of the run's tree are blocks of time of a cluster and sample."""
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
@@ -256,7 +256,7 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
 
 
 def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
-    """(node that the cluster has and the rest lacks, node that it lacks), -1 for none.
+    """(node in the cluster that the others lack, node in the others that the cluster lacks), -1 for none.
 
     through: [nodes, clusters] requests that pass; requests: [clusters]; rest: the root type's other clusters.
     Of equally distinctive nodes the topmost: nodes after a fork add nothing.

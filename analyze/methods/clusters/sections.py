@@ -14,11 +14,11 @@ from analyze.report.section_view import SectionView
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 OPEN: Final = 2
-"""Number of overlays shown open."""
+"""Number of overlays shown unfolded."""
 LISTED: Final = 12
-"""Clusters shown at first."""
+"""Clusters shown before unfolding."""
 NODES: Final = 4
-"""Coloured nodes of an overlay on a terminal."""
+"""Most coloured nodes of an overlay on a terminal."""
 
 FEATURES: Final = {
     "combined": "points, latencies and counts together",
@@ -27,7 +27,7 @@ FEATURES: Final = {
     "counts": "number of times of each step",
 }
 _SHADES: Final = ((1, 8), (2, 16), (3, 26), (4, 38))
-"""Shade of a node, and percent of its colour."""
+"""(shade of a node, percent of its colour)."""
 
 
 def _style() -> str:
@@ -86,7 +86,7 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def listed(section: ClustersSection) -> list[ClusterRow]:
-    """Clusters shown at first, by number: changed ones, then the largest."""
+    """Clusters shown before unfolding, by number: changed ones, then the largest."""
     wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
     return sorted(wanted, key=lambda row: row.number)
 
@@ -127,7 +127,7 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
 
 
 def _root(row: ClusterRow) -> b.Words:
-    """Root type, and the nodes that distinguish the cluster from the rest of it."""
+    """Root type, and the nodes that distinguish the cluster from other clusters of that root type."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
     return (wording.clip(row.root, 80), b.dim(several), b.Styled(wording.clip(marks(row), 160), "span"))
 
@@ -139,7 +139,7 @@ def _changed(row: ClusterRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """Row of a drawn tree: a node, or a run of steps that are left out."""
+    """Row of a drawn tree: a node, or a collapsed run of steps."""
 
     node: OverlayNode
     depth: int
@@ -342,7 +342,7 @@ def difference(node: OverlayNode) -> str:
 
 
 def passing(node: OverlayNode) -> str:
-    """Shares of A's and B's requests that pass, with the number of visits if it is not one."""
+    """Shares of A's and B's requests that pass a node, with the visits a request if not 1."""
     change = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
     sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
     per = [visits / share for visits, share in sides if share > 0]
@@ -375,7 +375,7 @@ def overlay_title(row: TreeOverlayRow) -> str:
 
 
 def overlay_says(row: TreeOverlayRow) -> str:
-    """Line on an overlay: the place of the largest difference, or `no difference` …"""
+    """Line on an overlay: the place of the largest difference, or that there is none."""
     if row.first is None:
         return "" if row.kind == "alone" else "No difference beyond chance."
     node = row.nodes[row.first]
@@ -400,7 +400,7 @@ def look_first(section: ClustersSection) -> str:
 
 
 def merged(row: ClusterRow) -> str:
-    """Number of categories: `12, 9 rare`."""
+    """Number of categories in a cluster: `12, 9 rare`."""
     return wording.count(row.categories_total) + (f", {wording.count(row.rare)} rare" if row.rare else "")
 
 

@@ -17,23 +17,24 @@ from analyze.report.model_values import number
 from schemas.report.clusters import OverlayNode
 
 _MOST_NODES: Final = 40
-"""Most nodes of a tree that is shown whole."""
+"""Trees of at most this many nodes are shown whole."""
 _MOST_COLOURED: Final = 14
 _MOST_PARTINGS: Final = 8
 _MOST_TIMES: Final = 8
-"""Most nodes without a colour that are shown for their time."""
+"""Maximum nodes that are shown, uncoloured, only because they take much time."""
 _SHADES: Final = 4
 
 
 def shade(added_us: float, largest_us: float) -> int:
-    """Shade 1 to 4 by part of the largest, on a root scale to make small ones visible; 0 for none."""
+    """Shade 1 to 4 of added_us relative to largest_us, on a root scale so that small differences are visible;
+    0 for none."""
     if added_us == 0 or largest_us <= 0:
         return 0
     return min(_SHADES, 1 + int(math.sqrt(abs(added_us) / largest_us) * (_SHADES - 0.001)))
 
 
 def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode], int | None]:
-    """(nodes in depth-first order, index of the most coloured one)."""
+    """(shown nodes in depth-first order, index of the most coloured one or None)."""
     kept = _kept(found)
     children = _children(found)
     rows: list[OverlayNode] = []
@@ -131,7 +132,7 @@ def _forks(above: list[int], kept: set[int]) -> set[int]:
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """[places] number of hidden descendants of a shown place that lead to no shown one."""
+    """[places] of a shown place: hidden descendants without a shown one below them."""
     above = found.above.tolist()
     leads = _leading(above, kept)
     count = [0] * len(above)

@@ -1,9 +1,9 @@
 """Overlay two calling-context trees: find where they diverge, and where one is slower (HOT §2.3).
 
-The two sides, A and B, are sums over groups of requests, each group a block of time. For each node of either:
-the sides that have it, visits, time, and the time that a difference adds to the mean request, which is its
-colour. A difference is coloured if it exceeds the differences between its blocks (all nodes of the overlay
-corrected together), and a floor; nodes below a divergence have no colour of their own.
+The two sides, A and B, are sums over groups of requests, each group a block of time. Each node of either tree
+has: the sides that contain it, visits, time, and the time that a difference adds to the mean request, which
+is its colour. A difference is coloured if it exceeds the differences between blocks of one side (all nodes of
+the overlay corrected together), and a floor; nodes below a divergence have no colour of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Side:
     """Sums of one side by block; matrices are [nodes, blocks]."""
 
     asked: F8
-    """Requests that pass the parent; for a root all."""
+    """[nodes, blocks] requests that pass the parent; for a root all requests."""
     through: F8
     visits: F8
     time_us: F8
@@ -46,14 +46,15 @@ class Side:
         return _ratio(self.time_us, self.visits)[0]
 
     def single_error_us(self) -> F8:
-        """[nodes] standard error of that mean if requests are independent; visits of one request are not."""
+        """[nodes] standard error of `mean_us` from the scatter of visits, with requests as the independent
+        units."""
         visits, through = self.n_visits, self.through.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = self.time_squares.sum(axis=1) / visits - self.mean_us() ** 2
             return np.asarray(np.sqrt(np.maximum(spread, 0.0) / through))
 
     def passing(self) -> F8:
-        """[nodes] share of the requests that pass; 0 without requests."""
+        """[nodes] share of the side's requests that pass the node; 0 without requests."""
         return np.asarray(self.through.sum(axis=1) / max(self.requests, 1e-300))
 
     @property
@@ -63,10 +64,11 @@ class Side:
 
 
 def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
-    """([rows] sum of part over sum of whole, its standard error between blocks, blocks less 1).
+    """([rows] sum of part over sum of whole, [rows] its standard error from the scatter of blocks, [rows]
+    blocks less 1).
 
     part, whole: [rows, blocks]. Linearised, with blocks as the sampling units; NaN where whole is 0, infinite
-    for one block.
+    error for one block.
     """
     total = whole.sum(axis=1)
     blocks = (whole > 0).sum(axis=1)
@@ -82,19 +84,19 @@ class TreeOverlay:
     """Overlay of two trees; arrays are [nodes of either side], a node comes after its parent."""
 
     node: I8
-    """Number in the tree."""
+    """[nodes] number of the node in the tree."""
     above: I8
-    """Index of the parent here; ROOT for a root."""
+    """[nodes] index of the parent in these arrays; ROOT for a root."""
     sides: tuple[Side, Side]
     kind: tuple[NodeKindName, ...]
     by_paths_us: F8
-    """Time per request that more or fewer visits from here on add, B less A; 0 if not coloured."""
+    """[nodes] time per request added by more or fewer visits of the subtree, B less A; 0 if not coloured."""
     by_time_us: F8
-    """Time per request that longer or shorter visits add; 0 if not coloured."""
+    """[nodes] time per request added by longer or shorter visits of the node, B less A; 0 if not coloured."""
 
     @property
     def colour_us(self) -> F8:
-        """Larger of the two, as a size."""
+        """[nodes] larger of |by_paths_us| and |by_time_us|."""
         return np.maximum(np.abs(self.by_paths_us), np.abs(self.by_time_us))
 
     @property
@@ -156,9 +158,10 @@ class _Differences(NamedTuple):
 
     added_us: F8
     p: F8
-    """Two-sided p by Student's law with one degree of freedom for each block less one; NaN: not tested."""
+    """[nodes] two-sided p of Student's t, with the sides' blocks less one each as degrees of freedom; NaN:
+    not tested."""
     passes: B1
-    """True beyond the floors."""
+    """[nodes] True above the floors."""
 
 
 def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
@@ -170,7 +173,7 @@ def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
 
 
 def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
-    """Differences of time: visits per request times the difference of a visit's time."""
+    """Differences of time: visits per request times the change of the mean time of a visit."""
     (mean_a, error_a, free_a), (mean_b, error_b, free_b) = (_ratio(s.time_us, s.visits) for s in (a, b))
     difference = mean_b - mean_a
     # Blocks of few requests may be equal by chance: the error is at least that of single requests.
@@ -185,8 +188,8 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
 
 
 def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: float) -> _Differences:
-    """Differences of visits: change of the rate at which a request at the parent goes on here, times the time
-    from here on.
+    """Differences of visits: change of the rate at which requests at the parent enter the node, times the
+    time of its subtree.
 
     Not tested below a node that only one side has: the trees diverge there.
     """

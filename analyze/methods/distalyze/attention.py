@@ -31,18 +31,18 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.networks import LogType
 
 _NOTABLE: Final = 0.1
-"""Least divergence of the beginning of a chain, as a part of the component's largest |t|."""
+"""Least divergence of the beginning of a chain, as a share of the component's largest |t|."""
 NO_PARENT: Final = -1
 _POOL_RATIO: Final = 3
-"""Most instances of the larger class for one of the smaller in the network of both."""
+"""Most instances of the larger class for each one of the smaller, in the network of both classes."""
 _UNMOVED: Final = 0.5
-"""Change of the variable just before the beginning of a chain, as a part of the beginning's, up to which it
-counts as unchanged."""
+"""A variable just before the beginning of a chain counts as unchanged up to this share of the beginning's
+change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Connected component of P; arrays are [members]."""
+    """Connected component of P in a network; arrays are [members]."""
 
     node: I8
     """Nodes of the network, P first, then in breadth-first order."""
@@ -53,7 +53,7 @@ class Component:
     score: float
 
     def chain(self, when_us: F8, divergence: F8) -> tuple[int, ...]:
-        """Members from P to the beginning of the divergence: the earliest member that diverges notably.
+        """Members from P to the beginning of the divergence: the earliest member with a notable divergence.
 
         when_us, divergence: [members]; values of P are ignored. Empty if nothing diverges.
         """
@@ -99,25 +99,25 @@ def component_of(network: Network, divergence: F8, alpha: float) -> Component:
 
 @dataclass(frozen=True, slots=True)
 class LogEvidence:
-    """Tests and features of one log of one study, from which its networks are learned."""
+    """Tests and features of one log of one study: the input of its networks."""
 
     maker: FeatureMaker
-    """Features of the variables of the network only."""
+    """Features of the variables in the network only."""
     kept: I8
-    """Their numbers in `tests`."""
+    """Indices in `tests` of the variables in the network."""
     tests: Divergence
 
 
 @dataclass(frozen=True, slots=True)
 class FoundComponent:
-    """Component of P for one feature type."""
+    """Component of P found for one feature type."""
 
     log_type: LogType
     types: tuple[FeatureType, ...]
-    """Several if their values are the same."""
+    """Feature types with these values; several if they coincide."""
     evidence: LogEvidence
     values: F8
-    """[variables, instances] of the feature type."""
+    """[variables, instances] values of the feature type."""
     component: Component
     """Component of the network from which it was learned; nodes are variables, then P."""
     pooled: bool
@@ -125,10 +125,10 @@ class FoundComponent:
     networks: tuple[Network, Network]
     """Network of C0, and the component's own."""
     scores: tuple[float, float, float]
-    """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), from both
-    together."""
+    """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), and from
+    both together."""
     tested: I8
-    """[variables] row of `tests` with the variable's test."""
+    """[variables] row of `tests` that holds the variable's test."""
     divergence: F8
     """[nodes] normalised |t|, 0 if not significant."""
     trivial: B1
@@ -141,7 +141,7 @@ class FoundComponent:
         return happens_before(*(self.values[i] if i < len(self.values) else self._end() for i in (a, b)))
 
     def _end(self) -> F8:
-        """P as a time within the instance; NaN if it is none (a mean over many requests)."""
+        """[instances] P as a time within the instance; NaN if P is a mean over many requests."""
         instances = self.evidence.maker.instances
         if not np.array_equal(instances.performance_us, instances.duration_us):
             return np.full(len(instances), np.nan)
@@ -149,12 +149,12 @@ class FoundComponent:
         return np.ones(len(instances)) if relative else instances.performance_us
 
     def means(self, node: int) -> tuple[float, float]:
-        """Means of both classes, as tested."""
+        """(mean of C0, mean of C1) of a node's feature, as tested."""
         row, place = self.tested[node], self.evidence.kept[node]
         return float(self.evidence.tests.mean0[row, place]), float(self.evidence.tests.mean1[row, place])
 
     def just_before(self, node: int) -> int | None:
-        """Latest variable that always comes before a node and moved much less; None if there is none."""
+        """Latest variable that always precedes `node` and moved much less; None without one."""
         if self.types[0] not in EVENT_TIMES:
             return None
         before, after = self.means(node)
@@ -243,9 +243,9 @@ def components(
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """Sample instances of both classes for one network, with weights that give the classes equal weight.
+    """(instances of both classes, weights) for one network, such that both classes have equal total weight.
 
-    A shift of all of C1 correlates with nothing inside C1; between the classes it does.
+    A shift of all of C1 correlates with nothing inside of C1, but does between the classes.
     """
     most = _POOL_RATIO * min(len(mine) for mine in rows)
     parts = [_spread(mine, most) for mine in rows]

@@ -21,20 +21,21 @@ from schemas.report.networks import (
 )
 
 MOST_VARIABLES: Final = 16
-"""Most variables shown of a component; a larger drawing is unreadable."""
+"""Most variables of a component shown; a larger drawing is unreadable."""
 MOST_CHAIN: Final = 30
-"""Most variables shown of a chain: a longer one is cut in the middle."""
+"""Most variables of a chain shown; a longer one is cut in the middle."""
 MOST_TRIVIAL: Final = 8
 BINS: Final = 24
 _LOG_RATIO: Final = 20.0
-"""Ratio of the largest to the least value from which on bins have equal ratios."""
+"""Least ratio of the largest to the smallest value at which bins have equal ratios instead of widths."""
 _LEAST_EDGE: Final = 1e-12
 
 
 def component_row(
     found: FoundComponent, root: str, share: float, level: float, bh_level: float
 ) -> NetworkComponent:
-    """Row of a component in the report, without its rank. share: the root type's part of the difference."""
+    """Row of a component in the report, without its rank. share: the root type's share of the summed
+    difference."""
     component = found.component
     p_node = len(found.values)
     divergence = found.divergence[component.node]

@@ -31,23 +31,23 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Least share of a root type's requests in kinds that are large enough to be compared; with less the root
-type is compared as a whole."""
+"""Least share of a root type's requests in kinds large enough for comparison; below it the root type is
+compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Two classes of instances, and a function that reads their logs."""
+    """Two classes of instances, with a function that reads their logs."""
 
     root: str
-    """Root type, or kind of request; empty: all."""
+    """Root type, or kind of request; empty for all requests."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
     moved_us: float
-    """Summed difference of response time between the classes: the weight of a root type."""
+    """Summed difference of response time between the classes, µs: the weight of the study."""
     all_us: F8
-    """P of all instances, also of those in neither class: the input of the tail test."""
+    """P (response time, µs) of all instances, in a class or not; for the tail test."""
     all_weight: F8
 
 
@@ -57,13 +57,13 @@ class Studies:
 
     studies: tuple[Study, ...]
     names: tuple[str, str]
-    """Names of the classes."""
+    """Names of the classes C0 and C1."""
     slow: bool
-    """True for slow against fast: the classes are then defined by P itself."""
+    """True for slow against fast, where P (response time) itself defines the classes."""
     too_few: tuple[str, ...] = ()
-    """Root types left out for want of instances."""
+    """Root types left out because they have too few instances."""
     left_out: int = 0
-    """Number of root types left out because others have more of the difference."""
+    """Number of root types left out because others have larger differences."""
 
 
 def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
@@ -163,7 +163,7 @@ def _size(groups: Sequence[Selection]) -> int:
 def _classes(
     population: Population, members: Sequence[int], settings: DistalyzeSettings, *, slow: bool
 ) -> tuple[Selection, Selection]:
-    """Select the requests of C0 and of C1 of one root type."""
+    """Select the requests of classes C0 and C1 of one root type."""
     problem: dict[int, tuple[B1, B1]] = {}
     if slow:
         response = np.concatenate([population.categories[i].response_ns for i in members])
@@ -257,8 +257,8 @@ def _called(graph: Graph) -> frozenset[str]:
 
 
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
-    """Names of kinds: the root type and the rarest operations of each kind, as few as distinguish the
-    kinds."""
+    """Names of kinds: the root type and the rarest operations of each kind, as few as make the names
+    distinct."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
     for listed in range(1, max(len(kind) for kind in kinds) + 1):
         names = [_kind_name(root, kind, listed) for kind in rarest]

@@ -30,12 +30,11 @@ _BINS: Final = 64
 _COLUMNS: Final = 48
 """Nodes whose cuts are searched at a time: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
 _CUTS: Final = 8.0
-"""Number of independent tests that the best cut of one predictor corresponds to (maximally selected
-statistic)."""
+"""Number of independent tests equivalent to the best cut of one predictor (maximally selected statistic)."""
 _TRIVIAL_RHO: Final = 0.995
 """|Spearman| with P above which a variable is equivalent to P (DIST §5.3.1)."""
 _LEAST_BOTH: Final = 20
-"""Fewest instances with both variables for one to count as coming before the other."""
+"""Fewest instances with both variables for `happens_before`."""
 _LEAF_SHARE: Final = 0.01
 _LEAST_LEAF: Final = 5
 """Fewest instances on either side of a split, 5 and 1 % of all: one outlier is no dependency."""
@@ -43,20 +42,20 @@ _LEAST_LEAF: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TreeRules:
-    """Rules for splitting a node."""
+    """Rules for splitting a node of a tree."""
 
     least_node: int
     """m: fewest instances of a node that is split."""
     least_leaf: int
-    """Fewest instances of either side."""
+    """Fewest instances on either side of a split."""
     least_gain: float = 0.0
-    """Least part of the target's sum of squares that a split must explain."""
+    """Least share of the target's sum of squares that a split must explain."""
     chance: float = 0.0
-    """Level at which a split must beat the best of all cuts by chance; 0: no such test."""
+    """Significance level of a split, against the best of all cuts that chance alone gives; 0: no test."""
 
 
 def coded(values: F8) -> I4:
-    """[variables, instances] bins of predictors, from 1 upwards; 0 is missing (NaN)."""
+    """[variables, instances] bin of each value, from 1 up; 0 for NaN (missing)."""
     codes = np.zeros(values.shape, np.int32)
     for row, of in zip(codes, values, strict=True):
         there = ~np.isnan(of)
@@ -109,22 +108,22 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class _CutSearch:
-    """Search for the best cuts of nodes of all targets at once."""
+    """Search for the best cuts of nodes of all targets' trees at once."""
 
     indicator: csr_matrix
     """[predictors · width, instances] 1 if the instance is in the bin of the predictor."""
     width: int
-    """Number of bins a predictor."""
+    """Number of bins per predictor."""
     y: F8
     """[targets, instances] scaled to mean 0 and variance 1; 0 where missing."""
     whole: F8
-    """[targets] sum of squares."""
+    """[targets] sum of squares of all values of the target."""
     weight: F8
     rules: TreeRules
 
     @classmethod
     def of(cls, codes: I4, values: F8, weight: F8, rules: TreeRules) -> _CutSearch:
-        """Lay out the bins of the predictors and the values of the targets."""
+        """Encode the bins of the predictors, and the values of the targets."""
         from scipy.sparse import csr_matrix
 
         n_predictors, n = codes.shape
@@ -140,7 +139,7 @@ class _CutSearch:
         return cls(indicator, width, y, (y**2) @ weight, weight, rules)
 
     def best(self, target: I8, inside: B1) -> tuple[I8, I8]:
-        """[nodes] predictor to split at, -1 for none, and the last bin of the left side.
+        """([nodes] predictor to split at, -1 for none, [nodes] last bin of the left side).
 
         target: [nodes]; inside: [nodes, instances].
         """
@@ -170,9 +169,9 @@ class _CutSearch:
 
 
 def _squared_z(values: F8, left: B1) -> float:
-    """Squared z of the difference of two sides in normal scores of the values.
+    """Squared z of the difference of two sides, in normal scores of the values.
 
-    Scores instead of values, because one outlier in a small leaf would beat every bound.
+    With raw values one outlier in a small leaf would beat every bound.
     """
     from scipy.special import ndtri
 
@@ -187,10 +186,10 @@ def _squared_z(values: F8, left: B1) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Dependencies of one class; P is the last node."""
+    """Dependency network of one class; P is the last node."""
 
     weight: F8
-    """[nodes, nodes] symmetric: m of the stronger direction over the number of instances, 0 for no edge."""
+    """[nodes, nodes] symmetric: m of the stronger direction over the number of instances; 0 for no edge."""
     instances: int
 
     @property

@@ -25,15 +25,15 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """One study with its tests."""
+    """Study with the tests of its logs."""
 
     study: Study
     tail: HeavyTail
     weighted: bool
     weight: F8
-    """[instances]"""
+    """[instances] weights used by the tests."""
     share: float
-    """Share of the summed difference of all studies."""
+    """The study's share of the summed response-time difference of all studies."""
     logs: tuple[LogEvidence, ...]
     """Evidence of the log of events, and of the log of states."""
 
@@ -89,12 +89,12 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 
 
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Rank components of events and of states alternately, each by score.
+    """Merge components of events and of states alternately, each sorted by score.
 
     Algorithm 1's scores are comparable within one log only (T̂ is relative to the log's largest |t|, and a
     shift that events propagate to the end counts at each). Durations come before times of events: an event's
-    time is the sum of the durations before it, so where one of those diverges, the event follows it.
-    Otherwise the log whose best component has the larger |t| comes first.
+    time is the sum of the durations before it, so if one of those diverges, the event follows it. Otherwise
+    the log whose best component has the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
@@ -117,8 +117,8 @@ def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
 
 
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Keep one row (the first, so the best) for each root type and variable at which the chain begins. The
-    others differ in the feature type only (mean, final value, value at half) and are named in `also`."""
+    """Keep the first, best row for each root type and first variable of the chain. The dropped ones differ in
+    the feature type only (mean, final value, value at half) and are named in `also`."""
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
         key = row.root, row.variables[row.chain[-1]].text if row.chain else ""
@@ -148,7 +148,7 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:
-    """Variables of the networks, ascending: all, or those with the largest |t| of any feature."""
+    """Variables to put in the networks, ascending: all, or the `most` with the largest |t| of any feature."""
     if len(tests.names) <= most:
         return np.arange(len(tests.names), dtype=np.int64)
     largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)

@@ -19,9 +19,9 @@ from schemas.report.networks import LogType
 _BLOCK: Final = 128
 """Variables processed at a time: 128 of 10,000 instances are 10 MB a matrix."""
 MOSTLY: Final = 0.5
-"""Share of a class's instances with a variable, below which only its presence is tested."""
+"""Least share of a class's instances with a variable for more than a test of its presence."""
 _HEAVY: Final = 0.011
-"""Share outside of mean ± 3 sigma from which on a tail is heavy: four times that of a normal distribution."""
+"""Least share outside of mean ± 3 sigma in a heavy tail: four times that of a normal distribution."""
 _MOST_WEIGHT: Final = 1000.0
 _TAIL_QUANTILE: Final = 0.98
 
@@ -34,23 +34,23 @@ class Divergence:
     names: tuple[VariableName, ...]
     types: tuple[FeatureType, ...]
     t: F8
-    """NaN where not tested, also for features that are constant over all instances."""
+    """[types, variables] Welch's t; NaN where not tested, also for features constant over all instances."""
     p: F8
     """Larger of Welch's p and the p with the spread of both classes together."""
     distinct: B1
-    """True for tested features that do not repeat another one: first, median and last of a variable that
-    occurs at most once are one value. Their number divides Bonferroni's level."""
+    """[types, variables] True for tested features that do not repeat another one: first, median and last of a
+    variable that occurs at most once are one value. Their number is Bonferroni's divisor."""
     mean0: F8
     mean1: F8
     when_us: F8
-    """[variables] times as in `FeatureMaker.when_us`."""
+    """[variables] mean times of the first occurrence, as in `FeatureMaker.when_us`."""
 
     def significant(self, level: float) -> B1:
-        """[types, variables] True if significant at this level of p."""
+        """[types, variables] True if significant at `level`."""
         return np.asarray(~np.isnan(self.p) & (self.p <= level))
 
     def strength(self, level: float) -> F8:
-        """[variables] sum of |t| over their significant features, by which variables are ranked.
+        """[variables] sum of |t| over the variable's significant features, by which variables are ranked.
 
         The paper's wording is |sum of t|, in which features that moved in opposite directions cancel out.
         """
@@ -72,8 +72,8 @@ def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergenc
 
 
 def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
-    """(t, p, 1 for a repetition of another type, means of C0 and C1) [types, variables], times
-    [variables]."""
+    """(t, p, 1 where a feature repeats another type, means of C0, means of C1), each [types, variables], and
+    times [variables]."""
     seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
     once = maker.once()
     done: dict[FeatureType, tuple[WelchTests, B1]] = {}
@@ -106,12 +106,12 @@ def varies(values: F8) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class HeavyTail:
-    """Description of the tail of P."""
+    """Tail of the distribution of P (response time)."""
 
     outside: float
-    """Share of the instances outside of mean ± 3 sigma."""
+    """Weighted share of instances outside of mean ± 3 sigma."""
     half_us: float
-    """The h of the weights: P doubles the weight every h."""
+    """h of the weights 2^(P/h), µs: the increase of P that doubles the weight."""
 
     @property
     def heavy(self) -> bool:
@@ -120,7 +120,7 @@ class HeavyTail:
 
 
 def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
-    """Describe the tail of P over all instances."""
+    """Measure the tail of P over all instances."""
     mean = np.average(performance_us, weights=weight)
     sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
     outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)

@@ -24,7 +24,7 @@ class FeatureType(StrEnum):
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Make a type of its name and of the words for display."""
+        """Create a member from its name and its words for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -47,7 +47,7 @@ class FeatureType(StrEnum):
     HALF_RELATIVE = "Half.Relative", "value at ½ of the readings"
     THREE_QUARTERS_RELATIVE = "Three-fourth.Relative", "value at ¾ of the readings"
     PRESENCE = "Presence", "presence"
-    """Occurrence at all: replaces the other types for variables that are rare in a class."""
+    """Occurrence of the variable, 0 or 1: the only type for variables that are rare in a class."""
 
 
 _T = FeatureType
@@ -77,13 +77,13 @@ TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
 EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
-"""Part of the instance's time at which the value is taken."""
+"""Part of the instance's duration at which the value is read."""
 _AT_PLACE: Final = {
     _T.QUARTER_RELATIVE: 0.25,
     _T.HALF_RELATIVE: 0.5,
     _T.THREE_QUARTERS_RELATIVE: 0.75,
 }
-"""Part of the values after which the value is taken."""
+"""Part of the instance's values after which the value is read."""
 _ONCE: Final = {
     _T.FIRST: _T.LAST,
     _T.MEDIAN: _T.LAST,
@@ -92,7 +92,7 @@ _ONCE: Final = {
     _T.PRESENCE: _T.COUNT,
     **dict.fromkeys((_T.MINIMUM, _T.MAXIMUM, _T.FINAL, *_AT_PLACE), _T.MEAN),
 }
-"""Type with the same values for variables that occur at most once."""
+"""Type -> type with the same values for variables that occur at most once."""
 REPEATS: Final = frozenset(_ONCE) - {_T.PRESENCE}
 
 
@@ -116,7 +116,7 @@ class FeatureMaker:
 
     @classmethod
     def of(cls, series: LogSeries, instances: Instances) -> FeatureMaker:
-        """Cut a log. O(entries)."""
+        """Cut a log into segments. O(entries)."""
         n = len(series.instance)
         fresh = np.ones(n, np.bool_)
         fresh[1:] = series.instance[1:] != series.instance[:-1]
@@ -143,11 +143,12 @@ class FeatureMaker:
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """Type with the same values: if all variables occur at most once, first, median and last are one."""
+        """Type that stands for `type_`: first, median and last coincide if all variables occur at most
+        once."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:
-        """[variables, instances] the feature; NaN where the variable does not occur (counts: 0)."""
+        """[variables, instances] values of a feature; NaN where the variable does not occur (counts: 0)."""
         if type_ in (FeatureType.COUNT, FeatureType.PRESENCE):
             found = np.zeros(self.shape)
             found[self.variable, self.instance] = self.size if type_ is FeatureType.COUNT else 1.0
@@ -176,8 +177,7 @@ class FeatureMaker:
         return np.asarray(least_or_most.reduceat(values, begin))
 
     def _times(self, type_: FeatureType) -> F8:
-        """Times of the first, the median or the last occurrence, absolute or relative to the instance's
-        duration."""
+        """Times of the first, median or last occurrence, absolute or relative to the instance's duration."""
         times, begin, size = self.series.time_us, self.begin, self.size
         if type_ in (FeatureType.FIRST, FeatureType.FIRST_RELATIVE):
             found = times[begin]
@@ -191,13 +191,13 @@ class FeatureMaker:
         return np.asarray(np.divide(found, duration, out=np.full(len(found), np.nan), where=duration > 0))
 
     def _at_time(self, values: F8, part: float) -> F8:
-        """Last value up to this part of the instance's time; NaN before the first."""
+        """Last value up to the fraction `part` of the instance's duration; NaN before the first."""
         until = part * self.instances.duration_us[self.series.instance]
         read = np.add.reduceat((self.series.time_us <= until).astype(np.int64), self.begin)
         return np.where(read > 0, values[self.begin + np.maximum(read - 1, 0)], np.nan)
 
     def present(self) -> tuple[F8, F8]:
-        """[variables] share of the instances of C0, and of C1, in which the variable occurs."""
+        """([variables] share of C0's instances in which the variable occurs, [variables] the same of C1)."""
         late, problem = self.instances.problem[self.instance], self.instances.problem
         of_c0, of_c1 = (
             np.bincount(self.variable[late == side], minlength=self.shape[0])
@@ -207,7 +207,8 @@ class FeatureMaker:
         return of_c0, of_c1
 
     def when_us(self) -> F8:
-        """[variables] mean time of the first occurrence, in C1 if it occurs there; NaN: never."""
+        """[variables] mean time of the first occurrence, in C1 if the variable occurs there; NaN if it never
+        does."""
         time = self.series.time_us[self.begin]
         late = self.instances.problem[self.instance]
         with np.errstate(invalid="ignore", divide="ignore"):

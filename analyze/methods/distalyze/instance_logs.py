@@ -1,7 +1,7 @@
 """Read requests as instances with logs, columnar.
 
-Events have a time, states a value and a time. Of a request, trace points are the events; self times and
-parameters are the states. Instances that are stretches of time are in `window_logs`.
+Events have a time, states a value and a time. A request's events are its trace points; its states are self
+times and parameters. Instances that are stretches of time are in `window_logs`.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class LogSeries:
     """[variables + 1] index of each variable's first entry."""
     instance: I4
     time_us: F8
-    """Time since the instance began."""
+    """[entries] time since the instance began."""
     value: F8 | None
-    """None for events."""
+    """[entries] value; None for a log of events."""
 
     @property
     def log_type(self) -> LogType:
-        """Events or states."""
+        """Type of the log: events or states."""
         return "event" if self.value is None else "state"
 
     def between(self, start: int, stop: int) -> LogSeries:
-        """Variables `start` to `stop` (not included), without a copy."""
+        """Log of the variables `start` to `stop` (exclusive), without a copy."""
         rows = slice(int(self.first[start]), int(self.first[stop]))
         return LogSeries(
             self.names[start:stop],
@@ -75,7 +75,7 @@ class LogSeries:
         )
 
     def of_variables(self, kept: I8) -> LogSeries:
-        """Some variables, renumbered in the order of `kept`."""
+        """Log of the variables `kept`, renumbered in that order."""
         size = np.diff(self.first)[kept]
         first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
         rows = np.arange(first[-1]) + np.repeat(self.first[kept] - first[:-1], size)
@@ -95,11 +95,11 @@ class Instances:
     problem: B1
     """Class: False C0 (fast, reference, the rest), True C1 (slow, problem, the host)."""
     performance_us: F8
-    """P: response time, or a substitute."""
+    """[instances] P: response time, or its substitute for windows."""
     duration_us: F8
-    """Duration that relative times are relative to."""
+    """[instances] duration, the denominator of relative times."""
     weight: F8
-    """Inverse sampling probability."""
+    """[instances] inverse sampling probability."""
 
     def __len__(self) -> int:
         return len(self.problem)
@@ -116,7 +116,7 @@ class Instances:
 
 @dataclass(slots=True)
 class LogBook:
-    """Collector of entries of one log in any order, stored by variable, so that each sort fits into a
+    """Collector of entries of one log, in any order, kept by variable, so that each sort fits into a CPU
     cache."""
 
     states: bool
@@ -137,8 +137,7 @@ class LogBook:
             self.add(variable, rows, time_us[place], None if value is None else value[place])
 
     def series(self) -> LogSeries:
-        """Sort the collected entries, variables by name; they are removed from here. O(entries log
-        entries)."""
+        """Sort the collected entries, variables by name, and clear the book. O(entries log entries)."""
         listed = sorted(self.names)
         n = sum(len(part[0]) for parts in self._parts.values() for part in parts)
         log: list[npt.NDArray[Any]] = [np.empty(n, np.int32), np.empty(n)]
@@ -175,7 +174,7 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
 
 
 def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
-    """Make one log of chosen requests. O(requests · nodes), no loop over requests."""
+    """Read one log of the chosen requests. O(requests · nodes), no loop over requests."""
     book = LogBook(states=log_type == "state")
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
@@ -214,8 +213,8 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """(variables of the units' self times [units], nodes at which units end, self times [units, requests]
-    µs).
+    """([units] variable of the unit's self time, [units] node at which the unit ends, [units, requests] self
+    times, µs).
 
     node_ns: [nodes, requests].
     """
@@ -233,7 +232,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
-    """Add numeric parameters. They have no time of their own: their place in the request is used."""
+    """Add numeric parameters to `book`. They have no time; their position in the request is used."""
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return

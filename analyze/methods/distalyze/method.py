@@ -25,7 +25,8 @@ def analyse(
     settings: DistalyzeSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Contrast slow with fast in one sample, or the second sample with the first. The history is ignored."""
+    """Contrast slow with fast requests in one sample, or the second sample with the first. The history is
+    ignored."""
     del limits  # its bounds are of other sections
     run = distalyze_run(compared.population, settings)
     section = distalyze_section(run, settings)
@@ -81,4 +82,4 @@ METHOD: Final = Method(
     sections=(DISTALYZE,),
     kinds=("divergence",),
 )
-"""Found by the registry."""
+"""The method as the registry lists it."""

@@ -17,9 +17,9 @@ from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
 
 _COMPONENTS: Final = 8
-"""Most components shown; the table has the edges of all."""
+"""Most components shown; the tables hold the edges of all."""
 _VARIABLES: Final = 60
-"""Most divergent variables listed; the table has all features."""
+"""Most divergent variables listed; the tables hold all features."""
 FEATURES: Final = (
     stored("root", "text", "root type; empty: all"),
     stored("log", "text", "event or state"),
@@ -104,7 +104,7 @@ def _dependencies(run: DistalyzeRun) -> pa.Table:
 
 
 def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    """Make the section from the results, within its bounds."""
+    """Build the section from the results, within its bounds."""
     variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,

@@ -22,9 +22,9 @@ from schemas.report.networks import (
 )
 
 OPEN: Final = 2
-"""Number of components whose card is open."""
+"""Number of components whose card is unfolded."""
 PRINTED: Final = 8
-"""Number of variables printed on a terminal."""
+"""Most variables on a terminal."""
 
 STYLE: Final = """
 .network .var rect { fill: var(--box); stroke: var(--quiet); stroke-width: 1.2; }
@@ -197,7 +197,7 @@ def _variable(variable: DivergentVariable, several: bool) -> b.Words:
 
 
 def value(quantity: Quantity, number: float | None) -> str:
-    """Word a value: `12.3 ms`, `4.1 %`, `3`."""
+    """Value in words: `12.3 ms`, `4.1 %`, `3`."""
     if number is None:
         return "–"
     if quantity == "us":
@@ -208,7 +208,7 @@ def value(quantity: Quantity, number: float | None) -> str:
 
 
 def moved(variable: NetworkVariable | DivergentVariable) -> str:
-    """Word a move: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
+    """Change in words: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
     if variable.quantity == "share" and variable.before is not None and variable.after is not None:
@@ -218,12 +218,12 @@ def moved(variable: NetworkVariable | DivergentVariable) -> str:
 
 
 def beginning(component: NetworkComponent) -> NetworkVariable | None:
-    """Variable at the beginning of the chain, farthest upstream; None if nothing stands out."""
+    """Variable at the beginning of the chain, farthest upstream; None without a chain."""
     return component.variables[component.chain[-1]] if component.chain else None
 
 
 def described(component: NetworkComponent) -> str:
-    """Size and feature type of a component: `12 variables of the events by first time`."""
+    """Size and feature type of a component in words: `12 variables of the events by first time`."""
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
         f"{'events' if component.log_type == 'event' else 'states'} by "
@@ -250,7 +250,7 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
 
 
 def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:
-    """Drawing of the variable's two distributions; empty if no instance has it."""
+    """Drawing of the variable's distributions in both classes; empty if no instance has the variable."""
     of = variable.distribution
     if of is None:
         return ""

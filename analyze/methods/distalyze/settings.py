@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.config import Config
+from schemas.config import Config, Expert
 
 
 class DistalyzeSettings(Config):
@@ -31,25 +31,25 @@ class DistalyzeSettings(Config):
     """Slow: from this quantile of the root type's response time on."""
     fast_quantile: float = Field(default=0.5, gt=0, lt=1)
     """Fast: up to this one."""
-    most_instances: int = Field(default=10_000, ge=100)
+    most_instances: Expert[int] = Field(default=10_000, ge=100)
     """Instances of a class, spread over time; more are thinned out."""
-    least_instances: int = Field(default=10, ge=2)
+    least_instances: Expert[int] = Field(default=10, ge=2)
     """Fewest instances of a class."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Chance of any false divergence (Bonferroni over all features)."""
-    tail_weights: Literal["auto", "on", "off"] = "auto"
+    tail_weights: Expert[Literal["auto", "on", "off"]] = "auto"
     """Instances of a heavy tail count more (2^(time/h)); auto: where there is one, slow against fast only."""
-    node_share: float = Field(default=1 / 3, gt=0, le=1)
+    node_share: Expert[float] = Field(default=1 / 3, gt=0, le=1)
     """A network's trees split nodes of this share of the instances at least (the paper's m over N)."""
-    least_gain: float = Field(default=0.01, ge=0, lt=1)
+    least_gain: Expert[float] = Field(default=0.01, ge=0, lt=1)
     """A split must explain this part of a variable's variance."""
-    chance: float = Field(default=0.2, ge=0, lt=1)
+    chance: Expert[float] = Field(default=0.2, ge=0, lt=1)
     """And beat what the best of all splits gives by chance, at this level; 0: not asked for."""
-    network_variables: int = Field(default=200, ge=2)
+    network_variables: Expert[int] = Field(default=200, ge=2)
     """Most variables of a network, those that diverge most; all are tested."""
-    network_instances: int = Field(default=4_000, ge=100)
+    network_instances: Expert[int] = Field(default=4_000, ge=100)
     """Most instances of a class that networks are learned from, evenly spaced; all are tested."""
-    weigh_divergence: float = Field(default=0.5, ge=0, le=1)
+    weigh_divergence: Expert[float] = Field(default=0.5, ge=0, le=1)
     """The paper's alpha between divergence (1) and dependency (0) in the score of a component."""
     seed: int = 0
     """Seed of the choice of instances where there are too many."""

@@ -29,9 +29,9 @@ from schemas.report.networks import LogType
 from schemas.windows import NS_PER_SECOND, NS_PER_US
 
 _SLICES: Final = 12
-"""Readings of rates and shares in one window."""
+"""Number of readings of rates and shares in one window."""
 _MOST_CATEGORIES: Final = 200
-"""Most categories that are event variables of windows, those of most requests."""
+"""Most categories that become event variables of windows, by requests."""
 
 
 class _Touch(NamedTuple):
@@ -47,12 +47,12 @@ class _Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are stretches of time, of one host or of all together."""
+    """Instances that are stretches of time, of one host each or of all hosts together."""
 
     population: Population
     length_ns: int
     first: int
-    """Number of the first window."""
+    """Number of the first window, subtracted from others to index arrays."""
     instance_of: I8
     """[samples, windows, hosts] instance, -1 for none; a single host if hosts are not distinguished."""
     by_host: bool
@@ -61,7 +61,7 @@ class WindowInstances:
         return int(self.instance_of.max(initial=-1)) + 1
 
     def log(self, log_type: LogType) -> LogSeries:
-        """Make one log of all instances. O(requests · nodes)."""
+        """Read one log of all instances. O(requests · nodes)."""
         book = LogBook(states=log_type == "state")
         if log_type == "state":
             self._rates(book)
@@ -94,8 +94,8 @@ class WindowInstances:
         return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _hosts(self, category: Category) -> list[tuple[int, B1]]:
-        """Hosts that a category's requests touch, with the requests that do; a single host if hosts are not
-        distinguished."""
+        """(host, [requests] True if the request touches it) for the hosts of a category; a single pseudo-host
+        if hosts are not distinguished."""
         if not self.by_host:
             return [(0, np.ones(category.n_requests, np.bool_))]
         if category.host is None:
@@ -104,7 +104,7 @@ class WindowInstances:
         return [(host, np.asarray((category.host == host).any(axis=0))) for host in known]
 
     def _at(self, category: Category, rows: I8) -> tuple[I8, I8]:
-        """[requests] (sample, window) as indices."""
+        """([requests] sample, [requests] window) as indices."""
         return category.sample[rows].astype(np.int64), category.start_ns[rows] // self.length_ns - self.first
 
     def _add(
@@ -118,7 +118,8 @@ class WindowInstances:
         rows: B1 | None = None,
         value: F8 | None = None,
     ) -> None:
-        """Log an entry for a category's requests: at a time since each began, at a host, for some of them."""
+        """Log one entry per request of a category: at `since_ns` after the request's start, on `host`, only
+        for `rows`."""
         there = np.ones(category.n_requests, np.bool_) if rows is None else rows
         code = np.zeros(category.n_requests, np.int64) if host is None else host
         kept = np.flatnonzero(there & (code >= 0))
@@ -175,7 +176,8 @@ class WindowInstances:
         c2 = np.where(np.bincount(key, minlength=cells) > 1, squared_variation(count, total, squares), np.nan)
 
         def read(name: VariableName, of_cell: F8) -> None:
-            """Log readings of every slice of every instance; NaN where there is nothing to read."""
+            """Log the readings of all slices of every instance; NaN where there is none. of_cell: readings by
+            instance and slice."""
             time_us = np.tile(np.arange(1, _SLICES + 1), len(self)) * (self.length_ns / NS_PER_US / _SLICES)
             instance = np.repeat(np.arange(len(self), dtype=np.int32), _SLICES)
             book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
@@ -202,8 +204,8 @@ class WindowInstances:
 def window_instances(
     population: Population, settings: DistalyzeSettings
 ) -> tuple[WindowInstances, Instances]:
-    """Make an instance of every window with a request, or of every host in every window in which a request
-    touched it."""
+    """Create an instance of every window with a request, or of every (host, window) in which a request
+    touched the host."""
     by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])

@@ -1,1 +1,1 @@
-"""Compare as Spectroscope was published: mutations, precursors and their ranking."""
+"""Spectroscope as published: mutations, precursors and their ranking."""

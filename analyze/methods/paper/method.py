@@ -19,11 +19,10 @@ from schemas.report.mutations import CategoriesSection, MutationKind, MutationsS
 from schemas.report.report import Verdict
 
 _COUNT_NOTE_RATIO: Final = 1.2
-"""Ratio of the numbers of requests from which on a note is given: the papers assume similar workloads (NSDI
+"""Least ratio of the numbers of requests that gives a note: the papers assume similar workloads (NSDI
 §5.2)."""
 _WEIGHT_NOTE_CHANGE: Final = 0.01
-"""Relative difference of mean sampling weights from which on a note is given: counts are then not
-comparable."""
+"""Least relative difference of mean sampling weights that gives a note: counts are then not comparable."""
 
 
 if TYPE_CHECKING:

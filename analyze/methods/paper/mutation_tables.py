@@ -19,7 +19,7 @@ from schemas.windows import NS_PER_US
 def report_tables(
     result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
-    """Make all tables, uncut; rows by rank, then in the order of a report."""
+    """Build all tables, uncut; rows by rank, then in the order of a report."""
     painted = {"painted": painted_table(result, population)} if result.painted else {}
     return painted | {
         "mutations": _mutations(result, population),
@@ -46,7 +46,7 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _edges(result: PaperRun, population: Population) -> pa.Table:
-    """One row an edge of every response-time mutation (a report may have 100 k edges)."""
+    """Table with one row per edge of every response-time mutation (a report may have 100 k edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
         for rank, m in enumerate(result.mutations, 1)
@@ -79,13 +79,13 @@ def _precursors(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
-    """One row a category, with its keys in the lake, which the report's model does not have."""
+    """Table with one row per category and its keys in the lake, which the report's model omits."""
     kept = {category.graph.key: sorted(category.stored) for category in population.categories}
     return arrow_table(CATEGORIES, rows, stored=[kept[row.category] for row in rows])
 
 
 def painted_table(result: PaperRun, population: Population) -> pa.Table:
-    """One row an edge of every category, mutated or not, in the population's order.
+    """Table with one row per edge of every category, mutated or not, in the population's order.
 
     Edges of one name in a category share their test. Empty unless the variant is `released`.
     """

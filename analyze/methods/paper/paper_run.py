@@ -46,8 +46,7 @@ class EdgeEvidence:
     """Tests and attribution of the edges of one response-time mutation."""
 
     tests: KsTests
-    """[edges]; `text`: on the requests in which the edge was critical; `released`: on all places of its name
-    together."""
+    """[edges] KS tests; `text`: of requests with the edge critical; `released`: of all edges of its name."""
     attribution: Attribution
 
 
@@ -61,12 +60,11 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
-    """Mean response time, µs, that the mean of the problem is compared with: that of the precursors, or of
-    the category itself in the reference.
+    """Baseline of the mutation's mean response time, µs: the mean of its precursors, or of the category
+    itself in the reference.
 
     For a structural mutation without candidates: by variant `text` the mean of the root type; by variant
-    `released` the mutation's own mean, so that it costs 0.
-    """
+    `released` the mutation's own mean, so that it costs 0."""
     candidates: MutationCandidates | None
     """Candidates of a structural mutation; if none was found, `category` is empty. None for a response-time
     mutation."""
@@ -89,11 +87,11 @@ class PaperRun:
     """[categories] KS tests of response times."""
     sets: StructuralSets
     mutations: tuple[Ranked, ...]
-    """By rank. `text`: first mutations in the direction of the change of the mean response time, then the
-    others, each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties by
-    kind and category key."""
+    """Mutations by rank. `text`: first those in the direction of the change of the mean response time, then
+    the others, each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties
+    by kind and category key."""
     signed: bool
-    """True for one list of both directions; False for one list a direction."""
+    """True for one list of both directions; False for one list per direction."""
     painted: tuple[KsTests, ...]
     """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
     Empty in `text`, where only the edges of response-time mutations are tested (`Ranked.edges`)."""
@@ -237,8 +235,8 @@ def _response_time(
     by_name: KsTests | None,
     settings: PaperSettings,
 ) -> Ranked:
-    """Make one response-time mutation with tests of its edges: `by_name`, else of the requests in which each
-    was critical."""
+    """Build one response-time mutation with tests of its edges: `by_name`, or if None tests on the requests
+    in which each edge was critical."""
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
@@ -258,8 +256,7 @@ def _response_time(
 
 
 def _name_virtual(found: list[Ranked], sets: StructuralSets, settings: PaperSettings) -> list[Ranked]:
-    """Mark mutations of a category that has several roles at once, which the papers split into virtual
-    categories.
+    """Mark mutations of a category with several roles, which the papers split into virtual categories.
 
     Both papers split response time + structural; the tech report also response time + precursor.
     """

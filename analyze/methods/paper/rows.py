@@ -59,7 +59,7 @@ def mutations_section(result: PaperRun, population: Population, limits: ReportLi
 
 
 def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
-    """Ranked lists, as far as the report has their mutations: one list of all, or one a direction."""
+    """Ranked lists of the mutations in `listed`: one list of all, or one per direction."""
     way_of = [None if result.signed else m.direction for m in result.mutations]
     return tuple(
         RankedList(direction=way, ranks=ranks, total=way_of.count(way))
@@ -88,7 +88,8 @@ def _mutation_rows(
 
 
 def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
-    """Indices of the mutations with the largest |contribution| of either direction; ties by rank."""
+    """Indices of the `limit` mutations with the largest |contribution|, shared between directions; ties by
+    rank."""
     ways = [m.direction for m in mutations]
     by_size = sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us))
     shares = fair_shares(ways, limit).items()
@@ -96,7 +97,7 @@ def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
-    """Share `limit` places between the directions: number of each, best ranked direction first.
+    """Split `limit` places between the directions: direction -> number, best ranked direction first.
 
     Half each, the odd place to the better ranked direction; places that one direction does not need go to the
     other.
@@ -129,7 +130,7 @@ def _mutation(
     share_of_listed: float,
     graphs: dict[str, GraphView],
 ) -> Mutation:
-    """Row of one mutation; empty graphs: not detailed."""
+    """Row of one mutation. graphs: by category key; empty for a mutation shown without details."""
     category = population.categories[found.category]
     graph, edges, candidates = category.graph, found.edges, found.candidates
     precursors = (
@@ -196,7 +197,7 @@ def _listed(
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation; for a structural one without a precursor of its own steps only."""
+    """Step account of a mutation; its own steps only if it is structural without a precursor."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -287,8 +288,8 @@ def _precursor_row(
 
 
 def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:
-    """Histograms of the mutation's response times, and of its best precursor's, or of its reddest edges'
-    latencies."""
+    """Histograms of a mutation's response times, and either of its best precursor's or of the latencies of
+    its changed edges with the largest |A_e|."""
     category = population.categories[mutation.category]
     drawn = [_response_histogram("Response time", category, limits)]
     if mutation.candidates is not None and len(mutation.candidates.category):

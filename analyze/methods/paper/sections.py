@@ -49,9 +49,9 @@ LEAST_PART: Final = 0.1
 ROUNDS_TO_WHOLE: Final = 1.005
 """Shares below this are printed as at most 100 %."""
 MOST_NAMES: Final = 3
-"""Most names that a sentence lists of the nodes that two structures do not share."""
+"""Most node names listed in a sentence on the difference of two structures."""
 Graphs = Mapping[str, GraphView]
-"""Graphs of the section by category; node names are taken from them."""
+"""Category key -> its graph, from which node names are taken."""
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
@@ -65,7 +65,7 @@ def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
 
 
 def list_title(listed: RankedList) -> tuple[str, str]:
-    """Title of a list, and its meaning."""
+    """(title of a list, its meaning)."""
     if listed.direction is Direction.INCREASE:
         return "Takes more time", "summed response time went up"
     if listed.direction is Direction.DECREASE:
@@ -148,7 +148,7 @@ def _places(view: GraphView) -> Counter[str]:
 
 
 def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Names in `these` that are not in `those`, each once."""
+    """Names in `these` that are missing in `those`, each counted once."""
     return Counter(name for name in these if name not in those)
 
 
@@ -213,7 +213,7 @@ def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """Changed edge with the largest part of the change of the mean; None if that is negligible."""
+    """Changed edge with the largest part of the change of the mean; None if that part is below LEAST_PART."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None
@@ -229,9 +229,9 @@ def part_of(us: float, whole_us: float) -> str:
 TOP: Final = 3
 """Number of mutations to look at first, whose details are open on the page and in print."""
 PRINTED: Final = 15
-"""Rows of a list on a terminal."""
+"""Most rows of a list on a terminal."""
 STORED: Final = 3
-"""Stored categories shown; the others are beside the canonical text."""
+"""Most stored category keys shown; all are listed beside the canonical text."""
 MINOR_SHARE: Final = 0.1
 """Share of the largest changed edge's part (A_e) below which a changed edge is drawn thin."""
 
@@ -425,7 +425,7 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Graphs of a detailed mutation with captions: its own, and its precursor's."""
+    """Drawings of a detailed mutation with captions: its own graph, and its precursor's."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -467,7 +467,7 @@ def _heat(row: EdgeRow) -> Heat:
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Mean latencies of one period; of the other period where this one has no request."""
+    """Mean latencies of one period; of the other period if this one has no request."""
     marks = {}
     for edge in view.edges:
         first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)

@@ -1,4 +1,4 @@
-"""Set what paper mode tests, and how it ranks."""
+"""Settings of paper mode: tests and ranking."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PaperSettings(Config):
 
     @property
     def resolved_distance(self) -> Distance:
-        """The distance in force."""
+        """`distance`, or the default of the variant."""
         if self.distance is not None:
             return self.distance
         return "raw" if self.variant == "text" and self.ranking == "nsdi" else "normalized"

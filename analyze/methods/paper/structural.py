@@ -29,7 +29,7 @@ _INDEX = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class StructuralSets:
-    """Indices into the population's categories, ascending."""
+    """Categories that gained or lost requests: indices into the population's categories, ascending."""
 
     mutations: _INDEX
     precursors: _INDEX
@@ -46,8 +46,8 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Find precursors, among those of its root type, that lost at least what the mutation gained (NSDI §5.3:
-    1:N)."""
+    """Precursor candidates: those of the mutation's root type that lost at least the requests it gained (NSDI
+    §5.3: 1:N)."""
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
     return chosen
@@ -58,9 +58,9 @@ class Distances:
     """Edit distances; arrays are [mutations, precursors]."""
 
     edits: I4
-    """Levenshtein distance d."""
+    """[mutations, precursors] Levenshtein distance d."""
     normalized: F8
-    """d over the longer sequence, in [0, 1]."""
+    """[mutations, precursors] d over the longer sequence, 0 to 1."""
 
 
 def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
@@ -83,7 +83,7 @@ def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
 
 
 def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
-    """Distinct texts, and the index among them of each input."""
+    """(distinct texts, index of each input among them)."""
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(place), np.array([place[text] for text in texts], dtype=np.intp)
 

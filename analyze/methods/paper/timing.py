@@ -31,7 +31,7 @@ the margin are not tested: (8,8), (6,12) and (5,20)."""
 
 @dataclass(frozen=True, slots=True)
 class KsTests:
-    """KS tests, one an entry; `d` and `p` are NaN where the test was not run."""
+    """Results of KS tests, one per entry; `d` and `p` are NaN where the test was not run."""
 
     n0: I8
     n1: I8
@@ -41,7 +41,7 @@ class KsTests:
     """True if rejected at p < alpha."""
 
     def at(self, places: _INDEX) -> KsTests:
-        """Tests at some places."""
+        """Results at the given places."""
         return KsTests(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
@@ -53,7 +53,7 @@ class KsTests:
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """Test every category's response times, as the variant does."""
+    """KS test of every category's response times, by the rules of the variant."""
     tests = released_tests if settings.variant == "released" else text_tests
     return KsTests.joined(
         tests(category.response_ns[:, None], category.sample == _PROBLEM, settings) for category in categories
@@ -99,7 +99,7 @@ def _sizes(problem: B1) -> tuple[I8, I8]:
 
 
 def _untested(include: B1, problem: B1) -> KsTests:
-    """Results for columns too short to be tested, as most are if requests differ."""
+    """Untested results, for columns too short to be tested."""
     n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
     none = np.full(include.shape[1], np.nan)
     return KsTests(include.sum(axis=0, dtype=np.int64) - n1, n1, none, none, np.zeros(len(none), np.bool_))

@@ -27,15 +27,16 @@ from schemas.report.report_tables import REQUESTS
 from schemas.windows import NS_PER_US
 
 MOST_LISTED: Final = 50_000
-"""Requests of a finding that are listed, evenly spaced over all."""
+"""Most requests of a finding that are listed; more are thinned evenly."""
 _ROLE: Final = "affected"
 
 
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """Mark [requests of all groups] those of the problem, of what became less of the reference, with a call
-    pattern that a change is about, with a failing call of its site, or else those that touch the site."""
+    """[requests of all groups] True for requests that show a change: with its call pattern or a failing call
+    of its site, else those that touch the site. Of the problem if the change went up, of the reference if
+    down."""
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
         period = roles.problem if change.ups else roles.reference
@@ -52,8 +53,8 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """Tell of [rows] whether a call at the site of a change runs on the instance, or is of the segment, that
-    it is of; all where it is of any."""
+    """[rows] True if a call at the change's site runs on the change's instance, or the request is in its
+    segment; all True if the change has neither."""
     if change.segment is not None:
         return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
@@ -64,14 +65,14 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
 
 
 def has(sites: GraphSites, site: int, pattern: int = NO_PATTERN) -> bool:
-    """Tell whether a graph has a site (with a pattern, if one is given)."""
+    """True if a graph has a site (with `pattern`, unless NO_PATTERN)."""
     if pattern == NO_PATTERN:
         return bool((sites.site == site).any() or (sites.pattern_site == site).any())
     return bool((sites.pattern_of[sites.pattern_site == site] == pattern).any())
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
-    """Find rows of the group's category with a failing call of a site, ascending."""
+    """Rows of the group's category with a failing call of `site`, ascending."""
     failures = population.categories[group.category].failures
     if not len(failures.row):
         return np.zeros(0, dtype=np.int64)
@@ -88,18 +89,18 @@ class AtSite:
     """Rows of the category, both samples."""
     sample: npt.NDArray[np.uint8]
     value_us: F8
-    """[rows] mean own time of the site's calls; 0 where the site has none. Of several sites their mean."""
+    """[rows] mean own time of the site's calls; 0 if the site has none. Averaged over sites if several."""
     hit: B1
-    """[rows] has what the change is about: the pattern, a failing call, a slow one."""
+    """[rows] True if the request shows the change: its pattern, a failing call, a slow one."""
     inside: B1
-    """[rows] on an instance that the change is of."""
+    """[rows] True if the request ran on the change's instance, or in its segment."""
 
 
 def requests_at(
     population: Population, groups: Sequence[RequestGroup], changes: Sequence[Change]
 ) -> list[AtSite]:
-    """Find the requests that touch the site of any of the changes, category by category: one change, and
-    the same on other hosts. O(requests that touch them · changes)."""
+    """Find the requests that touch the site of any change, one AtSite a category. changes: one change,
+    repeated on other hosts. O(requests that touch them · changes)."""
     found = []
     for group in groups:
         sites = group.sites
@@ -120,7 +121,7 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
-    """Give the mean own time of the calls of some sites; `times` [nodes, requests]."""
+    """[requests] mean own time of the calls of the sites `of`, µs; times: [nodes, requests] ns."""
     units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
         return np.zeros(times.shape[1])
@@ -143,13 +144,13 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Give the own times of one sample's requests, on the instance that the change is of, us."""
+    """Own times of one sample's requests on the change's instance, µs."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Give the rows of a sample's requests by category: those hit, those not, or all."""
+    """Map category -> ascending rows of a sample: those with `hit` as given, or all for None."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample
@@ -161,25 +162,26 @@ def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[
 
 
 def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
-    """Count the requests with what the change is about, reference and problem."""
+    """Count the requests that show the change: (reference, problem)."""
     return tuple(  # type: ignore[return-value]
         int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
     )
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Count the requests of reference and problem with the pattern, a failing call, or a mean own time beyond
-    the middle of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
+    """Count affected requests in the profile: (reference, problem). Affected: with the pattern, a failing
+    call, or a mean own time beyond the middle of before and after (of a tail: over its threshold). Times are
+    bins, 2.2 % wide.
 
-    Of several changes (one on several hosts) that of most requests: which have two of them is not kept. Of
-    none none.
+    Of several changes (one on several hosts), the largest count: the profile does not hold their overlap. (0,
+    0) without a change.
     """
     return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Find when within the problem a change is so, slot by slot; of a site that no request of the reference
-    touches among all requests."""
+    """Find when within the problem a change shows, slot by slot; among all requests, if no request of the
+    reference touches its site."""
     hits = _hits_by_slot(profile, change)
     requests = _by_slot(profile, profile.visits.filter(pc.equal(profile.visits["site"], change.site)), "n")
     usual = hits[roles.reference].sum() / max(requests[roles.reference].sum(), 1.0)
@@ -234,17 +236,17 @@ class AffectedRequests:
     category: I4
     row: I8
     total: int
-    """Before they were cut."""
+    """Number of requests before thinning to the limit."""
 
     def by_category(self) -> Iterator[tuple[int, I8]]:
-        """Give each category and its rows."""
+        """Yield (category, its rows)."""
         numbers, first = np.unique(self.category, return_index=True)
         yield from zip(numbers.tolist(), np.split(self.row, first[1:]), strict=False)
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Find the requests of both periods in which the changed thing occurs (the slow call, the failure, the
-    new path); of more than `most`, that many, evenly spaced."""
+    """Affected requests of both periods: those with the slow call, the failure, the new path. Thinned evenly
+    to `most`."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -257,7 +259,7 @@ def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequ
 
 
 def requests_table(population: Population, findings: Sequence[AffectedRequests]) -> pa.Table:
-    """Make rows of REQUESTS, by rank; empty where no request is at hand."""
+    """Table REQUESTS of the affected requests, by rank of the finding; empty if findings have none listed."""
     parts = [
         _rows(population, rank, number, rows)
         for rank, found in enumerate(findings, 1)
@@ -267,7 +269,7 @@ def requests_table(population: Population, findings: Sequence[AffectedRequests])
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
-    """Say in one sentence where requests are not listed."""
+    """Note, one sentence, that requests are missing from the list; empty if all are listed."""
     cut = [str(rank) for rank, found in enumerate(findings, 1) if len(found.row) < found.total]
     if not cut:
         return ()

@@ -1,4 +1,4 @@
-"""Define a change at a call site: one thing that was tested, what came out, and the families of its kinds."""
+"""Define a change: result of one test at a call site; and the kinds of change that are treated alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemas.report.findings import (
 
 NO_PATTERN = -1
 _LEAST: Final = 1e-3
-"""µs: what is less is none."""
+"""µs: smaller values count as 0."""
 
 ALIKE_KINDS = ERROR_KINDS | ORDER_KINDS
 """Kinds of change that one cause makes at all operations of a component."""
@@ -27,22 +27,22 @@ FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
 
 
 class Instance(NamedTuple):
-    """Instances of a component at which alone a change is: one host, or all of a version, a zone."""
+    """Instances of a component that alone show a change: one host, or all hosts of a version or zone."""
 
     attribute: str
-    """`host`, or a resource attribute."""
+    """Name of the attribute: `host`, or a resource attribute."""
     value: str
     of: int
-    """Number of values that the component's instances have of it."""
+    """Number of distinct values of `attribute` among the component's instances."""
     hosts: tuple[int, ...]
     """Indices into the population's hosts."""
     siblings: float
-    """By how much those of other values changed: the logarithm of a ratio, a share."""
+    """Change at the component's other instances: the logarithm of a ratio, or a difference of shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One candidate of a family of tests; numbers are those of the profile's names."""
+    """A tested change at a call site; `site`, `pattern` are indices into the profile's names."""
 
     kind: ChangeKind
     site: int
@@ -54,7 +54,7 @@ class Change:
     after: float
     low: float
     high: float
-    """95 % interval of after - before."""
+    """Upper end of the 95 % interval of after - before; `low`: the lower end."""
     n0: int
     n1: int
     contribution_ns: float
@@ -62,43 +62,44 @@ class Change:
     weight: float = 0.0
     """Structure: share of the requests that changed, by which a change without much time is ranked."""
     pattern: int = NO_PATTERN
-    """Number of the call pattern among `Names.patterns`."""
+    """Index of the call pattern in `Names.patterns`."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0
     """Tail: calls that take this or longer are very slow."""
     q: float = 1.0
     noise_p: float = 1.0
-    """Two-sided, of no change beyond what ordinary times do by themselves."""
+    """Two-sided p of a change this large between ordinary periods."""
     there_before: bool = False
-    """It differs from the history, and not from the reference alone."""
+    """True if the problem differs from the history but not from the reference."""
     of_history: bool = False
-    """The value before is the history's: the reference has next to no request there."""
+    """True if `before` is the history's: the reference has next to no request there."""
     instance: Instance | None = None
-    """It is there alone; None: wherever the site is."""
+    """The instances that alone show the change; None: it shows wherever the site is."""
     segment: Segment | None = None
-    """Requests whose it is alone; None: of any."""
+    """The segment whose requests alone show the change; None: any request does."""
     of_calls: bool = False
-    """Shares: of the calls that a request makes at the site, each request counting once; else of requests."""
+    """True for a share of the calls that a request makes at the site (a request counts once); False: of
+    requests."""
 
     @property
     def sites(self) -> tuple[int, ...]:
-        """Call sites at which it is: one, but of a segment."""
+        """Call sites that show the change: one, or several for a segment."""
         return (self.site,) if self.segment is None else self.segment.sites
 
     @property
     def middle(self) -> float:
-        """Value of a request between those of before and after, on a log scale."""
+        """Geometric middle of before and after."""
         return sqrt(max(self.before, _LEAST) * max(self.after, _LEAST))
 
     @property
     def log_ratio(self) -> float:
-        """Logarithm of after over before; infinite where one of them is none, 0 where both are."""
+        """Logarithm of after over before; ±infinite if one of them is 0, 0 if both are."""
         if self.before > 0 and self.after > 0:
             return log(self.after / self.before)
         return 0.0 if self.before == self.after else copysign(inf, self.after - self.before)
 
     @property
     def ups(self) -> bool:
-        """Tell whether it became more."""
+        """True if the value rose."""
         return self.after > self.before

@@ -1,4 +1,4 @@
-"""Hold what is compared: samples, their profile, which slots play which part, what is known besides."""
+"""Hold what is compared: samples, their profile, the role of each slot, confounder state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from math import inf
 from typing import TypeVar
 
-from analyze.methods.robust.measures.instances import ByInstance
+from analyze.methods.robust.calls_by_instance import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.sites_seen import (
@@ -22,12 +22,14 @@ from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile
+from analyze.profile.segment_sums import SegmentSums
 from analyze.profile.shards import site_shards
 from analyze.stats.silences import ComparedTraffic
 
 
 class Noticed:
-    """State that a confounder keeps of what it took out of a comparison: a dataclass of its own."""
+    """State that a confounder stores when it adjusts a comparison; one dataclass a confounder derives from
+    it."""
 
     __slots__ = ()
 
@@ -37,23 +39,26 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Samples to compare, with everything that the steps of a run look at."""
+    """Input of a run: samples, profile, roles, history."""
 
     population: Population
-    """Without requests where samples are statistics."""
+    """Requests of both samples; empty if the samples are stored statistics."""
     profiled: Profiled
     """Profile of reference, problem and history; the first slots are those of the population's samples."""
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
     threshold_ns: float = inf
-    """Over which a response is slow, for the account of the tail; infinite where no request is at hand."""
+    """Response time over which a request is slow, for the breakdown of the tail; infinite without requests.
+    """
     history: Population | None = None
-    """Requests of the history; None: there is none, or it is statistics."""
+    """Requests of the history; None without a history, or if it is stored statistics."""
+    kept_segments: tuple[SegmentSums, ...] = ()
+    """Counts by attribute value of a history that is stored statistics, one per sample."""
     workers: int = 1
-    """Processes that may share the work."""
+    """Most processes for the work."""
     noticed: tuple[Noticed, ...] = ()
-    """State of the confounders that adjusted the profile, one of a class."""
+    """States of the confounders that adjusted the profile, at most one per class."""
 
     def with_noticed(self, one: Noticed) -> Comparison:
         """Return the comparison with the state of one more confounder."""
@@ -65,12 +70,12 @@ class Comparison:
 
     @property
     def profile(self) -> Profile:
-        """Sums of all requests."""
+        """Profile (sums by site, path and slot) of all requests."""
         return self.profiled.profile
 
     @cached_property
     def timeless(self) -> bool:
-        """Tell whether no request of a period took any time, so that nothing can be said of times."""
+        """True if all requests of a period took 0 ns, so that nothing can be said of times."""
         return any(
             self.profile.responded("w", slots) > 0 and not self.profile.responded("ns", slots)
             for slots in (self.roles.reference, self.roles.problem)
@@ -78,7 +83,7 @@ class Comparison:
 
     @cached_property
     def view(self) -> View:
-        """The profile's call sites, before and after."""
+        """View of all call sites, before and after."""
         profile, groups = self.profiled
         by_instance = partial(
             ByInstance.of, self.population, groups, profile.names, self.roles, self.settings
@@ -86,14 +91,14 @@ class Comparison:
         return View(profile, self.roles, self.settings, by_instance)
 
     def views(self) -> Iterator[View]:
-        """Give the same in parts that fit into memory; as one where that does."""
+        """Yield views that together hold all call sites: one view, or shards that fit into memory."""
         if self.profile.runs is None:
             return iter([self.view])
         shards = site_shards(self.profile, self.profile.runs)
         return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
-        """Observe every measure at every call site."""
+        """Observations of every measure at every call site."""
         profile = self.profile
         parts = (
             (seen_in(self.view),)

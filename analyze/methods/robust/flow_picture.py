@@ -1,8 +1,8 @@
-"""Put together the graph of calls around the first findings, before and after in one.
+"""Build the graph of calls around the first findings, both periods in one graph.
 
-Of calls it is the calling context: the path from the root to each finding, and what else these calls call. Of
-activity records, which do not nest, it is the way from trace point to trace point by the most frequent steps.
-Numbers are of call sites, from the profile: they need no request at hand. O(paths of the profile).
+For spans it is the calling context: the path from the root to each finding, and the other calls of the
+operations on it. For activity records, which do not nest, it is the sequence of trace points along the most
+frequent steps. Numbers are of call sites, from the profile: no requests needed. O(paths of the profile).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stitch.graph.placed import NO_COMPONENT
 def flow_picture(
     run: RobustRun, findings: Sequence[Finding], foremost: int, limits: ReportLimits
 ) -> FlowPicture | None:
-    """Picture of the finding of rank `foremost`, and of others of the first ones as far as there is room.
+    """Picture of the finding of rank `foremost`, and of other early findings as far as there is room.
 
     findings: of all causes, in their order. None without a finding.
     """
@@ -64,14 +64,14 @@ def flow_picture(
 
 
 _Place = tuple[int, int]
-"""(path, site): a call in its context, or a step between trace points of a root type; the path is NO_CALLER
-where the account has none."""
+"""(path, site): a call in its context, or a step between trace points of a root type; path NO_CALLER if the
+breakdown has none."""
 _Marks = Mapping[int, tuple[int, Change, bool]]
 """Site -> (rank of the finding, change, whether it leads the finding)."""
 
 
 class _Numbers:
-    """Numbers of call sites by period, and the places where they are."""
+    """Numbers of call sites by period, and the places (paths) at which each site occurs."""
 
     def __init__(self, run: RobustRun) -> None:
         self.run = run
@@ -96,7 +96,8 @@ class _Numbers:
 
     @cached_property
     def _account(self) -> tuple[I8, I8, F8]:
-        """(root, path, [rows, 2] critical ns and calls of both periods) of the account."""
+        """(root, path, [rows, 4] critical ns of both periods, then calls of both) of the rows of the
+        breakdown."""
         table, roles = self.run.profile.account, self.run.roles
         root, path, slot = (table[name].to_numpy().astype(np.int64) for name in ("root", "path", "slot"))
         key = root * max(len(self.names.paths), 1) + path
@@ -111,7 +112,7 @@ class _Numbers:
 
     @cached_property
     def _paths_of(self) -> Mapping[int, Sequence[int]]:
-        """Site -> its places in the calling context."""
+        """Site -> places at which it occurs in the calling context."""
         found: dict[int, list[int]] = defaultdict(list)
         for path, name in enumerate(self.names.paths):
             found[name.site].append(path)
@@ -119,7 +120,7 @@ class _Numbers:
 
     @cached_property
     def _below(self) -> Mapping[int, Sequence[int]]:
-        """Path -> the paths of the calls there."""
+        """Path -> its child paths."""
         found: dict[int, list[int]] = defaultdict(list)
         for path, name in enumerate(self.names.paths):
             found[name.above].append(path)
@@ -127,7 +128,7 @@ class _Numbers:
 
     @cached_property
     def _steps(self) -> Mapping[int, list[int]]:
-        """Trace point -> steps to it."""
+        """Trace point -> sites of the steps that end there."""
         into: dict[int, list[int]] = defaultdict(list)
         for at in np.flatnonzero(self.is_step).tolist():
             into[self.names.sites[at].operation].append(at)
@@ -140,7 +141,7 @@ class _Numbers:
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 
     def roots_of(self, cause: Cause) -> list[int]:
-        """Root types that a cause occurs in, those of most requests of the problem first."""
+        """Root types in which a cause occurs, those with most requests of the problem first."""
         root, path, _ = self._account
         places = [
             one
@@ -156,13 +157,14 @@ class _Numbers:
         return sorted(inside.tolist(), key=lambda one: (-requests[one], self.names.roots[one]))
 
     def call_sites(self, site: int) -> Sequence[int]:
-        """Site as a call or a step: of a trace point the steps there."""
+        """Sites to draw for a site: itself, or for a trace point the steps that end there."""
         if self.names.sites[site].kind is not SiteKind.POINT:
             return (site,)
         return self._steps.get(self.names.sites[site].operation) or (site,)
 
     def way(self, cause: Cause) -> list[_Place]:
-        """Places from the first of a request to the change that leads a cause, where it moved most time."""
+        """Places from the start of the request to the leading change of a cause, on the path where most time
+        moved."""
         sites = self.call_sites(cause.lead.site)
         places = [one for site in sites for one in self._paths_of.get(site, ())]
         if not places:
@@ -183,8 +185,8 @@ class _Numbers:
         return way[::-1]
 
     def _way_of_steps(self, path: int) -> list[_Place]:
-        """Steps of a root type that lead to a step: each the one to where the next begins that most responses
-        wait for."""
+        """Steps from the start of the request to a step; before each, the predecessor that is on most
+        critical paths."""
         above, site = self.names.paths[path]
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
@@ -207,7 +209,7 @@ class _Numbers:
         return self.names.sites[self.names.paths[path].site].caller
 
     def follow(self, place: _Place) -> list[_Place]:
-        """Calls at a place, or steps from it."""
+        """Child calls of a place, or the steps that begin where it ends."""
         path, site = place
         if path == NO_CALLER:
             return []
@@ -222,11 +224,11 @@ class _Numbers:
         ]
 
     def is_drawn(self, site: int) -> bool:
-        """True for a site that requests reach; what stands for lost spans is none."""
+        """True for a site that requests reach; False for a placeholder of lost spans."""
         return bool(self.n[site].any()) and self.names.operation(site).component != NO_COMPONENT
 
     def each(self, site: int) -> tuple[float | None, float | None]:
-        """Times that it follows a pass of its caller."""
+        """Calls per pass of its caller, before and after."""
         caller = self.names.sites[site].caller
         if caller == NO_CALLER:
             return None, None
@@ -235,7 +237,7 @@ class _Numbers:
         return before, after
 
     def time_us(self, site: int) -> tuple[float | None, float | None]:
-        """Median own time a request."""
+        """Median own time a request, µs, before and after."""
         if self.run.timeless:
             return None, None
         typical = self.run.tested.seen.site_times.typical
@@ -248,14 +250,14 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A place in the picture."""
+    """A drawn place."""
 
     above: _Place | None
     skipped: int
 
 
 class _Tree:
-    """Places that are drawn, each with the one above it."""
+    """Drawn places, each with its parent."""
 
     def __init__(self, numbers: _Numbers) -> None:
         self._numbers = numbers
@@ -263,7 +265,7 @@ class _Tree:
         self._hidden: dict[_Place, int] = {}
 
     def add(self, way: Sequence[_Place], shown: Sequence[_Place]) -> None:
-        """Add the shown places of a way."""
+        """Add the places of `way` that are in `shown`."""
         last: _Place | None = None
         skipped = 0
         for place in way:
@@ -274,7 +276,7 @@ class _Tree:
                 skipped += 1
 
     def add_siblings(self, parent: _Place, marks: _Marks, limits: ReportLimits) -> None:
-        """Add what else follows a place: what changed, then what takes most time, as far as there is room."""
+        """Add other children of `parent`, as far as there is room: changed ones first, then by time."""
         numbers = self._numbers
         left = [place for place in numbers.follow(parent) if place not in self.places and place != parent]
         left = [place for place in left if numbers.is_drawn(place[1])]
@@ -285,7 +287,7 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, each after the one above it, the main way last."""
+        """Steps of the picture, parents first; of siblings the main way last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)
@@ -338,7 +340,7 @@ class _Tree:
 
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
-    """Rank of a sibling: what changed first, then what one period has alone, then by time and weight."""
+    """Sort key of a sibling: changed ones first, then those in one period only, then by time and weight."""
     n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
     share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns
@@ -347,12 +349,12 @@ def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
 
 
 def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
-    """First place of a way, and the last ones."""
+    """First place of a way, and its last `most` - 1."""
     return [*way] if len(way) <= most else [way[0], *way[len(way) - most + 1 :]]
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Changes by site; of several at one that of the first finding, the leading one before others."""
+    """Changes by site; of several at one site that of the first finding, its leading change before others."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}
@@ -365,7 +367,7 @@ def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, C
 
 
 def _responses(run: RobustRun, roots: Sequence[int], bins: int) -> Histogram:
-    """Response times of some root types, before and after."""
+    """Histogram of the response times of `roots`, before and after."""
     table = run.profile.responses
     root, slot, place, n = (table[name].to_numpy() for name in ("root", "slot", "bin", "n"))
     mine = np.isin(root, roots)

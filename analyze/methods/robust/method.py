@@ -1,4 +1,5 @@
-"""Put robust mode together, the default of `flowdiff compare`: sections, tables and what a gate weighs."""
+"""Assemble the result of robust mode, the default of `flowdiff compare`: sections, tables and the input of a
+gate."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ def analyse(
 
 
 def ranked(run: RobustRun, mean: ExactAccount, *, mean_changed: bool) -> RobustRun:
-    """Rank what got better as all else where it is what changed the mean."""
+    """Rank improvements together with regressions if the mean fell significantly."""
     return replace(run, causes=by_size(run.causes)) if mean_changed and mean.after < mean.before else run
 
 
@@ -139,4 +140,4 @@ METHOD: Final = Method(
     kinds=FINDING_KINDS,
     needs_requests=False,
 )
-"""Found by the registry."""
+"""The method as the registry lists it."""

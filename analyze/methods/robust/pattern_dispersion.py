@@ -1,9 +1,9 @@
-"""Measure by all call patterns at once how much two periods differ in what was asked (genomic control).
+"""Estimate over-dispersion between two periods from all call patterns together (genomic control).
 
 Requests of one user are alike, so a share of call patterns scatters more than that of independent requests,
-and a period in which another thing was asked for takes other paths at a few sites, in all of its blocks.
-Where there is no history, the other call sites show the noise: most have nothing to do with a fault, so the
-median of their z² over that of chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
+and a period with other inputs takes other paths at a few sites, in all of its blocks. Without a history, the
+other call sites show the noise: most have nothing to do with a fault, so the median of their z² over that of
+chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from schemas.arrays import F8
 from schemas.report.findings import PATH_KINDS
 
 PATTERN_DISPERSION: Final = "pattern-dispersion"
-"""The rule of what all call patterns say together, to leave it out by."""
+"""Name of the rule (for `without`) that call patterns share one over-dispersion."""
 
 
 def noisier(
     seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
 ) -> list[tuple[Measure, Observed]]:
-    """Give shares of paths the over-dispersion that all sites show together, where that is more."""
+    """Raise the noise of path shares to the over-dispersion of all sites, where that is larger."""
     z2 = next((_z2(found) for row, found in seen if row.name == "call-pattern"), np.zeros(0))
     phi = least_median(z2, settings.dispersion_patterns, settings.dispersion_sure)
     phi = min(phi, settings.dispersion_most)
@@ -36,7 +36,8 @@ def noisier(
 
 
 def least_median(z2: F8, least: int, sure: float) -> float:
-    """Give the lower bound, `sure`, of the median of z² by ranks, over that of chance; 1 for too few."""
+    """Lower confidence bound (level `sure`) of the median of z² over its median under chance; 1 with fewer
+    than `least` values."""
     if len(z2) < least:
         return 1.0
     rank = np.searchsorted(bdtr(np.arange(len(z2)), len(z2), 0.5), 1 - sure)
@@ -44,7 +45,7 @@ def least_median(z2: F8, least: int, sure: float) -> float:
 
 
 def _z2(found: Observed) -> F8:
-    """Give z² without the noise between blocks, where a request more or less is not all."""
+    """z² without the noise between blocks, of rows with at least one expected request either way."""
     e = found.estimate
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = (e.before * e.n0 + e.after * e.n1) / (e.n0 + e.n1)

@@ -1,7 +1,8 @@
-"""Cut a period into blocks of time, as sums: what every question about a whole period is asked of.
+"""Sums of a period by block of time: the input of every question about a whole period.
 
-Requests near each other in time are alike, so a period's mean is known as well as its blocks agree, not as
-well as its number of requests says. Blocks are slots of a profile, or ordinary windows of several slots each.
+Requests near each other in time are alike, so the error of a period's mean follows from the scatter of its
+blocks, not from its number of requests. Blocks are slots of a profile, or ordinary windows of several slots
+each.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ _US = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class PeriodBlocks:
-    """Sums by block. [blocks, roots] where not said otherwise; a block may be empty."""
+    """Sums by block; [blocks, roots] unless stated otherwise. A block may be empty."""
 
     seconds: F8
-    """[blocks]"""
+    """[blocks] length of each block."""
     requests: F8
     weight: F8
     weight2: F8
     """Sum of squared weights: Kish's effective number is weight² / weight2."""
     time_us: F8
-    """Weighted sum of response times."""
+    """Weighted sum of response times, µs."""
     square_us2: F8
-    """Weighted sum of their squares."""
+    """Weighted sum of squared response times."""
     log_us: F8
     """Weighted sum of the natural logarithm of response times."""
     log_square: F8
-    """Weighted sum of its square."""
+    """Weighted sum of squared logarithms of response times."""
     failed: F8
     """Weighted number of failed requests: their root did not end `ok`."""
     failing: F8
@@ -48,47 +49,48 @@ class PeriodBlocks:
 
     @property
     def n_requests(self) -> int:
-        """Number of requests."""
+        """Number of recorded requests, all blocks."""
         return int(self.requests.sum())
 
     @property
     def effective(self) -> F8:
-        """[blocks] Kish's number of requests; 0 where there are none."""
+        """[blocks] Kish's effective number of requests; 0 for an empty block."""
         return _kish(self.weight.sum(axis=1), self.weight2.sum(axis=1))
 
     @property
     def effective_by_root(self) -> F8:
-        """[roots] the same of the period."""
+        """[roots] effective number of requests of the whole period."""
         return _kish(self.weight.sum(axis=0), self.weight2.sum(axis=0))
 
     def whole(self) -> PeriodBlocks:
-        """Put all blocks together into one."""
+        """Merge all blocks into one."""
         names = [field.name for field in fields(self) if field.name != "thresholds_us"]
         return replace(self, **{name: getattr(self, name).sum(axis=0, keepdims=True) for name in names})
 
     def lasting(self, seconds: float) -> PeriodBlocks:
-        """Give the same of a period that was watched for so long, each block for its part of it."""
+        """Rescale `seconds` so that the blocks last `seconds` together, each in proportion."""
         return replace(self, seconds=self.seconds * (seconds / max(float(self.seconds.sum()), 1e-300)))
 
     def response_times(self) -> BlockSums:
-        """Give response times of all requests (place 0) and of each root type (1 and on)."""
+        """Response times as block sums: all requests (place 0), then each root type (1 and on)."""
         return BlockSums(*(_with_all(v) for v in (self.time_us, self.square_us2, self.weight, self.weight2)))
 
     def log_times(self) -> BlockSums:
-        """Give logarithms of response times, likewise."""
+        """Logarithms of response times, places as in `response_times`."""
         return BlockSums(*(_with_all(v) for v in (self.log_us, self.log_square, self.weight, self.weight2)))
 
     def arrivals(self) -> BlockSums:
-        """Give requests over seconds, likewise: a mean of these sums is a rate."""
+        """Requests over seconds, places as in `response_times`: a mean of these sums is a rate."""
         weight = _with_all(self.weight)
         seconds = np.broadcast_to(self.seconds, weight.shape)
         return BlockSums(weight, weight, seconds, seconds)
 
 
 def counted_columns(columns: Sequence[PeriodBlocks], values: Sequence[F8]) -> tuple[F8, F8]:
-    """Give ([rows, blocks] requests that weighted numbers are worth, [rows, blocks] of how many).
+    """Effective counts: ([rows, blocks] of `values`, [rows, blocks] of all requests).
 
-    values: of each of the columns [blocks, rows]. A request that stands for many shows as much as one.
+    values: of each of the columns [blocks, rows], weighted. Scaled to Kish's effective number, so that a
+    request with a large weight counts as one.
     """
     n = np.concatenate([side.effective for side in columns])
     weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
@@ -101,16 +103,17 @@ def _kish(weight: F8, square: F8) -> F8:
 
 
 def _with_all(value: F8) -> F8:
-    """Give [1 + roots, blocks] of [blocks, roots]."""
+    """[1 + roots, blocks] from [blocks, roots]; row 0: the sum."""
     return np.concatenate((value.sum(axis=1, keepdims=True), value), axis=1).T
 
 
 def slow_thresholds(
     profile: Profile, reference: B1, levels: Sequence[float], least_slow: float
 ) -> tuple[float, ...]:
-    """Give response times over which a request is slow, µs: ends of the bins that hold weighted quantiles.
+    """Response times over which a request is slow, µs: upper ends of the bins that hold the weighted
+    quantiles.
 
-    Of levels that at least so many recorded requests of the slots `reference` lie above.
+    Only levels with at least `least_slow` recorded requests of the `reference` slots above them.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]
@@ -121,20 +124,20 @@ def slow_thresholds(
 
 
 def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: float) -> int:
-    """Find the bin that holds a quantile, in whatever order weights were added up: [bins], not all 0."""
+    """Bin that holds the quantile `level`; tolerates rounding of sums. weights: [bins], not all 0."""
     upto = np.cumsum(weights)
     return int(np.searchsorted(upto, level * upto[-1] * (1 - 1e-9)))
 
 
 def each_slot(slots: B1) -> I8:
-    """Number the slots of a period, each a block of its own; -1 for the others."""
+    """[slots] 0, 1, … for the slots of a period, each its own block; -1 for the others."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
 
 def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
-    """Add slots up by block. block: [slots] number of each slot's block, -1 for none; ascending from 0.
+    """Sum a profile by block. block: [slots] block number of each slot, ascending from 0; -1: left out.
 
-    Requests count as slow from the bin on that begins at a threshold (of `slow_thresholds`) or after it. Root
+    Requests are slow from the first bin that begins at or after a threshold (of `slow_thresholds`). Root
     types are the profile's, in its order. O(rows).
     """
     n_blocks, n_roots = int(block.max(initial=-1)) + 1, len(profile.names.roots)

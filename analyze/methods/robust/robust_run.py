@@ -1,4 +1,4 @@
-"""Run robust mode: profile the requests, test their call sites, find the causes. What a report is made of."""
+"""Run robust mode: profile the requests, test their call sites, find the causes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class RobustRun(Comparison):
-    """Comparison with its tests, confounders and causes."""
+    """Comparison with its tests, confounders and causes: all that a report is made of."""
 
     tested: Tested
     confounded: Confounded
-    """Significant changes, those that a confounder explains apart."""
+    """Significant changes, with those that a confounder explains listed separately."""
     context: Context
     causes: tuple[Cause, ...]
-    """The most important first."""
+    """Causes by rank, the most important first."""
 
 
 def robust_run(
@@ -44,8 +44,8 @@ def robust_run(
 ) -> RobustRun:
     """Profile the samples, test their sites, find the causes of what changed.
 
-    Of samples that are statistics no request is at hand: what was found has no examples. Raises PeriodError
-    where a period has no request.
+    Samples that are stored statistics have no requests, so their findings have no examples. Raises
+    PeriodError if a period has no request.
     """
     comparison = adjusted(comparison_of(compared, history, settings))
     return run_of(comparison, tested_of(comparison, comparison.seen()))
@@ -56,7 +56,7 @@ def comparison_of(
     history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> Comparison:
-    """Profile samples and history as they are."""
+    """Profile samples and history, before any confounder adjusts them."""
     samples = samples_of(compared)
     for number, sample in enumerate(samples.samples):
         if not samples.has_requests(number):
@@ -84,12 +84,13 @@ def comparison_of(
         samples.traffic,
         threshold_ns,
         None if past is None or not past.population.categories else past.population,
+        () if past is None else past.segments,
         samples.workers,
     )
 
 
 def tested_of(comparison: Comparison, seen: SitesSeen) -> Tested:
-    """Judge what was seen at the sites of a comparison."""
+    """Test the observations at the sites of a comparison."""
     names, roles = comparison.profile.names, comparison.roles
     return judged_sites(seen, names, comparison.settings, noise_assumed=roles.noise_assumed)
 
@@ -116,7 +117,7 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         profiled = profiled._replace(profile=profile)
-    segments = segment_changes(population, comparison.history, profiled.groups, profile.names, settings)
+    segments = segment_changes(comparison, profiled.groups, profile.names)
     if comparison.timeless:
         segments = tuple(c for c in segments if c.kind not in TIME_KINDS)
     context = context_of(
@@ -134,10 +135,10 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
 
 
 def slow_response_ns(population: Population, level: float) -> float:
-    """Find the response time over which a request is slow, ns; inf without requests of the reference.
+    """Response time over which a request is slow, ns; inf if the reference has no request.
 
-    The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
-    the test of the whole period counts (`slow_thresholds`).
+    Upper end of the bin that holds the reference's weighted quantile, the same threshold as in the test of
+    the whole period (`slow_thresholds`).
     """
     response, weight = population.columns(REFERENCE, "response_ns", "weight")
     if not len(response):

@@ -14,22 +14,23 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""Samples of a comparison."""
+"""Sample numbers in a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Slots by their part in a comparison; arrays are [slots]."""
+    """Role of each slot in a comparison; arrays are [slots]."""
 
     ordinary: B1
-    """Ordinary times, which the problem is tested against: reference, and history where there is one."""
+    """True for the baseline that the problem is tested against: reference, and history if there is one."""
     reference: B1
-    """The reference alone: what the account is of, and what a change must show against as well."""
+    """True for slots of the reference: `before` of the breakdown; a change must also show against it alone.
+    """
     problem: B1
     noise: I8
-    """Block of ordinary times that a slot belongs to; -1 for none."""
+    """Block of the baseline that a slot belongs to; -1 for none."""
     noise_assumed: bool
-    """The blocks are pieces of one short stretch: they tell less than there is."""
+    """True if the blocks are pieces of one short stretch, which underestimate the noise."""
 
     @property
     def side(self) -> I8:
@@ -38,17 +39,17 @@ class Roles:
 
     @property
     def own(self) -> I8:
-        """Blocks of ordinary times that are the reference's."""
+        """Numbers of the noise blocks that are the reference's."""
         return np.unique(self.noise[self.reference & (self.noise >= 0)])
 
     @property
     def history(self) -> I8:
-        """Blocks of ordinary times beside the reference; none without a history."""
+        """Numbers of the noise blocks that are the history's; empty without a history."""
         return np.setdiff1d(self.noise[self.noise >= 0], self.own)
 
     @property
     def n_noise(self) -> int:
-        """Number of blocks."""
+        """Number of noise blocks."""
         return int(self.noise.max(initial=-1)) + 1
 
 
@@ -60,12 +61,11 @@ def slots_of(
     kept: Sequence[Slot] | None = None,
     kept_history: Sequence[Slot] | None = None,
 ) -> tuple[list[Slot], Roles]:
-    """Lay out slots of reference, problem and history samples, the history's numbered as samples after the
-    two.
+    """Lay out slots of reference, problem and history samples; the history's samples are numbered from 2.
 
-    With a history its samples are the blocks, and the reference is one of about their length, or several.
-    Without, the reference is cut into `blocks`, or into as many as are as long as the problem. Where
-    statistics were kept, their slots are given: `kept` of the two (the reference's first), `kept_history` of
+    With a history, each of its samples is a noise block, and the reference is one or more blocks of about
+    their length. Without, the reference is cut into `blocks`, or into as many as are as long as the problem.
+    Stored statistics come with their slots: `kept` of reference and problem, in this order, `kept_history` of
     the history, numbered by its samples.
     """
     reference, problem = samples
@@ -104,8 +104,7 @@ def slots_of(
 
 
 def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
-    """Cut n blocks of equal time, each of one or several ranges (gaps between a sample's ranges do not
-    count)."""
+    """Cut a sample into n blocks of equal recorded time, each one or several (start, end) ranges."""
     ranges = sample.ranges or ((sample.start_ns, sample.end_ns),)
     whole = sum(end - start for start, end in ranges)
     ends = [whole * (block + 1) // n for block in range(n)]

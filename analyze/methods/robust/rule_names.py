@@ -1,4 +1,4 @@
-"""Know the names of the rules that can be left out."""
+"""Names of the rules that can be left out (`without`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rule_names() -> list[str]:
 
 
 def refuse_unknown(names: Collection[str]) -> None:
-    """Raise ConfigError for a name that no rule has, with those that are like it."""
+    """Raise ConfigError for a name that no rule has; the message suggests similar names."""
     known = rule_names()
     for name in names:
         if name not in known:

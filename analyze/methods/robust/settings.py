@@ -1,10 +1,11 @@
-"""Set robust mode; defaults were measured on simulated and real faults (docs/internals/evaluation.md)."""
+"""Settings of robust mode; defaults were measured on simulated and real faults
+(docs/internals/evaluation.md)."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from schemas.config import Config
+from schemas.config import Config, Expert
 
 
 class VerdictSettings(Config):
@@ -12,68 +13,68 @@ class VerdictSettings(Config):
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
     """Level of each test of the whole period: mean, slow and failing requests, clients that sent less."""
-    level: float = Field(default=0.95, gt=0, lt=1)
+    level: Expert[float] = Field(default=0.95, gt=0, lt=1)
     """Confidence of the intervals; no change that matters is possible where they end before it."""
-    power: float = Field(default=0.9, gt=0, lt=1)
+    power: Expert[float] = Field(default=0.9, gt=0, lt=1)
     """Chance with which the smallest visible change is found."""
     slow: float = Field(default=0.95, gt=0, lt=1)
     """Quantile of the reference over which a request is slow."""
-    very_slow: float = Field(default=0.99, gt=0, lt=1)
+    very_slow: Expert[float] = Field(default=0.99, gt=0, lt=1)
     """And very slow."""
-    least_slow: float = Field(default=5.0, gt=0)
+    least_slow: Expert[float] = Field(default=5.0, gt=0)
     """Requests of the reference over such a quantile; with fewer it is not looked at."""
     mean_floor: float = Field(default=0.05, ge=0)
     """Smallest relative change of the mean response time that counts."""
-    slow_least: float = Field(default=0.01, gt=0, le=1)
+    slow_least: Expert[float] = Field(default=0.01, gt=0, le=1)
     """Smallest change of the share of slow requests that counts; up to `slow_floor` it must double or
     halve."""
     slow_floor: float = Field(default=0.05, gt=0, le=1)
     """Change of the share of slow requests from which on it counts in any case."""
-    failed_least: float = Field(default=0.001, gt=0, le=1)
+    failed_least: Expert[float] = Field(default=0.001, gt=0, le=1)
     """Smallest change of the share of failed, and of failing, requests that counts; up to `failed_floor` it
     must double or halve."""
     failed_floor: float = Field(default=0.01, gt=0, le=1)
     """Change of the share of failed, or of failing, requests from which on it counts in any case."""
-    failed_both: float = Field(default=0.5, gt=0, le=1)
+    failed_both: Expert[float] = Field(default=0.5, gt=0, le=1)
     """Share of requests that fail in both periods from which a reader must know it first."""
-    most_band: float = Field(default=0.25, gt=0)
+    most_band: Expert[float] = Field(default=0.25, gt=0)
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
-    assumed_tau: float = Field(default=0.1, ge=0)
+    assumed_tau: Expert[float] = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window shows it; what windows show is shrunk to it."""
-    min_tau: float = Field(default=0.02, ge=0)
+    min_tau: Expert[float] = Field(default=0.02, ge=0)
     """Smallest noise of a period's log mean that is assumed, whatever windows show."""
-    nearly_all: float = Field(default=0.9, gt=0, le=1)
+    nearly_all: Expert[float] = Field(default=0.9, gt=0, le=1)
     """Share of the time, or of the requests, that must be known for the rest to be taken for it."""
-    explained: float = Field(default=0.7, ge=0, le=1)
+    explained: Expert[float] = Field(default=0.7, ge=0, le=1)
     """Share of the change of the mean from which findings explain it."""
-    rest: float = Field(default=0.1, gt=0, le=1)
+    rest: Expert[float] = Field(default=0.1, gt=0, le=1)
     """Share of the change of the mean, left by findings, from which the largest other parts are named."""
-    sure: float = Field(default=0.001, gt=0, lt=1)
+    sure: Expert[float] = Field(default=0.001, gt=0, lt=1)
     """Level of what is said of the data: load, mix, flows left out."""
     load_floor: float = Field(default=1.2, gt=1)
     """Factor of an arrival rate that is worth a word."""
-    load_severe: float = Field(default=2.0, gt=1)
+    load_severe: Expert[float] = Field(default=2.0, gt=1)
     """Factor from which response times differ by it alone."""
     mix_floor: float = Field(default=0.05, ge=0)
     """Share of the requests that moved to other root types."""
-    mix_severe: float = Field(default=0.2, ge=0)
+    mix_severe: Expert[float] = Field(default=0.2, ge=0)
     """From that on a reader must know it first."""
-    fewer: float = Field(default=0.9, gt=0, lt=1)
+    fewer: Expert[float] = Field(default=0.9, gt=0, lt=1)
     """A rate below this part of the rate before is less."""
-    excluded_floor: float = Field(default=0.01, ge=0)
+    excluded_floor: Expert[float] = Field(default=0.01, ge=0)
     """Difference of the share of flows left out that is worth a word."""
-    excluded_many: float = Field(default=0.05, ge=0)
+    excluded_many: Expert[float] = Field(default=0.05, ge=0)
     """Share of flows left out from which results stand on a choice of them."""
-    mix_requests: float = Field(default=10.0, gt=0)
+    mix_requests: Expert[float] = Field(default=10.0, gt=0)
     """Requests of a root type in both periods from which it is counted by itself: five expected in each."""
-    names_many: float = Field(default=0.5, gt=0, le=1)
+    names_many: Expert[float] = Field(default=0.5, gt=0, le=1)
     """Names a trace from which they are nearly as many as traces: they hold ids."""
-    names_least: int = Field(default=20, ge=2)
+    names_least: Expert[int] = Field(default=20, ge=2)
     """Fewer names are no trouble, however few traces there are."""
-    weight_floor: float = Field(default=1.1, ge=1)
+    weight_floor: Expert[float] = Field(default=1.1, ge=1)
     """Factor between mean weights from which the two periods were not sampled alike."""
-    abnormal_z: float = Field(default=3.0, gt=0)
+    abnormal_z: Expert[float] = Field(default=3.0, gt=0)
     """Standard errors by which a reference outside of all ordinary windows is not normal."""
 
     @property
@@ -89,7 +90,7 @@ class CausesSettings(Config):
     same_requests: float = Field(default=0.8, gt=0, le=1)
     """Two changes with this share of their requests in common are one."""
     calls_moved: float = Field(default=1.4, gt=1)
-    """A site whose calls a request changed by this factor sees other requests than before."""
+    """Factor of change in calls per request at which a site is taken to see other requests than before."""
     flooded: float = Field(default=3.0, gt=1)
     """And by this factor so many others that paths which were never seen there are theirs."""
     path_left: float = Field(default=3.0, gt=1)
@@ -238,11 +239,11 @@ class RobustSettings(Config):
     """A change counts when it is this many standard errors, the noise between windows included."""
     min_requests: int = Field(default=4, ge=2)
     """Fewest requests of a period that touch a site for it to be tested."""
-    few_requests: int = Field(default=10, ge=2)
+    few_requests: Expert[int] = Field(default=10, ge=2)
     """Up to so many of either period a change of times also counts by its size, where ranks cannot tell,"""
-    few_times: float = Field(default=5.0, ge=1, le=1_000)
+    few_times: Expert[float] = Field(default=5.0, ge=1, le=1_000)
     """if it is by this factor or more,"""
-    few_rank_p: float = Field(default=1e-4, gt=0, le=1)
+    few_rank_p: Expert[float] = Field(default=1e-4, gt=0, le=1)
     """and ranks say no less than this: among many call sites that is nothing yet."""
     time_floor: float = Field(default=0.10, ge=0, le=1_000)
     """Smallest relative change of a site's time that counts."""
@@ -250,20 +251,20 @@ class RobustSettings(Config):
     """And its smallest part of the response time of the requests that touch the site."""
     count_floor: float = Field(default=0.20, ge=0, le=1_000)
     """Smallest relative change of how many children run at a time, and of how often a call is made."""
-    several_calls: float = Field(default=1.5, ge=1, le=1_000)
+    several_calls: Expert[float] = Field(default=1.5, ge=1, le=1_000)
     """Calls a request from which one that fails among them is asked for by requests."""
-    inherited: float = Field(default=0.7, gt=0, le=1)
+    inherited: Expert[float] = Field(default=0.7, gt=0, le=1)
     """A call is made more often because its caller is, if that explains this part of the logarithm."""
-    least_of_pattern: int = Field(default=3, ge=1)
+    least_of_pattern: Expert[int] = Field(default=3, ge=1)
     """Requests before that a call pattern needs for its median."""
-    plain_time: float = Field(default=0.5, ge=0, le=1_000)
+    plain_time: Expert[float] = Field(default=0.5, ge=0, le=1_000)
     """A change is plain that is larger than this and a standard error. Where ordinary times hide one, nothing
     passes for unchanged;"""
-    plain_p: float = Field(default=1e-6, gt=0, lt=1)
+    plain_p: Expert[float] = Field(default=1e-6, gt=0, lt=1)
     """where it has this p or less,"""
-    plain_requests: int = Field(default=30, ge=2)
+    plain_requests: Expert[int] = Field(default=30, ge=2)
     """and is seen in so many requests of either period,"""
-    plain_share: float = Field(default=0.1, ge=0, le=1)
+    plain_share: Expert[float] = Field(default=0.1, ge=0, le=1)
     """this part of `time_share` is enough."""
     pattern_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest change of a path's share that counts."""
@@ -271,32 +272,32 @@ class RobustSettings(Config):
     """The same for a path that is new or gone, and for errors."""
     slow_level: float = Field(default=0.98, gt=0, lt=1)
     """A call is very slow over this quantile of what was before,"""
-    slow_times: float = Field(default=3.0, ge=1, le=1_000)
+    slow_times: Expert[float] = Field(default=3.0, ge=1, le=1_000)
     """and over so many medians."""
     tail_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest rise of the share of very slow calls that counts."""
-    tail_time: float = Field(default=0.05, ge=0, le=1_000)
+    tail_time: Expert[float] = Field(default=0.05, ge=0, le=1_000)
     """A smaller rise counts where very slow calls take this part of the response time of all that touch."""
-    min_tau: float = Field(default=0.06, ge=0, le=10)
+    min_tau: Expert[float] = Field(default=0.06, ge=0, le=10)
     """Noise of a site's log median between windows is taken to be this at least,"""
-    enough_blocks: int = Field(default=12, ge=3)
+    enough_blocks: Expert[int] = Field(default=12, ge=3)
     """until a history has so many blocks with a level of the site: then they may say that it is less."""
     assumed_tau: float = Field(default=0.20, ge=0, le=10)
     """Noise of a change of it where neither history nor a long reference tells."""
-    assumed_calls_tau: float = Field(default=0.10, ge=0, le=10)
+    assumed_calls_tau: Expert[float] = Field(default=0.10, ge=0, le=10)
     """The same of a mean number of calls: half that of times, as how often a loop turns does not follow from
     how fast a machine is today."""
-    assumed_phi: float = Field(default=3.0, ge=1, le=1e6)
+    assumed_phi: Expert[float] = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
-    dispersion_patterns: int = Field(default=10, ge=2)
+    dispersion_patterns: Expert[int] = Field(default=10, ge=2)
     """Call patterns that, without a history, say together how much the requests themselves differ;"""
-    dispersion_sure: float = Field(default=0.9, gt=0.5, lt=1)
+    dispersion_sure: Expert[float] = Field(default=0.9, gt=0.5, lt=1)
     """by this confidence, since a few have a large change by chance,"""
-    dispersion_most: float = Field(default=5.0, ge=1, le=1e6)
+    dispersion_most: Expert[float] = Field(default=5.0, ge=1, le=1e6)
     """and as over-dispersion of so much at most: runs of one user's requests make no more of it."""
-    share_margin: float = Field(default=0.02, ge=0, le=1)
+    share_margin: Expert[float] = Field(default=0.02, ge=0, le=1)
     """A share must leave what ordinary times show by this much."""
-    least_affected: int = Field(default=3, ge=1)
+    least_affected: Expert[int] = Field(default=3, ge=1)
     """Fewest requests in which a change of a share must show."""
     instance_attributes: tuple[str, ...] = (
         "service.version",
@@ -308,44 +309,44 @@ class RobustSettings(Config):
     """Resource attributes whose values are compared with each other, besides hosts."""
     most_instances: int = Field(default=50, ge=2)
     """A component on more hosts is not compared host by host."""
-    least_of_instance: int = Field(default=8, ge=1)
+    least_of_instance: Expert[int] = Field(default=8, ge=1)
     """Fewest requests of an instance whose times are compared, and in the reference for a past of its own."""
-    instance_q: float = Field(default=0.01, gt=0, lt=1)
+    instance_q: Expert[float] = Field(default=0.01, gt=0, lt=1)
     """`q` of instances of a call site that changed as a whole: where it is, not whether."""
-    instance_tau: float = Field(default=0.10, ge=0, le=10)
+    instance_tau: Expert[float] = Field(default=0.10, ge=0, le=10)
     """Noise of a log median between instances of which one has no past is taken to be this at least."""
-    instance_trim: float = Field(default=0.1, ge=0, lt=0.5)
+    instance_trim: Expert[float] = Field(default=0.1, ge=0, lt=0.5)
     """Part of an instance's times at a call site that is left out at either end: what is very slow is of its
     tail."""
-    least_slow: int = Field(default=5, ge=1)
+    least_slow: Expert[int] = Field(default=5, ge=1)
     """Fewest very slow calls that may count by their time alone (`tail_time`)."""
-    least_blocks: int = Field(default=4, ge=2)
+    least_blocks: Expert[int] = Field(default=4, ge=2)
     """Blocks of the problem from which one is left out, where a burst could be all there is."""
-    far_times: float = Field(default=10.0, gt=1, le=1e6)
+    far_times: Expert[float] = Field(default=10.0, gt=1, le=1e6)
     """Factor of the longest ordinary call from which a call is far slower than any."""
-    far_known: int = Field(default=100, ge=1)
+    far_known: Expert[int] = Field(default=100, ge=1)
     """Ordinary calls from which their tail is continued."""
-    far_blocks: int = Field(default=3, ge=1)
+    far_blocks: Expert[int] = Field(default=3, ge=1)
     """Blocks of the problem that must have such a call: a burst is one event."""
-    far_rank_p: float = Field(default=0.2, gt=0, le=1)
+    far_rank_p: Expert[float] = Field(default=0.2, gt=0, le=1)
     """Highest probability of it by rank alone: three of three in one of two periods, 1.4 times as long."""
-    far_time: float = Field(default=0.2, ge=0, le=1)
+    far_time: Expert[float] = Field(default=0.2, ge=0, le=1)
     """Part of the response time of all that touch the site that such calls must take."""
-    outlying_z: float = Field(default=4.0, gt=0, le=30)
+    outlying_z: Expert[float] = Field(default=4.0, gt=0, le=30)
     """A window of ordinary times is left out of them that differs from all others by so many standard errors
     (as unlikely as that many of a normal law)."""
-    outlying_most: float = Field(default=0.2, ge=0, le=0.5)
+    outlying_most: Expert[float] = Field(default=0.2, ge=0, le=0.5)
     """Part of the windows that may be left out: what happens in more is ordinary."""
-    outlying_requests: int = Field(default=20, ge=2)
+    outlying_requests: Expert[int] = Field(default=20, ge=2)
     """Fewest requests of such a window: fewer are too easily all of a kind."""
-    outlying_share_tau: float = Field(default=0.03, ge=0, le=1)
+    outlying_share_tau: Expert[float] = Field(default=0.03, ge=0, le=1)
     """Noise of a share between windows that is assumed until they tell, as an angle: 0.03 is 3 points of half
     the requests, and 0.6 of 1 in 100."""
     suspects: int = Field(default=3, ge=0)
     """Places to look at, at most, where nothing is found and something may have changed;"""
-    suspect_z: float = Field(default=1.0, ge=0, le=30)
+    suspect_z: Expert[float] = Field(default=1.0, ge=0, le=30)
     """of those that changed by so many standard errors,"""
-    suspects_resolved: int = Field(default=40, ge=1)
+    suspects_resolved: Expert[int] = Field(default=40, ge=1)
     """the largest so many."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
     """A report says "unchanged" where times of requests may have changed by this part at most (1: twice as
@@ -353,7 +354,7 @@ class RobustSettings(Config):
     matters_share: float = Field(default=0.10, gt=0, le=1)
     """And no more than this share of requests may be slow, fail or take another path than before; nor be seen
     to do so against the reference alone, where ordinary times hide it."""
-    segments: SegmentSettings = SegmentSettings()
+    segments: Expert[SegmentSettings] = SegmentSettings()
     """Values of attributes as places to test."""
     exclude: tuple[str, ...] = ()
     """Parameters that explanations and segments leave out: `key`, or `component/point key` (explanations)."""
@@ -370,10 +371,10 @@ class RobustSettings(Config):
     """Whole paths as a second view: mutations, precursors, and what requests moved between them."""
     blocks: int = Field(default=8, ge=2)
     """A reference without history is cut into this many blocks of time."""
-    confounders: ConfounderSettings = ConfounderSettings()
+    confounders: Expert[ConfounderSettings] = ConfounderSettings()
     verdict: VerdictSettings = VerdictSettings()
     """Verdict on whole periods."""
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
-    causes: CausesSettings = CausesSettings()
+    causes: Expert[CausesSettings] = CausesSettings()
     """Consequences, and the order of causes."""

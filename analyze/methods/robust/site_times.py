@@ -1,8 +1,8 @@
-"""Estimate how long call sites take, and say how much slower requests that pass one may be.
+"""Estimate how long call sites take, and the largest possible slowdown of requests that pass one.
 
-Two intervals say it, and either may: of its typical time, and of what it takes of a visit on average. The
-first is blind where times have two modes (a wait that is met or not): the median jumps from one to the
-other. The second is blind where a few calls take most of the time.
+Two intervals bound the slowdown, and the narrower counts: of the site's typical (median) time, and of its
+mean time per visit. The median is blind where times have two modes (a wait that occurs or not): it jumps from
+one to the other. The mean is blind where a few calls take most of the time.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class SiteTimes:
     """Times of call sites, before and after; arrays are [sites]."""
 
     typical: Estimate
-    """Median own time, ordinary times against problem."""
+    """Change of the median own time, baseline to problem."""
     visit: Estimate
-    """Mean time of a visit on the critical path, as ordinary windows predict it."""
+    """Change of the mean critical time of a visit; before: as ordinary windows predict it."""
     part: F8
-    """Part of the response time of requests that pass."""
+    """Share of the site's critical time in the response time of requests that pass the site."""
     passing: F8
-    """Share of the requests that pass, of the period with more."""
+    """Share of requests that pass the site, in the period with the larger share."""
     time_ns: F8
-    """[sites, 2] on critical paths, reference and problem."""
+    """[sites, 2] time on critical paths, reference and problem."""
 
     @property
     def time_share(self) -> F8:
-        """Share of the time on critical paths, each period counting the same."""
+        """Share of a site in the time on critical paths, both periods weighted equally."""
         shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
         return shares
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Give the largest relative change of requests that pass a call site; infinite: any.
+        """Largest possible relative change of requests that pass a call site; infinite: unbounded.
 
-        At sites with nearly all of the time, of those that more than `matters_share` of the requests pass: a
-        change at the others is one of fewer requests than matter.
+        The bound holds at sites with nearly all of the time. Sites that at most `matters_share` of the
+        requests pass are left out: a change there is one of too few requests to matter.
         """
         sizes = []
         for found in (self.typical, self.visit):
@@ -76,9 +76,10 @@ def site_times_of(view: View) -> SiteTimes:
 
 
 def _visit(view: View) -> Estimate:
-    """Predict the mean critical time of a visit from ordinary windows, five at least.
+    """Predict the mean critical time of a visit from ordinary windows; needs at least LEAST_FOR_ENVELOPE.
 
-    Chance in the windows is included: a problem with fewer visits than a window has is so much less sure.
+    The variance includes chance inside of windows, and grows in proportion if the problem has fewer visits
+    than a window.
     """
     visits, shape = view.profile.visits, (view.n_sites, view.n_blocks)
     window = view.roles.noise[visits["slot"].to_numpy()]

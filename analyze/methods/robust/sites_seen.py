@@ -1,7 +1,8 @@
-"""Look at all call sites, shard by shard, and put together what was seen as if it had been one look.
+"""Observe every measure at all call sites, shard by shard, and merge the results.
 
-A shard's histograms are gone when the next is read. What is left of a site is some numbers a measure; only
-what concerns all sites at once (how far levels move by themselves, q) is computed from those.
+A shard's histograms are released before the next shard is read; only a few numbers per site and measure
+remain. Quantities that need all sites at once (how far levels move by themselves, q) are computed from those
+numbers.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Fewest that are worth a process of their own: one takes 0.14 s of CPU. Whoever read so many votes has the
-processes already."""
+"""Fewest shards per worker process: starting one costs 0.14 s of CPU. A sample with this many votes has been
+read by processes that still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """Observations of all measures at call sites, by the site numbers of the whole; arrays are [sites]."""
+    """Observations of all measures; site numbers are those of the whole profile, arrays are [sites]."""
 
     observed: Mapping[str, Observed]
-    """By measure."""
+    """Measure name -> its observations."""
     site_times: SiteTimes
     site: I8
     call_ratio: F8
-    """Calls a request, after over before."""
+    """Calls a request, problem over baseline."""
 
 
 def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View:
-    """Look at the sites of a shard."""
+    """View of the sites of one shard."""
     return View(shard.profile(), roles, settings, shard=shard)
 
 
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
 ) -> Iterator[SitesSeen]:
-    """Observe shard by shard, by so many processes where there are enough shards."""
+    """Observe each shard, in up to `workers` processes if there are enough shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:
@@ -65,14 +66,14 @@ def seen_by_shards(
 
 
 def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
-    """Observe a shard in a process of its own."""
+    """Observe one shard, in a worker process."""
     _begin()
     return seen_at_shard(roles, settings, shard)
 
 
 @cache
 def _begin() -> None:
-    """Keep what is freed from here on: what was read before took more than a shard does."""
+    """Once a process: return freed memory to the system, then keep what shards free for reuse."""
     give_back()
     keep_freed()
 
@@ -93,7 +94,7 @@ def seen_in(view: View) -> SitesSeen:
 
 
 def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
-    """Put together what was seen at all sites, measure by measure: nothing of it is held twice for long."""
+    """Merge observations of disjoint sets of sites, measure by measure, releasing parts on the way."""
     by_measure: dict[str, list[Observed]] = {}
     rest: list[SitesSeen] = []
     for part in parts:
@@ -111,7 +112,7 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
 
 
 def _placed(seen: Observed, view: View) -> Observed:
-    """Give it with the numbers of the whole."""
+    """Renumber sites and patterns from those of a view to those of the whole profile."""
     pattern = seen.pattern
     return replace(
         seen,
@@ -121,15 +122,15 @@ def _placed(seen: Observed, view: View) -> Observed:
 
 
 def _joined_rows(parts: Sequence[Observed]) -> Observed:
-    """Join what was observed of several sets of sites, in the order of the sites."""
+    """Concatenate observations of disjoint sets of sites, sorted by site."""
     pattern = [part.pattern for part in parts if part.pattern is not None]
     site = np.concatenate([part.site for part in parts])
     return _joined(parts, np.lexsort([np.concatenate(pattern), site] if pattern else [site]))
 
 
 def _joined(parts: Sequence[_Rows], order: I8) -> _Rows:
-    """Join arrays and estimates, the rows of one set behind those of another, and order them; what is no
-    array is the same in all."""
+    """Concatenate arrays and estimates row-wise and sort by `order`; fields that are no array are taken from
+    the first part."""
     first = parts[0]
     if len(parts) == 1:
         return first

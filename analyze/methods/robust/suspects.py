@@ -1,8 +1,8 @@
-"""Rank places by what they may have done, where nothing that was found says where a change came from.
+"""Rank places to look at first when no finding says where a change came from.
 
-What changed by a standard error or more is resolved as significant changes are, so that a callee comes before
-callers whose change it carries. Effects are shrunk towards 0 by their own noise, Δ · Δ² / (Δ² + noise²): what
-is large and unsure does not lead what is nearly as large and sure.
+Changes of one standard error or more are resolved to causes as significant ones are, so that a callee ranks
+before callers that only pass its change on. Effects are shrunk towards 0 by their noise, Δ · Δ² / (Δ² +
+noise²), so that a large but noisy effect does not outrank a slightly smaller precise one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A cause that nothing proves."""
+    """A possible cause, not proven by a significant change."""
 
     cause: Cause
     near: NearChange
-    """Its leading change."""
+    """Its leading change, and how far that is from significant."""
     score: float
     part_ns: float
-    """Part of the change of the mean, ns a request of the period, shrunk."""
+    """Shrunk part of the change of the mean, ns a request of the period."""
 
 
 def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
-    """Give the foremost suspects of a run without findings. O(symptoms²) of the largest changes."""
+    """Foremost suspects of a run without findings. O(symptoms²) of the largest changes."""
     settings = run.settings
     found = nearly(run.tested.seen, run.tested, settings, noise_assumed=run.roles.noise_assumed)
     near = {id(one.change): one for one in found if not (run.timeless and one.change.kind in TIME_KINDS)}
@@ -59,5 +59,5 @@ def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
 
 
 def shrinkage(z: float) -> float:
-    """Give the part of an effect that its own noise leaves of it."""
+    """Factor in [0, 1) by which noise shrinks an effect of z standard errors."""
     return z * z / (z * z + 1)

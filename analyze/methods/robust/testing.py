@@ -29,40 +29,40 @@ from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KI
 
 @dataclass(frozen=True, slots=True)
 class HiddenChange:
-    """A change that is significant against the reference alone and that ordinary times keep from counting."""
+    """A change significant against the reference alone, but not against the whole baseline."""
 
     change: Change
-    """Its values before, its p and q are those against the reference."""
+    """The change, with `before`, p and q against the reference alone."""
     z_usual: float
-    """Standard errors, the noise of ordinary times included."""
+    """Change in standard errors, noise between ordinary windows included."""
     p_usual: float
-    """Probability of such a value in ordinary times: by their variance, and by how many blocks go as far."""
+    """Probability of such a value in ordinary times: by their variance, and by how many blocks reach it."""
     alike: tuple[tuple[int, float], ...]
-    """Blocks of ordinary times that are more like the problem than like the reference, and their values in
-    the unit of the change."""
+    """(block, value) of baseline blocks nearer to the problem than to the reference; values in the unit of
+    the change."""
     blocks: int
-    """Blocks with a value."""
+    """Number of baseline blocks with a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearChange:
-    """A change of a standard error or more that does not count."""
+    """A change of at least one standard error that is not significant."""
 
     change: Change
     z: float
-    """Standard errors, the noise of ordinary times included."""
+    """Change in standard errors, noise between ordinary windows included."""
     z_needed: float
-    """Standard errors from which it would count, by itself."""
+    """Standard errors at which it would be significant, tested alone."""
     requests_needed: int | None
-    """Requests of the problem at the call site by which it would reach that; None: no number would do."""
+    """Problem requests at the call site needed to reach `z_needed`; None: no number suffices."""
     is_hidden: bool = False
-    """It is significant against the reference alone."""
+    """True if significant against the reference alone."""
 
 
 _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
-"""Factor from what logarithms are taken of (ns, scaled ratios) to the unit that is shown; else 1."""
+"""Factor from the unit of logarithms (ns, scaled ratios) to the unit shown; 1 for other units."""
 WINDOW_SHARES: Final = "window-shares"
-"""The rule that a share is as rare as windows of a history make it (`surprise`), to leave it out by."""
+"""Name of the rule (for `without`) that takes p of a share from the windows of a history (`surprise`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +71,44 @@ class Tested:
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Changes that count."""
+    """Significant changes."""
     sites: frozenset[int]
-    """Sites that some test reached."""
+    """Sites that at least one test reached."""
     hidden: tuple[HiddenChange, ...]
-    """The largest of each operation where nothing counts; the largest first."""
+    """Largest hidden change of each operation without a significant one, the largest first."""
     open_path: float
-    """Share of the requests by which a path moved that does not count: over the floor and chance, but not
-    significant by what ordinary times do, or ordinary. 0 for none."""
+    """Largest path shift, a share of the requests, above floor and chance that the baseline does not confirm;
+    0 for none."""
 
 
 class _Row(NamedTuple):
-    """Rows of one measure, judged; arrays are [rows]."""
+    """Test results of one measure; arrays are [rows]."""
 
     measure: Measure
     seen: Observed
     q: F8
     counts: B1
     hidden: B1
-    """It is significant against the reference alone, and ordinary times keep it from counting."""
+    """True if significant against the reference alone, but not against the whole baseline."""
     plain_q: F8
-    """q of no change against the reference alone, by chance inside of both periods."""
+    """q against the reference alone, by chance inside of both periods."""
     open: B1
-    """It is over the floor and chance inside of the periods, and does not count."""
+    """True if above the floor and chance inside of the periods, but not significant."""
     abnormal: B1
-    """The reference leaves what is ordinary: it alone says what was before."""
+    """True if the reference itself is outside of the history; then it alone gives the value before."""
     there_before: B1
-    """It differs from the history, and not from the reference: what is reported was there before."""
+    """True if the problem differs from the history but not from the reference."""
 
     @property
     def began(self) -> B1:
-        """Tell what counts and was not there before. The other rows that count say nothing of the problem
-        period, and silence no measure that does."""
+        """[rows] True if significant and not there before. The other significant rows say nothing about the
+        problem period, and do not suppress other measures."""
         return self.counts & ~self.there_before
 
 
 def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noise_assumed: bool) -> Tested:
-    """Judge what was seen at all sites: Benjamini-Hochberg over first looks, then noise and floors; each
-    second look by itself."""
+    """Test all sites: first looks by Benjamini-Hochberg together, each second look by itself, then noise and
+    floors."""
     rounds = _rounds(seen, settings, noise_assumed=noise_assumed)
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
@@ -140,7 +140,7 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
 def nearly(
     seen: SitesSeen, tested: Tested, settings: RobustSettings, *, noise_assumed: bool
 ) -> list[NearChange]:
-    """Give what moved by a standard error and the floor, and does not count; what is hidden first."""
+    """Changes above the floor of at least one standard error that are not significant; hidden ones first."""
     found = [
         NearChange(hidden.change, hidden.z_usual, settings.min_z, None, is_hidden=True)
         for hidden in tested.hidden
@@ -171,7 +171,7 @@ def _near(change: Change, e: Estimate, at: int, settings: RobustSettings) -> Nea
 def _seen_by(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> Sequence[tuple[Measure, Observed]]:
-    """Give what each measure in use saw, with the noise that is assumed of it."""
+    """Observations of each measure in use, with the assumed noise added."""
     found = [
         (measure, seen.observed[measure.name])
         for measure in MEASURES
@@ -185,10 +185,10 @@ def _seen_by(
 def _rounds(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> tuple[list[_Row], list[_Row]]:
-    """Judge first looks together, second looks each by itself.
+    """Test first looks together, then each second look by itself.
 
-    Returns the rows that have their say wherever they count, and those that have it where no other change of
-    structure counts.
+    Returns (rows reported wherever they are significant, rows reported only where no other change of
+    structure is significant).
     """
     seen_by = _seen_by(seen, settings, noise_assumed=noise_assumed)
     rows = _judged(settings, [(measure, found) for measure, found in seen_by if measure.look is Look.FIRST])
@@ -204,7 +204,7 @@ def _rounds(
 def _judged(
     settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], first: Sequence[_Row] = ()
 ) -> list[_Row]:
-    """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
+    """Decide for every row: significant, large enough for the noise, above the floor, felt, not ordinary."""
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
     by_chance = _levels([e.p if e.chance_p is None else e.chance_p for e in estimates], tested)
@@ -253,8 +253,9 @@ def _judged(
 
 
 def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
-    """Tell which changes are over chance inside of both periods and over the floor, whatever ordinary times
-    do. Of times, numbers and paths those that stand alone: from minute to minute services drift by less."""
+    """[rows] True if the change is above chance inside of both periods and above the floor, the baseline left
+    aside. Changes of time, calls and paths must also be large (`stands_alone`): services drift from minute to
+    minute by less."""
     if found.by_p_alone:
         return np.zeros(len(found.site), dtype=np.bool_)
     e = found.against_reference
@@ -270,7 +271,7 @@ def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
 
 
 def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
-    """Give q of the rows of several measures together; 1 of those that are not tested."""
+    """q of the rows of several measures, corrected together; 1 for rows not tested."""
     q = q_values(np.concatenate([np.zeros(0), *(v[mine] for v, mine in zip(p, tested, strict=True))]))
     found, start = [], 0
     for mine in tested:
@@ -281,7 +282,7 @@ def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
 
 
 def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
-    """Give q of the rows at call sites where a measure of whole sites counts, among themselves; else 1."""
+    """q of the rows at sites where the measure `whole` is significant, corrected among themselves; else 1."""
     mine = tested & np.isin(seen.site, whole.seen.site[whole.began])
     q = np.ones(len(mine))
     q[mine] = q_values(seen.estimate.p[mine])
@@ -309,8 +310,8 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
 
 
 def _has_reference(seen: Observed) -> B1:
-    """Tell at which rows the reference has a value, which is then the value before: of times three requests
-    have one, and of shares five, as fewer are too easily all of a kind."""
+    """[rows] True if the reference has enough requests to give the value before: three for times, five for
+    shares."""
     alone = seen.reference
     if alone is None:
         return np.zeros(len(seen.site), dtype=np.bool_)
@@ -319,8 +320,7 @@ def _has_reference(seen: Observed) -> B1:
 
 
 def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
-    """Give a row of a measure as a change; alone: against the reference alone, by chance inside of both
-    periods."""
+    """Build the Change of one row. alone: against the reference alone, by chance inside of both periods."""
     measure, seen, e = row.measure, row.seen, row.seen.estimate
     shown = e
     if seen.reference is not None and (row.abnormal[at] or _has_reference(seen)[at]):
@@ -376,8 +376,8 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
 
 
 def _hidden(row: _Row) -> Iterator[HiddenChange]:
-    """Give the changes of a measure that ordinary times hide, with the blocks that are more like the problem
-    than like the reference."""
+    """Yield the hidden changes of a measure, each with the baseline blocks nearer to the problem than to the
+    reference."""
     e, usual = row.seen.against_reference, row.seen.estimate
     for at in np.flatnonzero(row.hidden).tolist():
         values, change = usual.blocks[at], _change(row, at, alone=True)
@@ -398,8 +398,8 @@ def _hidden(row: _Row) -> Iterator[HiddenChange]:
 
 
 def _largest(hidden: Sequence[HiddenChange], kept: Sequence[Change], names: Names) -> list[HiddenChange]:
-    """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
-    is."""
+    """Keep the largest hidden change of each operation without a significant one: by its part of the mean,
+    then by p."""
     named = {names.sites[change.site].operation for change in kept if not change.there_before}
     places: dict[int, HiddenChange] = {}
     for found in sorted(hidden, key=_size, reverse=True):
@@ -414,10 +414,10 @@ def _size(found: HiddenChange) -> tuple[float, float]:
 
 
 def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> set[int]:
-    """Find changes of numbers of calls (by id) whose caller is called more, or less, often itself.
+    """Ids of changed numbers of calls that follow from the caller being called more, or less, often itself.
 
-    Where a loop turns three times as often all that is below it is called three times as often: the loop is
-    what changed. Operations that call themselves, or each other, do not explain each other away.
+    If a loop runs three times as often, everything below it is called three times as often: the loop is what
+    changed. Operations that call themselves, or each other, do not explain each other away.
     """
     factors = {c.site: c.log_ratio for c in changes if c.kind in CALL_KINDS}
     callers: dict[int, set[int]] = {}
@@ -441,7 +441,7 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
-    """Keep changes at sites whose operation, or caller, has no change of structure already."""
+    """Drop changes at sites whose operation, or caller, already has a change of structure in `first`."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

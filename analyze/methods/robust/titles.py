@@ -1,6 +1,6 @@
-"""Write titles: of a finding what happened where and by how much, of a report what happened.
+"""Titles: of a finding (what happened, where, by how much) and of a report.
 
-Nothing is said that no test supports.
+A title states only what a test supports.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from analyze.methods.robust.calls_by_instance import HOST
 from analyze.methods.robust.causes.context import HostOf
 from analyze.methods.robust.causes.patterns import counterpart, times_called
 from analyze.methods.robust.causes.symptoms import Cause
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_PATTERN, Change
-from analyze.methods.robust.measures.instances import HOST
+from analyze.methods.robust.kind_words import GONE, KIND_WORDS, Said
 from analyze.methods.robust.segments.segment import Segment
 from analyze.profile.names import CallPattern, Names, OperationName, SiteKind
 from analyze.report import wording
@@ -21,12 +22,10 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import PATH_KINDS, TIME_KINDS, ChangeKind, Finding
 
 _MOST_NAMED = 2
-GONE: Final = 0.0005
-"""A share of requests below this is called none."""
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Say a finding in one sentence: what happened, where else, on which hosts."""
+    """Title of a finding, one sentence: what happened, where else, on which hosts."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -38,8 +37,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Find operations by which the component that is to look at waits for others, where these waits changed
-    alike: it is not one callee that is slow."""
+    """Operations by which the suspected component waits for others, if these waits changed the same way:
+    several slow waits do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -54,49 +53,23 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """Say what a finding led by `change` is in one sentence."""
+    """Sentence on a finding that `change` leads."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
-    what = _place(change.site, names)
-    before, now = wording.percent(change.before), wording.percent(change.after)
-    whole = "calls" if change.of_calls else "requests"
-    shares = f"{now} of its {whole}, {_compared(change, before)}"
-    kind = change.kind
-    if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
-        before, now = wording.durations(change.before, change.after)
-        if _is_between(change.site, names):
-            return f"{what}: between the two {now} pass, {_compared(change, before)}"
-        if names.callee(names.sites[change.site].operation):
-            return f"{what}: the call takes {now}, {_compared(change, before)}"
-        own = "the step takes" if names.sites[change.site].kind is SiteKind.STEP else "its own time is"
-        return f"{what}: {own} {now}, {_compared(change, before)}"
-    if kind is ChangeKind.TAIL:
-        over = f" (over {wording.duration(change.threshold_us)})" if change.threshold_us else ""
-        between = " between the two" if _is_between(change.site, names) else ""
-        return f"{what}: slow{between}{over} in {shares}"
-    if kind is ChangeKind.FEWER_ERRORS and change.after < GONE:
-        return f"{what} no longer fails (was {before} of its {whole})"
-    if kind is ChangeKind.ERRORS and not change.n0:
-        fail = "all fail" if change.after > 1 - GONE else f"{now} of them fail"
-        return f"new: {what}, {wording.counted(change.n1, 'request')}, {fail}"
-    if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
-        return f"{what} fails in {shares}"
-    if kind in (ChangeKind.SERIAL, ChangeKind.PARALLEL):
-        how = "one after the other" if kind is ChangeKind.SERIAL else "side by side"
-        return (
-            f"{what}: its calls run {how}; on average {change.after:.1f} at a time, was {change.before:.1f}"
-        )
-    if kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
-        called = "passed" if names.sites[change.site].kind is SiteKind.STEP else "called"
-        return f"{what} is {called} {change.after:.1f} times a request, was {change.before:.1f}"
-    does, doing = path_words(change, changes, names)
-    if kind is ChangeKind.LOST_PATH and change.after < GONE:
-        return f"{what} stopped {doing} (was {before} of its {whole})"
-    return f"{what} {does} in {f'{now} of its {whole}' if does.startswith('stopped') else shares}"
+    site = names.sites[change.site]
+    said = Said(
+        _place(change.site, names),
+        change,
+        is_between=_is_between(change.site, names),
+        is_step=site.kind is SiteKind.STEP,
+        waits=bool(names.callee(site.operation)),
+        path=lambda: path_words(change, changes, names),
+    )
+    return KIND_WORDS[change.kind].sentence(said)
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Say who is affected, by how much, and where."""
+    """Sentence on a segment: affected requests, size, place."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:
@@ -110,22 +83,15 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Say of which segment a change at a call site is, where one is a part of it."""
+    """Phrase for the segment that a finding at a call site is part of; empty for none."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
     return f"; mostly for {next(iter(found))}" if found else ""
 
 
-def _compared(change: Change, before: str) -> str:
-    """Say the value before; of one instance the one to expect, had it changed, or been, as its siblings."""
-    if change.instance is not None:
-        return f"{before} expected from its siblings"
-    return f"was {before} in the history" if change.of_history else f"was {before}"
-
-
 def where(cause: Cause) -> str:
-    """Say on which hosts, where that tells something: on several, or on these and not on others."""
+    """Phrase for the hosts of a finding; empty unless it is on several, or spares some."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -140,8 +106,8 @@ def where(cause: Cause) -> str:
 
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Say how many other operations of the component, or callers of who is to look at, it happened to as
-    well."""
+    """Phrase for the number of other operations of the component, other callers or other calls with the same
+    change; empty for none."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -163,8 +129,8 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """Say what is different about a call pattern, against the one that most requests came from (or went to):
-    `calls X`, and `calling X`."""
+    """Phrases for a call pattern relative to the pattern that lost (or gained) most requests: `calls X`,
+    `calling X`."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
     pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
@@ -184,12 +150,12 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def pattern_words(pattern: CallPattern, names: Names) -> str:
-    """Say a call pattern, for a row of evidence."""
+    """Call pattern as text, for a row of evidence."""
     return _calls(pattern, names)[0]
 
 
 def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
-    """Say what the response waits for now and did not, or no longer does; None for nothing."""
+    """Phrases for a callee that the response newly waits for, or no longer does; None without one."""
     mine, theirs = (
         {c.operation: (c.least, c.calls) for c in children if c.awaited} for children in (pattern, other)
     )
@@ -212,7 +178,7 @@ def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -
 
 
 def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> str:
-    """List operations with how often they are called; what they share with the name that was said goes."""
+    """Operations with numbers of calls, as text; a prefix shared with `said` is left out."""
     words = []
     for operation, (least, most) in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -224,7 +190,7 @@ def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> st
 
 
 def _called(name: OperationName) -> str:
-    """Name the operation, at who is called."""
+    """`component/point` of an operation; with its callee as component, if it has one."""
     return f"{name.callee or name.component}/{name.point}"
 
 
@@ -238,8 +204,8 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose other side is recorded: its own time passes on
-    the network or before the callee begins, and in neither of the two."""
+    """True if the site is the caller's side of a call whose callee side is recorded: its own time is network
+    or queueing time between the two."""
     return bool(names.operation(site).callee)
 
 
@@ -249,10 +215,10 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
-    """Name what changed significantly: more failures, then the mean, else the first finding; else what was
-    measured. changed: the shares that did.
+    """Headline of a report: more failures if significant, else the mean, else the first finding, else the
+    measured values. changed: shares that changed significantly.
 
-    A mean that fell by what is no improvement is no good news: the finding comes before it.
+    A mean that fell only because requests fail early yields to the finding.
     """
     shares = [
         wording.moved_sentence(

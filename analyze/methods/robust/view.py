@@ -1,7 +1,7 @@
-"""Look at a profile's call sites as a comparison does: before, after, and the blocks of ordinary times.
+"""Sums of a profile by call site: before, after, and the blocks of the baseline.
 
-Measures are made of a `View`, confounders adjust one, and the verdict asks it. Whatever several of them
-need is worked out here once.
+Measures are computed from a `View`, confounders adjust one, and the verdict reads it. It caches whatever
+several of them need.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.robust.measures.instances import ByInstance
+from analyze.methods.robust.calls_by_instance import ByInstance
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
@@ -38,7 +38,7 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 CHANGE_NOISE: Final = "change-noise"
-"""The rule that the noise that is assumed is that of a change (`level_change`), to leave it out by."""
+"""Name of the rule (for `without`) that assumed noise is that of a change (`level_change`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class VisitSums:
 
     @property
     def calls_a_visit(self) -> F8:
-        """Calls a touching request."""
+        """Calls per request that touches the site."""
         return self.calls / np.maximum(self.w, 1e-300)
 
     @property
@@ -67,7 +67,10 @@ class VisitSums:
 
 
 class View:
-    """Sums of both periods and of blocks of ordinary times; arrays are [sites] unless they say otherwise."""
+    """Sums of both periods and of blocks of the baseline; arrays are [sites] unless stated otherwise.
+
+    Columns: BEFORE, AFTER, then from FIRST_BLOCK the blocks.
+    """
 
     def __init__(
         self,
@@ -77,13 +80,13 @@ class View:
         by_instance: Callable[[], ByInstance | None] = lambda: None,
         shard: SiteShard | None = None,
     ) -> None:
-        """Look at a profile: of all sites, or of those of a shard."""
+        """Sum a profile: all its sites, or those of a shard."""
         self.profile, self.roles, self.settings = profile, roles, settings
         self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """Number of each site in the whole; likewise of the call patterns."""
+        """[sites] number of each site in the whole profile; `pattern`: likewise of call patterns."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
@@ -96,7 +99,7 @@ class View:
     # -- shares: sums by column
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
-        """Add values of rows up by period and block: [rows, columns]."""
+        """Sum values by row and by period and block: [n_rows, columns]."""
         roles, n_slots = self.roles, len(self.roles.noise)
         by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
         found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
@@ -109,7 +112,7 @@ class View:
         return found
 
     def visits(self, column: str) -> F8:
-        """Add a column of `visits` up: [sites, columns]."""
+        """Sum a column of `visits`: [sites, columns]."""
         table = self.profile.visits
         site, slot = (table[key].to_numpy().astype(np.int64) for key in ("site", "slot"))
         return self.sums(site, slot, table[column].to_numpy(), self.n_sites)
@@ -121,13 +124,13 @@ class View:
 
     @cached_property
     def worth(self) -> F8:
-        """[sites, columns] requests that a unit of weight is worth there."""
+        """[sites, columns] effective requests per unit of weight."""
         return requests_per_weight(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone,
-        whose p is that of chance inside of both periods (`_plain`). Where that is not normal, ordinary times
-        are the history."""
+        """Estimate changes of the shares x / n, both [rows, columns]: (against the baseline, with a history
+        also against the reference alone, by chance inside of both periods). Where the reference is not
+        normal, it is left out of the baseline."""
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
         own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
@@ -154,12 +157,12 @@ class View:
         return found, alone
 
     def plain_shares(self, x: F8, n: F8) -> Estimate:
-        """Estimate changes of shares x of n [rows, 2] between reference and problem by chance alone."""
+        """Estimate changes of shares x / n [rows, 2], reference to problem, with sampling error only."""
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:
-        """Test shares against the reference by chance alone, where they are over it: exact tails of large
-        tables are a fifth of testing."""
+        """Replace p by Fisher's exact test at rows above `min_z`, and by 1 elsewhere: exact tails of large
+        tables take a fifth of testing."""
         at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
         x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
         p = np.ones(len(alone.p))
@@ -170,8 +173,8 @@ class View:
 
     @cached_property
     def failing_change(self) -> tuple[Estimate, Estimate | None]:
-        """The change of the share of calls that fail at every site; with a history also from the
-        reference."""
+        """Change of each site's share of failing calls: (against the baseline, with a history also against
+        the reference)."""
         return self.shares(self.visits("failing") * self.worth, self.touching * self.worth)
 
     # -- levels: per-request values
@@ -181,14 +184,14 @@ class View:
         return votes_of(self.profile)
 
     def values(self, measure: int) -> Votes:
-        """Give the per-request values of a measure by site, call pattern and slot."""
+        """Per-request values of a measure by site, call pattern and slot."""
         return values_of(self._votes, measure)
 
     def given_pattern(self, values: Votes) -> Histograms:
-        """Take values relative to the median before of their call pattern, scaled to the site's own median.
+        """Rescale values by their call pattern's median before to the site's median.
 
-        A call that took another path is no slower call. A pattern that was not there before is for the test
-        of patterns alone: its values are left out.
+        So a call that took another path does not look slower. Values of patterns with too few values before
+        are left out; the test of patterns covers them.
         """
         _, site, pattern, slot = values.keys
         code, first = numbered((site, pattern))
@@ -207,26 +210,26 @@ class View:
 
     @cached_property
     def _first(self) -> I8:
-        """[slots] the first slot of the same block of ordinary times; a slot of the problem is itself."""
+        """[slots] first slot of the same baseline block; itself for a slot of the problem."""
         block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
         _, first, number = np.unique(block, return_index=True, return_inverse=True)
         found: I8 = first[number]
         return found
 
     def by_period(self, values: Histograms) -> Histograms:
-        """Add slots up: 0 the reference, 1 the problem, 2 what else is ordinary."""
+        """Pool slots by period: 0 reference, 1 problem, 2 history."""
         roles = self.roles
         return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Own times of calls, given their patterns, by site and slot; of a block of ordinary times in its
-        first slot."""
+        """Own times of calls, rescaled by pattern (`given_pattern`), by site and slot; a baseline block is in
+        its first slot."""
         return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
-        """The same by site and period, see `by_period`."""
+        """`own_times` pooled by period (`by_period`)."""
         return self.by_period(self.own_times)
 
     @cached_property
@@ -235,7 +238,7 @@ class View:
         return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
 
     def own_times_after(self, sites: B1) -> Histograms:
-        """Give own times of the problem at some sites, by slot."""
+        """Own times of the problem at the `sites` marked True, by slot."""
         values = self.own_times
         if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
@@ -243,11 +246,13 @@ class View:
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
-        """The change of the median own time of every site; with a history also from the reference."""
+        """Change of the median own time of each site: (against the baseline, with a history also against the
+        reference)."""
         return self.level(self.own_times)
 
     def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of the median of values at every site; with a history also from the reference."""
+        """Estimate the change of the median at every site: (against the baseline, with a history also against
+        the reference)."""
         return self.levels(values, Histograms.log_medians, self.least_tau)
 
     def levels(
@@ -256,8 +261,8 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level, see `shares`; medians: (values, places, columns) to logarithms and
-        requests."""
+        """Estimate changes of a level, returned as by `level`; medians: (values, places, columns) ->
+        (logarithms, requests)."""
         roles = self.roles
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
         by_period = self.own_by_period if values is self.own_times else self.by_period(values)
@@ -302,7 +307,7 @@ class View:
 
     @property
     def least_tau(self) -> float:
-        """Noise of log medians between windows that is assumed at least."""
+        """Lower bound of the noise of log medians between windows."""
         settings = self.settings
         return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
@@ -311,7 +316,8 @@ class View:
         return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
 
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
-        """Let few requests speak by the size of a change: ranks of four against four say 3 % at best."""
+        """Lower p of large changes with few requests, by size instead of ranks: ranks of four against four
+        reach 3 % at best."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
             large = np.abs(found.change) > np.log(settings.few_times)
@@ -327,7 +333,7 @@ class View:
 
     @cached_property
     def by_instance(self) -> ByInstance | None:
-        """The calls at hand, by instance; None without, or where no component has several."""
+        """Calls by instance; None if no requests were given, or no component has several instances."""
         return self._by_instance()
 
     # -- what a site has to do with the response
@@ -339,12 +345,12 @@ class View:
 
     @cached_property
     def reference(self) -> VisitSums:
-        """Sums of the reference alone."""
+        """Sums of the reference alone, without the history."""
         return self._visited(self.roles.reference)
 
     @cached_property
     def slower_ns(self) -> F8:
-        """Part of the change of the mean from calls of the site taking another time, ns a request."""
+        """Part of the change of the mean due to slower or faster calls of the site, ns a request."""
         return self._slower_ns(self.before)
 
     def _slower_ns(self, before: VisitSums) -> F8:
@@ -354,7 +360,8 @@ class View:
         return np.nan_to_num(sum(rates) / 2 * (last - first), nan=0.0, posinf=0.0, neginf=0.0)
 
     def slower_a_visit_ns(self, before: VisitSums) -> F8:
-        """The same against ordinary times or the reference, ns a request after that touches the site."""
+        """Change of the critical time due to slower or faster calls, `before` to problem, ns per problem
+        request that touches the site."""
         return self._slower_ns(before) * self.after.requests / np.maximum(self.after.w, 1e-300)
 
     @cached_property
@@ -366,9 +373,9 @@ class View:
 
     @cached_property
     def visit_ratio(self) -> F8:
-        """`call_ratio` by what tests of patterns take for calls.
+        """Growth factor of the denominator of pattern tests.
 
-        At points of records a request is one, however often it passes there.
+        `call_ratio`, but at points of records requests instead of passes: a request counts once there.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))
@@ -376,32 +383,33 @@ class View:
         return np.where(self.of_kind(SiteKind.POINT), visits, self.call_ratio)
 
     def of_kind(self, kind: SiteKind) -> B1:
-        """Tell which sites are of a kind."""
+        """[sites] True for sites of a kind."""
         return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
 
     @property
     def makes_several(self) -> B1:
-        """Tell at which sites some requests make several calls; passes of records count once a request."""
+        """[sites] True where some requests make several calls; points of records always False."""
         several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
         return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
-    """Tell at which places a reference leaves what a history has; reference: a change from it alone."""
+    """True where the reference lies outside of the history; reference: estimate against the reference
+    alone."""
     return reference.before_outside() & is_known(reference, settings)
 
 
 def is_known(reference: Estimate, settings: RobustSettings) -> B1:
-    """Tell at which places a reference has enough requests to be unlike a history.
+    """True where the reference has enough requests to be told apart from a history.
 
-    Fewer than five are too easily all of a kind: they must differ from those of the history.
+    Five are enough; fewer only if they differ significantly from those of the history.
     """
     known = reference.n0 >= LEAST_IN_ENVELOPE
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
 def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
-    """Give all votes of a profile, or those of some [sites]."""
+    """All votes of a profile, or those of the `sites` marked True."""
     if profile.runs is not None:
         return (profile.runs if sites is None else profile.runs.of_sites(sites)).read()
     votes = Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
@@ -409,9 +417,9 @@ def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
 
 
 def values_of(votes: Votes, measure: int) -> Votes:
-    """Give the per-request values of a measure by site, call pattern and slot.
+    """Per-request values of a measure by site, call pattern and slot.
 
-    Weighted requests count as the requests that they are worth.
+    Weighted requests are scaled to the effective number of requests.
     """
     votes = votes.where(votes.keys[0] == measure)
     if len(votes.sums) == 1:  # requests that stand for themselves
@@ -425,5 +433,5 @@ def values_of(votes: Votes, measure: int) -> Votes:
 
 
 def by_site(values: Votes) -> Histograms:
-    """Put values of all call patterns together, by site and slot."""
+    """Merge the histograms of all call patterns, by site and slot."""
     return values.histograms(values.keys[1], values.keys[3])

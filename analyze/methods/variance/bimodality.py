@@ -23,12 +23,12 @@ from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
-"""Fewest values of the smaller behaviour, besides one in a thousand."""
+"""Fewest values in the smaller mode; also at least one in a thousand."""
 _MOST_VALUES: Final = 2_000
 """Most values fitted; more are thinned, evenly in order of size."""
 _DELTA_BIC: Final = 10.0
 _DIP: Final = 0.8
-"""Ratio of the density between the peaks to the lower peak that a dip must fall below."""
+"""Largest ratio of the density in the dip to that at the lower peak."""
 _CONVERGED: Final = 1e-3
 """Gain of the mean log-likelihood at which a fit ends."""
 _MOST_STEPS: Final = 100
@@ -43,9 +43,9 @@ class TwoBehaviours:
     delta_bic: float
     low_us: float
     high_us: float
-    """Medians of the faster and the slower behaviour."""
+    """Median of the slower mode, µs; `low_us`: of the faster."""
     high_share: float
-    """Share of the slower one among requests that pass the edge."""
+    """Share of the slower mode among requests that pass the edge."""
     cut_us: float
     """Time above which a request more likely belongs to the slower behaviour."""
 
@@ -106,7 +106,7 @@ class Mixture:
         return np.log(self.weight) - 0.5 * (np.log(2 * np.pi * self.variance) + squared)
 
     def log_likelihood(self, values: F8) -> float:
-        """Log-likelihood of all values."""
+        """Log-likelihood of `values` under the mixture."""
         return float(np.logaddexp.reduce(self.log_densities(values), axis=1).sum())
 
     def bic(self, values: F8) -> float:
@@ -147,8 +147,8 @@ def edge_advice(
 ) -> list[EdgeAdvice]:
     """Advise on parts of a group's variance that are large, unmarked, and mix two behaviours.
 
-    One piece of advice for each edge label, largest share of the total variance first, described in the group
-    to which it adds most. For the first `most` of them, parameters are compared with the two behaviours.
+    One piece of advice per edge label, largest share of the total variance first, for the group to which the
+    label adds most. For the first `most` of them, parameters are compared with the two behaviours.
     """
     by_label: dict[str, list[tuple[float, DecomposedGroup, int, TwoBehaviours]]] = {}
     for of in looked:

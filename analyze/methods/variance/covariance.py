@@ -26,21 +26,20 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Most sites of rare paths with a part of their own, those of the largest variance; the others are one
-part."""
+"""Most sites of rare paths that are parts of their own, by variance; the others are merged into one part."""
 _WINSORISED_AT: Final = 0.995
-"""Quantile to which longer times are cut, to find the dependence of a share on few requests."""
+"""Quantile at which times are cut, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
 """Fewest requests: three in each of the fewest blocks that can be permuted."""
 _MOST_PARTS: Final = 40
-"""Most parts that are correlated, those of the largest share: 780 pairs."""
+"""Most parts that are correlated, by share: 780 pairs."""
 _MOST_REQUESTS: Final = 5_000
 """Most requests that are correlated; more are thinned, evenly in time: a rank correlation of 0.1 is then 7
 standard errors."""
 _LEAST_RHO: Final = 0.1
 _LEVEL: Final = 0.05
 _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
-"""Words in the name of a trace point at which requests wait."""
+"""Names of trace points at which requests wait contain one of these words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,9 @@ class GroupParts:
     """One group of requests, ordered by start; a column of `us` adds up to the response time."""
 
     names: tuple[PartName, ...]
-    """[parts]"""
+    """[parts] names of the parts."""
     us: F8
-    """[parts, requests]"""
+    """[parts, requests] time of each part, µs."""
     marked: B1
     """[parts] True if a marker removes the part from the residual."""
     weight: F8
@@ -68,7 +67,7 @@ def group_parts(
     *,
     by_sites: bool,
 ) -> GroupParts:
-    """Parts of a group; rare paths are always split by sites, since they share no edges. O(requests ·
+    """Parts of a group; those of rare paths are always sites, since such paths share no edges. O(requests ·
     edges)."""
     members = groups.members(group)
     alone = groups.category[group] != NOWHERE
@@ -98,7 +97,8 @@ def _edges(
 def _sites(
     times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
 ) -> tuple[tuple[PartName, ...], F8, B1]:
-    """Parts by site. Only markers of a site count here: single edges are marked in their own category."""
+    """(site parts, their times [parts, requests], [parts] True if a marker of the site matches). Markers of
+    single edges do not count here, only in their own category."""
     parts = [at_sites(times.categories[c], groups.rows[c]) for c in members]
     codes = np.unique(np.concatenate([part.codes for part in parts])) if parts else np.zeros(0, np.int64)
     energy = np.zeros(len(codes))
@@ -128,14 +128,14 @@ class CovarianceShares:
     """Decomposition of a variance; arrays are [parts]. µs, µs²."""
 
     variance: float
-    """Variance of the response time; 0: there is nothing to share, and shares are 0."""
+    """Variance of the response time; if 0, all shares are 0."""
     mean: F8
     part_variance: F8
     share: F8
     share_winsorised: F8
-    """Shares of the variance when each part is cut at its own quantile; they add up to 1, too."""
+    """Shares of the variance if each part is cut at its own quantile; they also add up to 1."""
     kept: float
-    """Variance of the sum of cut parts, as a share of `variance`."""
+    """Variance of the sum of the cut parts, as a share of `variance`."""
 
 
 def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
@@ -178,7 +178,7 @@ class CorrelatedPair:
     """Spearman's rank correlation."""
     q: float
     covariance: float
-    """µs²"""
+    """Covariance of the two parts, µs²."""
 
 
 def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
@@ -239,20 +239,20 @@ def squares_over_orders(cut: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class DecomposedGroup:
-    """One group with its decomposition."""
+    """A group of requests with the decomposition of its variance."""
 
     group: int
     category: str | None
     """Key of the category; None for rare paths."""
     impact: float
-    """Share of the total variance."""
+    """Share of the group in the total variance."""
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:
-    """Find the server behind each edge that leads into another component, or is named like a queue.
+    """Map each edge that leads into another component, or is named like a queue, to the server behind it.
 
     The server is the later edge of that component with the largest positive covariance with the edge.
     """

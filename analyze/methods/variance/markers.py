@@ -53,11 +53,11 @@ _RULES: Final = (
         re.compile(r"cache|batch|schedul|back[_-]?off|throttl|prefetch|read[_-]?ahead", re.IGNORECASE),
     ),
 )
-"""Patterns of names, in order of precedence: a wait for a cache's lock is a lock."""
+"""Patterns of names, in order of precedence: a wait for a cache's lock is a lock, not a cache."""
 
 
 class Marker(BaseModel):
-    """One entry of the file."""
+    """Marker, an entry of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -106,17 +106,17 @@ def day_of(end_ns: int) -> date:
 
 @dataclass(frozen=True)
 class LabelRules:
-    """Markers of a file, applied to the labels and sites of a population on a day."""
+    """Markers of a file, matched with the labels and sites of a population, as valid on a day."""
 
     markers: tuple[Marker, ...]
     day: date
     names: Names
     sites: tuple[tuple[MarkerRow, frozenset[int]], ...] = ()
-    """In the order of the file: report row, and sites that match."""
+    """Entries, one per marker, in the order of the file: (report row, sites that match)."""
 
     @property
     def rows(self) -> tuple[MarkerRow, ...]:
-        """Report rows, one a marker, with its state."""
+        """Report rows, one per marker, with its state."""
         return tuple(row for row, _ in self.sites)
 
     @cached_property
@@ -151,12 +151,12 @@ class LabelRules:
         return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)
 
     def of_site(self, site: int) -> MarkerKind | None:
-        """Kind of the first marker that holds and matches a site, or an edge of it; None if none does."""
+        """Kind of the first valid marker that matches a site, or one of its edges; None without one."""
         return next((row.kind for row, mine in self.sites if row.state == "holds" and site in mine), None)
 
 
 def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
-    """Determine the state of each marker: holds, expired, or unused. O(edges · markers)."""
+    """Compute the state of each marker: it holds, has expired, or matches nothing. O(edges · markers)."""
     if not rules.markers:
         return rules
     labels: dict[str, set[int]] = {}
@@ -184,7 +184,7 @@ def _marker_state(
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
-    """Kind of source that a part may be, and the reason: by the name at an edge's end, or of the callee; None
-    if unknown."""
+    """(kind of source that a part may be, reason), from the name at an edge's end, or of the callee; None if
+    unknown."""
     text = name.target or name.source
     return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

@@ -28,9 +28,9 @@ from schemas.report.report import Verdict
 from schemas.report.variance import VarianceChangeSection, VarianceSection
 
 _NAMED: Final = 0.01
-"""Least share of the variance that the verdict names."""
+"""Least share of the variance that is named in the verdict."""
 _RARE_NOTE = 0.1
-"""Share of the requests in rare categories from which on there is a note."""
+"""Least share of requests in rare categories that gives a note."""
 
 
 def variance_result(
@@ -136,4 +136,4 @@ METHOD: Final = Method(
     sections=(VARIANCE_CHANGE, VARIANCE, VARIANCE_DETAILS),
     kinds=("variance",),
 )
-"""Found by the registry."""
+"""The method as the registry lists it."""

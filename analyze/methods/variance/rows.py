@@ -1,7 +1,7 @@
 """Convert variances to the report's model: decomposition, sites, categories, C² curve, markers, parts,
 advice.
 
-The first tier is the whole sample, the second single categories.
+First the whole sample, then single categories in detail.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from schemas.report.variance import (
 
 MOST_SITES: Final = 100
 _HIGHEST = 3
-"""Number of parts of the highest variance that are highlighted, as in the paper."""
+"""Number of parts with the highest variance that are highlighted, as in the paper."""
 _MOST_PAIRS = 20
 _LEAST_SUGGESTED = 0.02
 """Least share of the variance for which a marker is suggested."""
@@ -119,7 +119,7 @@ def _parts_of(part: F8, whole: float) -> F8:
 
 
 def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
-    """Ends of the 95 % intervals of the parts within paths, over the variance."""
+    """Ends of the 95 % intervals of the sites' parts within paths, over the total variance: (lows, highs)."""
     blocks, total = shown.whole.sites.within_blocks, shown.whole.split.block_total
     both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -129,7 +129,7 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
 def variance_section(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
-    """Make the section on the last sample from its rows; the curves are of all samples."""
+    """Build the section on the last sample from its rows; C² curves are of all samples."""
     shown = run.shown
     whole, residual = shown.whole, shown.residual
     total = whole.split.total
@@ -180,8 +180,7 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Interval of exp of a logarithm from the ends of all logarithms' intervals; None if infinite or too
-    wide."""
+    """Exponentiate interval `place` of log intervals (lows, highs); None if infinite or too wide."""
     low, high = float(ends[0][place]), float(ends[1][place])
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None
@@ -239,7 +238,7 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
 
 
 def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
-    """Sources marked inadvertent, high C² first, each by its part of the variance."""
+    """Sources with an inadvertent marker, largest C² first, with their share of the variance."""
     shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
@@ -264,7 +263,7 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
 
 
 def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
-    """Groups to detail. Raises ConfigError for a key that no large category begins with."""
+    """Groups to show in detail. Raises ConfigError for a key that is no prefix of a large category's."""
     settings = run.settings
     if not settings.category:
         return list(order[: settings.details])
@@ -284,7 +283,7 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
 def details_section(
     run: VarianceRun, sites: pa.Table
 ) -> tuple[VarianceDetailsSection, list[DecomposedGroup]]:
-    """Make the section, and return the detailed groups."""
+    """(section, groups in detail)."""
     split, settings = run.shown.whole.split, run.settings
     by_impact = np.argsort(-split.within, kind="stable").tolist()
     order = [group for group in by_impact if split.within[group] > 0]
@@ -310,7 +309,7 @@ def _look(run: VarianceRun, group: int) -> DecomposedGroup:
 
 
 def _part_order(look: DecomposedGroup) -> list[int]:
-    """Order of parts by share; compensating ones last."""
+    """Order of parts by share; those with a negative share last."""
     found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
     return found
 
@@ -390,7 +389,7 @@ def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
 
 
 def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
-    """Suggest markers, by name, for large sources without one."""
+    """Suggestions of markers, from names, for large sources without one."""
     found: dict[str, MarkerSuggestion] = {}
     within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
     order = run.shown.site_order
@@ -418,7 +417,7 @@ def variance_tables(
     categories: Sequence[VariableCategory],
     looked: Sequence[DecomposedGroup],
 ) -> Mapping[str, pa.Table]:
-    """Make the complete tables, by name."""
+    """Build the complete tables, by name."""
     parts = [(look, row) for look in looked for row in edge_rows(run, look)]
     return {
         "variance_sites": sites,

@@ -28,16 +28,16 @@ from schemas.report.variance import (
 ROOTS: Final = 8
 """Most root types whose parts are drawn."""
 SHOWN: Final = 15
-"""Rows shown at first."""
+"""Rows shown before unfolding."""
 LEAST_SITES: Final = 5
 MATERIAL: Final = 1e-3
-"""Least part of a call site that is listed at once, except for the first few sites."""
+"""Least share of a call site shown before unfolding, except for the first few sites."""
 PRINTED: Final = 8
-"""Rows on a terminal."""
+"""Most rows on a terminal."""
 TAIL_KEPT: Final = 0.5
-"""Share of the variance left after cutting half a percent of the times, below which tails are heavy."""
+"""Tails are heavy if cutting 0.5 % of the times leaves less than this share of the variance."""
 MOSTLY_BETWEEN: Final = 0.5
-"""Share of a change between paths from which on the report says so."""
+"""Least share of a change between paths that the report mentions."""
 MEANING: Final = {
     "roots": "between root types: different work",
     "paths": "between paths of a root type: different work for the same request",
@@ -252,7 +252,7 @@ def _edge(edge: VariableEdge) -> b.Words:
 
 
 def _note(found: VarianceDetail) -> str:
-    """Sentence on a category."""
+    """Sentence on a detailed category."""
     tail = ""
     if found.kept < TAIL_KEPT:
         left = wording.percent(found.kept)
@@ -294,7 +294,7 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
 
 
 def residual(section: VarianceSection) -> str:
-    """Sentence on the variance that markers remove; empty unless a marker holds."""
+    """Sentence on the variance that markers remove; empty unless a marker matches."""
     if section.marked_share is None or section.residual_sd_us is None:
         return ""
     return (

@@ -25,7 +25,7 @@ from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
 _ROUNDING: Final = 1e-12
-"""Part of the squared mean below which a variance is rounding."""
+"""Variances below this share of the squared mean are rounding errors."""
 _LEVEL: Final = 0.01
 """False discovery rate of listed changes: stricter than usual, since jackknife intervals of heavy tails are
 too short (86 % for 95 %)."""
@@ -41,7 +41,7 @@ def _log_variance(sums: F8) -> F8:
 
 
 def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
-    """ln of the ratio of the total variance after to the one before; a single item."""
+    """ln of the ratio of the total variances, after over before; one item."""
 
     def log_mean(sums: F8) -> F8:
         return np.log(np.maximum(sums[..., 0] / np.maximum(sums[..., 1], 1e-300), 1e-300))
@@ -79,8 +79,8 @@ def change_section(run: VarianceRun) -> VarianceChangeSection:
 
 
 def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
-    """Part of a change of the variance that is between paths or root types; above 1 if the part within fell;
-    None if the change is not significant."""
+    """Share of a change of the variance that is between paths or root types; above 1 if the variance within
+    fell; None if the change is not significant."""
     if interval is None or interval.low <= 1 <= interval.high:
         return None
     within = float(after.within.sum() - before.within.sum())
@@ -88,10 +88,10 @@ def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | N
 
 
 def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
-    """Sites whose variance changed significantly and beyond the floor; by the change of their whole
-    contribution.
+    """(rows of sites whose variance changed significantly and beyond the floor, sorted by the change of their
+    total contribution; number of sites tested).
 
-    Whole: where times grow with the path (a loop of slow calls), a site's contribution moves between paths.
+    Total, as a site's contribution moves between paths where times grow with the path (a loop of slow calls).
     """
     before, after = run.samples
     names = run.times.names
@@ -126,7 +126,7 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
 
 
 def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """((place, fields of its row) of significant changes by a factor of at least `least`; number of tests).
+    """([(place, fields of its row)] of significant changes by a factor of at least `least`, number of tests).
 
     Changes without an informative interval are left out.
     """
@@ -140,8 +140,8 @@ def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
-    """Large common categories whose C² changed significantly, the number tested, and the papers' check: p
-    of a KS test between the variances of large categories before and after (NSDI §8.7), None for fewer
+    """(large common categories whose C² changed significantly, number tested, p of the papers' check). The
+    check is a KS test between the variances of large categories before and after (NSDI §8.7); None for fewer
     than 2."""
     before, after = run.samples
     large = [sample.groups.category != NOWHERE for sample in run.samples]

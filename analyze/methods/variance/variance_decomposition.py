@@ -42,17 +42,17 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RequestGroups:
-    """One sample's requests, category by category, and their groups.
+    """Requests of a sample by category, and the groups they form.
 
-    A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be estimated,
-    form one group a root type, so that none of the variance is lost.
+    A category of more than LARGE requests is a group. Smaller ones, in which a variance cannot be estimated,
+    are pooled into one group per root type, so that none of the variance is lost.
     """
 
     sample: int
     rows: tuple[slice, ...]
-    """[categories] rows of the sample's requests in the category."""
+    """[categories] rows of the category's requests in the sample."""
     first: I8
-    """[categories + 1] index of each category's first request in the arrays here."""
+    """[categories + 1] index of each category's first request in the [requests] arrays."""
     weight: F8
     block: I8
     """[requests] block of time; blocks have equal numbers of requests, and ascend within a category."""
@@ -60,11 +60,11 @@ class RequestGroups:
     """[requests] group of the request."""
     n_blocks: int
     group: I8
-    """[categories] group; NOWHERE without a request."""
+    """[categories] group of the category; NOWHERE if it has no request."""
     root: I8
-    """[groups] index into `roots`."""
+    """[groups] root type, an index into `roots`."""
     category: I8
-    """[groups] its single category; NOWHERE for the rare ones of a root type."""
+    """[groups] the group's single category; NOWHERE for pooled rare categories."""
     roots: tuple[str, ...]
 
     @property
@@ -73,12 +73,12 @@ class RequestGroups:
         return len(self.root)
 
     def members(self, group: int) -> list[int]:
-        """Categories of a group."""
+        """Indices of the categories in a group."""
         found: list[int] = np.flatnonzero(self.group == group).tolist()
         return found
 
     def part(self, category: int) -> slice:
-        """Slice of the requests of a category in the arrays here."""
+        """Slice of a category's requests in the [requests] arrays."""
         return slice(int(self.first[category]), int(self.first[category + 1]))
 
 
@@ -118,15 +118,15 @@ class Levels:
     """Weights and weighted means of a value at every level of a sample."""
 
     value: F8
-    """[requests]"""
+    """[requests] the averaged value."""
     weight: float
     mean: float
     group_weight: F8
     group_mean: F8
-    """[groups]"""
+    """[groups] mean of each group."""
     root_weight: F8
     root_mean: F8
-    """[roots]; 0 without a request."""
+    """[roots] mean of each root type; 0 without a request."""
 
 
 def levels(groups: RequestGroups, value: F8) -> Levels:
@@ -162,13 +162,14 @@ class VarianceSplit:
 
     total: float
     roots: F8
-    """[roots] p_r (μ_r − μ)²"""
+    """[roots] part between root types: p_r (μ_r − μ)²"""
     paths: F8
-    """[groups] p_g (μ_g − μ_r)²"""
+    """[groups] part between paths: p_g (μ_g − μ_r)²"""
     within: F8
-    """[groups] p_g σ_g²"""
+    """[groups] part within paths: p_g σ_g²"""
     block_total: F8
-    """[blocks] weighted squares around the mean, over the sample's weight; they add up to `total`."""
+    """[blocks] weighted squared deviations from the mean, over the sample's weight; they add up to
+    `total`."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
@@ -203,17 +204,17 @@ class SiteVariances:
     n: I8
     """Requests with the site on their critical path."""
     touched: F8
-    """[sites, blocks, 3] sums over these requests: weight, weight·y, weight·y²."""
+    """[sites, blocks, 3] sums over the requests counted in `n`: weight, weight·y, weight·y²."""
     roots: F8
     paths: F8
     within: F8
-    """Parts of Cov(y, T)."""
+    """[sites] part of Cov(y, T) within paths; `roots`, `paths`: the other two parts."""
     within_blocks: F8
-    """[sites, blocks] parts of `within`."""
+    """[sites, blocks] parts of `within` by block of time."""
 
     @property
     def total(self) -> F8:
-        """Cov(y, T)."""
+        """[sites] Cov(y, T)."""
         return self.roots + self.paths + self.within
 
 
@@ -224,10 +225,10 @@ def _site_variances(
     split: VarianceSplit,
     unmarked: tuple[B1, ...] | None = None,
 ) -> SiteVariances:
-    """Attribute a variance, whose levels and split are given, to the sites.
+    """Attribute a variance to the sites, given its levels and its split.
 
-    unmarked: [categories] of [edges] that take part; `at` is then of the residual response times. Raises
-    ValueError if the parts do not add up. O(requests · edges).
+    unmarked: [categories] of [edges] True for edges that take part; `at` is then of the residual response
+    times. Raises ValueError if the parts do not add up. O(requests · edges).
     """
     n_sites, n_blocks = len(times.names.sites), groups.n_blocks
     n = np.zeros(n_sites, dtype=np.int64)
@@ -321,7 +322,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Variances of one value of each request: its response time, or the residual."""
+    """Variances of one value per request: its response time, or the residual without marked sources."""
 
     levels: Levels
     split: VarianceSplit
@@ -331,7 +332,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
-    """Variances of one sample."""
+    """Variances of one sample, with and without marked sources."""
 
     groups: RequestGroups
     whole: Measured
@@ -340,7 +341,7 @@ class SampleVariance:
 
     @property
     def site_order(self) -> list[int]:
-        """Sites on critical paths, by their part of the residual variance within paths."""
+        """Sites on critical paths, sorted by their share of the residual variance within paths."""
         ranked = (self.residual or self.whole).sites
         seen = np.flatnonzero(self.whole.sites.n > 0)
         order = np.lexsort((seen, -self.whole.sites.within[seen], -ranked.within[seen]))

@@ -21,7 +21,7 @@ from schemas.errors import PeriodError
 
 @dataclass(frozen=True, slots=True)
 class VarianceRun:
-    """Results of VarianceFinder."""
+    """Variances of all samples, and the inputs they were computed from."""
 
     population: Population
     times: AllPathTimes
@@ -36,12 +36,12 @@ class VarianceRun:
         return self.samples[-1]
 
     def graph_of(self, group: int) -> Graph | None:
-        """Graph of a group's category; None for the rare ones of a root type together."""
+        """Graph of a group's category; None for the pooled rare categories of a root type."""
         alone = int(self.shown.groups.category[group])
         return None if alone == NOWHERE else self.population.categories[alone].graph
 
     def key_of(self, group: int) -> str | None:
-        """Key of a group's category; None for rare ones."""
+        """Key of a group's category; None for pooled rare categories."""
         graph = self.graph_of(group)
         return None if graph is None else graph.key
 
@@ -57,8 +57,8 @@ def variance_run(
 ) -> VarianceRun:
     """Decompose the variance of every sample.
 
-    Markers apply unless expired on the last day of the samples. Raises PeriodError if a sample has no
-    request: none was made, or none is complete.
+    Markers apply unless expired on the last day of the samples. Raises PeriodError for a sample without
+    complete requests.
     """
     for number, sample in enumerate(population.samples):
         if not population.has_requests(number):

@@ -33,9 +33,9 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
 
 
 def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
-    """Account of a precursor's requests before beside a mutation's after, steps aligned by name.
+    """Account of a precursor's requests before and a mutation's requests after, steps aligned by name.
 
-    The precursor is the mutation itself if no path is known that its requests took before.
+    precursor: the mutation itself if it is not known which path its requests took before.
     """
     return _account(
         (precursor, mutation),
@@ -48,7 +48,7 @@ def structural_account(mutation: Category, precursor: Category, limit: int) -> S
 
 
 def _by_step(category: Category, by_edge: F8) -> F8:
-    """[nodes] sums of [edges] values over the edges into each node."""
+    """[nodes] sums over the edges into each node. by_edge: [edges]."""
     sums = np.zeros(category.graph.n_nodes)
     np.add.at(sums, category.graph.edges[:, 1], by_edge)
     return sums
@@ -89,8 +89,8 @@ def _count(category: Category, sample: int) -> int:
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
-    """Shorten to at most `limit` rows: the steps with the largest parts stay, the steps between them become
-    runs."""
+    """Shorten to at most `limit` rows: the steps with the largest parts remain, those between them are
+    merged."""
     if len(rows) <= limit:
         return list(rows)
     by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))

@@ -24,14 +24,14 @@ _TICK_STEPS: Final[tuple[tuple[float, ...], ...]] = (
     (1, 3),
     (1,),
 )
-"""Multiples of powers of ten, finest first: the first set that gives few enough ticks is taken."""
+"""Mantissas of ticks, finest set first; the first set with few enough ticks is used."""
 _SHADES: Final = 5
-"""Number of shades of a distance by its rank; 0 is the farthest fifth."""
+"""Number of shades for distances, by rank; 0 is the farthest fifth."""
 
 
 @dataclass(slots=True)
 class _Canvas:
-    """SVG canvas with margins; all text is escaped, and its control characters are made visible."""
+    """SVG canvas with margins; all text is escaped, and control characters are made visible."""
 
     kind: str
     title: str
@@ -54,11 +54,11 @@ class _Canvas:
         return self.width - self.right
 
     def x(self, part: float) -> float:
-        """Horizontal position of a share from 0 to 1."""
+        """Horizontal pixel of a share from 0 to 1, clipped."""
         return self.left + (self.end - self.left) * min(1.0, max(0.0, part))
 
     def y(self, part: float) -> float:
-        """Vertical position of a share from 0 (floor) to 1 (top)."""
+        """Vertical pixel of a share from 0 (floor) to 1 (top)."""
         return self.floor - (self.floor - self.top) * part
 
     def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
@@ -81,7 +81,7 @@ class _Canvas:
         self.text(f"tick {kind}", self.left - 6, y + 4, text)
 
     def svg(self) -> Markup:
-        """Finish the SVG."""
+        """Assemble the SVG element."""
         box, title = f"0 0 {self.width} {self.height}", element("title", self.title)
         size = {"width": self.width, "height": self.height}
         return element("svg", title, *self.parts, class_=self.kind, role="img", viewBox=box, **size)
@@ -118,7 +118,7 @@ def spread(
 ) -> Drawing:
     """Draw two distributions of one variable, small: the first class filled, the second as an outline.
 
-    edges: [bins + 1] ascending, > 0 if `log`. Each class is scaled to its own size.
+    edges: [bins + 1] ascending, > 0 if `log`. Each class is scaled to its own total.
     """
     low, high = edges[0], edges[-1]
     canvas = _Canvas("spread", title, 260, 76, left=8, right=8, top=6, bottom=18)
@@ -130,7 +130,8 @@ def spread(
 
 
 def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing, ...]:
-    """Draw C² of the categories of one or two samples, cumulative, with a line at 1; nothing without one.
+    """Draw cumulative C² of the categories of one or two samples, with a line at 1; () if there are no
+    values.
 
     samples: (C², share of the categories up to it), ascending; C² > 0.
     """
@@ -163,7 +164,7 @@ def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing
 
 
 def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tuple[Drawing, ...]:
-    """Draw a score by number of clusters (log axis) with its standard error; nothing for fewer than two."""
+    """Draw a score by number of clusters (log axis) with its standard error; () for fewer than two points."""
     if len(points) < 2:
         return ()
     low = min(point.score - point.se for point in points)
@@ -194,7 +195,7 @@ def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tupl
 
 
 def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: str) -> tuple[Drawing, ...]:
-    """Draw a square a pair of groups, the darker the nearer; nothing for fewer than two.
+    """Draw a distance matrix of groups, darker for nearer ones; () for fewer than two groups.
 
     names: [n] short; apart: [n][n] symmetric, 0 on the diagonal.
     """
@@ -218,7 +219,7 @@ def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: s
 
 
 def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
-    """Choose round values of a log axis, at most `most`."""
+    """At most `most` round tick values of a log axis."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = [10.0**k for k in range(first, last + 1)]
     for steps in _TICK_STEPS:
@@ -229,7 +230,7 @@ def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
 
 
 def _draw_two(canvas: _Canvas, edges: Sequence[float], counts: tuple[Sequence[int], Sequence[int]]) -> None:
-    """Draw counts before and after in the same bins, each scaled to its own sum; empty ones are left out.
+    """Draw counts before and after in the same bins, each scaled to its own sum; empty samples are skipped.
 
     edges: positions from 0 to 1.
     """
@@ -266,5 +267,5 @@ def _range(found: Histogram) -> tuple[float, float]:
 
 
 def log_part(value: float, low: float, high: float) -> float:
-    """Position of a value on a log axis, 0 to 1."""
+    """Position of a value on a log axis, 0 to 1, clipped."""
     return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))

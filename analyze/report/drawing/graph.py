@@ -24,8 +24,7 @@ from schemas.windows import NS_PER_US
 
 
 def graph_view(category: Category, limit: int) -> GraphView:
-    """View of the first `limit` nodes in canonical order, and the edges among them with their mean
-    latencies."""
+    """View of the first `limit` nodes in canonical order, and the edges among them with mean latencies."""
     graph = category.graph
     means = [_mean_latency_us(category, period) for period in (0, 1)]
     shown = min(limit, graph.n_nodes)
@@ -43,8 +42,8 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
-    """Weighted mean latency of each edge, as the difference of its nodes' mean times; None without a
-    request."""
+    """[edges] weighted mean latency, µs, as the difference of its nodes' mean times; None without
+    requests."""
     mine = category.rows(period)
     weight = category.weight[mine]
     if len(weight) == 0:
@@ -57,7 +56,8 @@ def _mean_latency_us(category: Category, period: int) -> list[float | None]:
 
 
 def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
-    """Find nodes without a partner, by a longest common subsequence of names in canonical order.
+    """Nodes without a counterpart in the other graph, by a longest common subsequence of names in canonical
+    order.
 
     Canonical order is topological, so common nodes keep their order of occurrence. O(n·m / 64).
     """
@@ -70,7 +70,7 @@ def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
 
 
 FOLD_LEAST = 3
-"""Fewest steps that are folded: a pill for fewer would hide more than it saves."""
+"""Fewest steps to fold: a pill for fewer would hide more than it saves."""
 
 
 class StepKind(StrEnum):
@@ -78,7 +78,7 @@ class StepKind(StrEnum):
 
     NODE = "node"
     SPAN = "span"
-    """Start and end of an operation with nothing in between: one box with the latency inside."""
+    """Start and end of an operation with no node between: one box with the latency inside."""
     FOLD = "fold"
 
 
@@ -92,7 +92,7 @@ class Step:
     names: tuple[NodeName, ...]
     """Names of the members."""
     marked: bool
-    """True if it has no partner in the other graph."""
+    """True if it has no counterpart in the other graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class Steps:
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(box, box) -> edge (src, dst) of the arrow; None for an arrow of several edges, into or out of a fold
-    of branches."""
+    """(box, box) -> edge (src, dst) of the arrow; None for an arrow that stands for several edges, into or
+    out of folded branches."""
 
 
 def all_steps(view: GraphView, marked: Set[int]) -> Steps:
-    """Make a box of every step; spans without calls become one box."""
+    """Make a box for every step; spans without calls become one box."""
     heads = _leaf_spans(view, marked)
     groups: list[tuple[int, ...]] = [
         (node, heads[node]) if node in heads else (node,)
@@ -117,7 +117,7 @@ def all_steps(view: GraphView, marked: Set[int]) -> Steps:
 
 
 def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
-    """Make boxes of steps, with uneventful regions folded.
+    """Make boxes for steps, with uneventful regions folded.
 
     Boxes stay if they touch a changed edge or are next to a box that does, if they are first or last, and
     where marked and unmarked boxes meet. The others are merged by series-parallel reduction: boxes in series,
@@ -143,7 +143,7 @@ def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]
 
 
 def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
-    """Boxes that are never folded."""
+    """Indices of boxes that are never folded."""
     hot = {i for arrow, edge in whole.arrows.items() if edge in changed for i in arrow}
     hot |= {i for i, step in enumerate(whole.steps) if step.kind is StepKind.SPAN and step.members in changed}
     kept = set(hot)
@@ -156,11 +156,11 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Merge boxes 0..n-1 to regions: quiet boxes of one colour where possible, all others alone.
+    """Merge boxes 0..n-1 into regions: quiet boxes of one colour if possible; all others stay single.
 
-    In series: a box and its only successor, whose only predecessor it is. In parallel: boxes with the same
-    only predecessor and the same only successor. Boxes without predecessor or successor stay alone. Repeated
-    until nothing more merges; O(n · rounds), at most n rounds, few in practice.
+    In series: a box and its only successor, if it is that one's only predecessor. In parallel: boxes with the
+    same only predecessor and the same only successor. Boxes without predecessor or successor stay single.
+    Repeated until nothing more merges; O(n · rounds), at most n rounds, few in practice.
     """
     after: dict[int, set[int]] = {i: set() for i in range(n)}
     before: dict[int, set[int]] = {i: set() for i in range(n)}
@@ -195,7 +195,7 @@ def reduce_series_parallel(
 
 
 def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
-    """Start -> end of operations whose start leads to their end and nowhere else."""
+    """Start -> end of operations whose start has a single edge, to their end."""
     outs = [0] * len(view.nodes)
     ins = [0] * len(view.nodes)
     for src, dst in ((e.src, e.dst) for e in view.edges):
@@ -218,7 +218,7 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
-    """Make boxes of groups of positions, in topological order by their first position."""
+    """Make boxes from groups of positions, in topological order by first position."""
     order = sorted(range(len(groups)), key=lambda g: groups[g][0])
     box = {position: i for i, g in enumerate(order) for position in groups[g]}
     steps = []
@@ -236,10 +236,10 @@ def _group(
 
 
 MOST_UNFOLDED = 24
-"""Most boxes of a graph in which every changed edge keeps its place; in larger graphs minor ones may be
-folded."""
+"""Most boxes of a graph in which all changed edges are protected from folding; in larger graphs minor ones
+may be folded."""
 CHAR_PX = 7.8
-"""Mean width of a bold 12 px letter in the widest of the usual system fonts."""
+"""Mean width, px, of a bold 12 px letter in the widest of the usual system fonts."""
 LABEL_CHARS = 36
 MARGIN = 10
 LATENCY_PX = 6.8
@@ -247,7 +247,7 @@ LATENCY_PX = 6.8
 
 _ONLY = {"+": "gained", "−": "lost"}
 _WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"), (2100, "vast"))
-"""Widest drawing, px, of each class: the style sheet sets how far each may be shrunk to fit."""
+"""(widest drawing in px, class name): the style sheet sets how far each class may be shrunk to fit."""
 
 
 class Heat(StrEnum):
@@ -260,12 +260,12 @@ class Heat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EdgeMark:
-    """Text at an edge, and its colour."""
+    """Text and colour of an edge."""
 
     text: str
     heat: Heat = Heat.QUIET
     minor: bool = False
-    """True for a changed edge with little of the change: drawn thin, may be folded."""
+    """True for a changed edge with a small part of the change: drawn thin, may be folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,15 +273,15 @@ class Marks:
     """Annotations of a drawing."""
 
     only_here: frozenset[int] = frozenset()
-    """Positions without a partner in the other graph."""
+    """Positions without a counterpart in the other graph."""
     sign: str = ""
-    """Badge of boxes without a partner: `+` in a mutation, `−` in a precursor."""
+    """Badge of boxes without a counterpart: `+` in a mutation, `−` in a precursor."""
     edges: Mapping[tuple[int, int], EdgeMark] = field(default_factory=dict)
-    """Marks by (src, dst)."""
+    """(src, dst) -> mark."""
 
     @property
     def changed(self) -> frozenset[tuple[int, int]]:
-        """Coloured edges."""
+        """Edges with a colour other than quiet."""
         return frozenset(link for link, mark in self.edges.items() if mark.heat is not Heat.QUIET)
 
 
@@ -313,7 +313,7 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 
 
 def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
-    """Write the SVG of a finished layout; room: free space at its right, px."""
+    """SVG of a finished layout; room: free space at the right, px."""
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
     fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "endless")
     box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
@@ -360,7 +360,7 @@ def _box(step: Step, marks: Marks) -> Box:
 
 
 def _inner_edge(step: Step, marks: Marks) -> EdgeMark | None:
-    """Latency of a span drawn as one box; None for other boxes."""
+    """Mark of the latency inside a span's box; None for other boxes."""
     if step.kind is not StepKind.SPAN:
         return None
     return marks.edges.get((step.members[0], step.members[1]))
@@ -397,13 +397,13 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
 
 
 def outline(box: Box, x: float, y: float, radius: int) -> Markup:
-    """Draw a box around its centre."""
+    """Rectangle of a box around its centre (x, y)."""
     left, top = x - box.width / 2, y - box.height / 2
     return element("rect", x=left, y=top, width=box.width, height=box.height, rx=radius)
 
 
 def _fold_text(step: Step, marks: Marks) -> str:
-    """Text of a pill: number of hidden steps, and of changed edges inside."""
+    """Text of a pill: number of hidden steps, and of changed edges among them."""
     n, inside = len(step.members), set(step.members)
     changed = sum(1 for src, dst in marks.changed if src in inside and dst in inside)
     if step.marked:
@@ -433,5 +433,5 @@ def curve(points: Sequence[tuple[float, float]]) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str) -> Markup:
-    """Write a text of a kind, escaped."""
+    """Text element of class `kind`, escaped."""
     return element("text", text, class_=kind, x=x, y=y)

@@ -1,7 +1,7 @@
-"""Heat strip: one value by time as cells of a row, darker where it is higher than usual, failures below.
+"""Heat strip: one value over time as cells of a row, darker where it is higher than usual, failures below.
 
 Cells of one level are one path, so that a strip of 288 cells is a few hundred bytes. Marks (incidents,
-deployments) are a strip of their own on the same axis.
+deployments) are a separate strip on the same axis.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from analyze.report.drawing.svg import px
 from analyze.report.drawing.wide_charts import WIDE, Stretched, Tick, draw_ticks
 
 LEVELS: Final = (1.1, 1.25, 1.5, 2.0)
-"""Ratios to the usual value from which a cell is one level darker."""
+"""Ratios to the usual value at which a cell gets one level darker."""
 FAILING: Final = (0.001, 0.01, 0.05)
-"""Shares of failing requests from which a cell's lower edge is marked, fainter to stronger."""
+"""Shares of failing requests at which a cell's lower edge is marked, fainter to stronger."""
 _HEIGHT: Final = 26
 _EDGE: Final = 6
 """Height of the failing edge, px."""
@@ -36,19 +36,19 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event on a strip, or a stretch of time."""
+    """An event or a stretch of time, marked on a strip."""
 
     kind: str
     """CSS class: `incident`, `deployment`."""
     start: float
-    """Share of the width."""
+    """Position, as a share of the width."""
     end: float
-    """Share of the width; equal to the start for an event."""
+    """Position, as a share of the width; equal to `start` for an event."""
     title: str
 
 
 def draw_heat(title: str, cells: Sequence[HeatCell | None]) -> Markup:
-    """Draw a strip of cells of equal width; None: nothing was recorded."""
+    """Draw a strip of cells of equal width; None: a cell without data."""
     drawing = Stretched(_HEIGHT, "heat", title)
     top: dict[int, list[str]] = {}
     edge: dict[int, list[str]] = {}
@@ -81,7 +81,7 @@ def draw_marks(title: str, marks: Sequence[Mark]) -> Markup:
 
 
 def draw_axis(title: str, ticks: Sequence[Tick]) -> Markup:
-    """Draw the axis of time that strips share."""
+    """Draw the time axis shared by the strips."""
     drawing = Stretched(_AXIS, "axis", title)
     draw_ticks(drawing, ticks, 0, 5)
     return drawing.svg()

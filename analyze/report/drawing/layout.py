@@ -12,10 +12,10 @@ from dataclasses import dataclass
 GAP_X = 26.0
 """Horizontal gap between boxes of a level, px."""
 SWEEPS = 6
-"""Rounds of ordering and of aligning; more changed nothing visible on graphs of 200 boxes."""
+"""Rounds of ordering and of aligning; more made no visible difference on graphs of 200 boxes."""
 MAX_BENDS = 4000
-"""Most bends of long arrows in one drawing; beyond it long arrows are straight (a wide graph stays
-drawable)."""
+"""Most bends of long arrows in one drawing; beyond that, long arrows are straight, to keep a wide graph
+drawable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Layout:
     x: tuple[float, ...]
     y: tuple[float, ...]
     bends: dict[tuple[int, int], tuple[tuple[float, float], ...]]
-    """Points of an arrow between its two boxes, from the upper to the lower."""
+    """(box, box) -> points of the arrow between them, from top to bottom."""
     width: float
     height: float
 
@@ -115,8 +115,8 @@ def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) ->
 def _align(
     rows: list[list[int]], points: list[Box], up: list[list[int]], down: list[list[int]], gap: float
 ) -> list[float]:
-    """Horizontal centres: each box near the mean of its neighbours, as far as order and widths of its row
-    allow."""
+    """Horizontal centres: each box near the mean of its neighbours, within the limits of its row's order and
+    widths."""
     x = [0.0] * len(points)
     for row in rows:
         _spread(row, [0.0] * len(row), points, gap, x)

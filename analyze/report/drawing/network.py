@@ -21,13 +21,13 @@ CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
 _THIN, _THICK = 1.2, 6.0
 _SHADES: Final = 5
-"""Number of shades of divergence; the first means none."""
+"""Number of shades of divergence; the first is for none."""
 
 
 def draw_network(
     component: NetworkComponent, numbers: Callable[[NetworkVariable], str], title: str
 ) -> Markup:
-    """Draw a component's network in order of occurrence; numbers: the change of a variable in words."""
+    """Draw a component's network in order of occurrence; numbers: formats the change of a variable."""
     order = _downwards(component)
     nodes = [component.variables[i] for i in order]
     moved = [f"{one.measure} {numbers(one)}".lstrip() for one in nodes]
@@ -69,7 +69,7 @@ def _name(variable: NetworkVariable) -> str:
 
 
 def shade(divergence: float) -> int:
-    """Shade of a divergence: 0 for none, 1 to 4 on a root scale, to make small ones visible."""
+    """Shade of a divergence: 0 for none, 1 to 4 on a square-root scale, so that small ones are visible."""
     if divergence <= 0:
         return 0
     return min(_SHADES - 1, 1 + int(divergence**0.5 * (_SHADES - 1)))
@@ -82,7 +82,7 @@ def _box(words: tuple[str, str, str]) -> Box:
 
 
 def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float, y: float) -> Markup:
-    """Draw a box; with rounded corners for P (`p`), else for a variable."""
+    """Draw a box; rounded if `kind` starts with `p` (P, the response time)."""
     parts = [element("title", title), outline(box, x, y, 14 if kind.startswith("p") else 5)]
     line = y - box.height / 2 + 18
     for text, role in zip(words, ("where", "what", "latency"), strict=True):
@@ -95,7 +95,7 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """Draw a dependency; the first end of a directed one occurs first."""
+    """Draw a dependency; of a directed one the first end occurs first."""
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
     kind = " ".join(["dep", *(word for word, wanted in words.items() if wanted)])
@@ -135,7 +135,7 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] number of spanning-tree lines between a variable and P."""
+    """[variables] number of spanning-tree edges to the explained variable, number 0."""
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

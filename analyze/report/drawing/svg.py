@@ -1,4 +1,4 @@
-"""Write SVG, element by element: texts and attributes are escaped, lengths have visible digits only."""
+"""Write SVG elements: texts and attributes are escaped, lengths rounded to visible digits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from markupsafe import Markup, escape
 
 
 def px(value: float) -> str:
-    """Write a length or a coordinate without invisible digits."""
+    """Format a length or coordinate to 0.1 px."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def element(tag: str, /, *inside: str, **attributes: str | float) -> Markup:
-    """Write an element around its content: text is escaped, markup is not; without content it is
-    self-closing.
+    """Element with content: str is escaped, Markup is not; self-closing without content.
 
     attributes: numbers are lengths; a trailing `_` of a name is dropped (`class_`), other `_` become `-`.
     """

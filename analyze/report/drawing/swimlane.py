@@ -34,11 +34,11 @@ class Activity:
     """Time of the bar on the critical path, µs."""
     deferred: bool
     failed: tuple[str, ...] = ()
-    """Error classes of its failed nodes, each once."""
+    """Error classes of its failed nodes, without duplicates."""
 
     @property
     def duration_us(self) -> float:
-        """Length of the bar, µs; 0 for a point in time."""
+        """Length of the bar, µs; 0 for a point."""
         return self.end_us - self.start_us
 
 
@@ -49,17 +49,17 @@ class Cells:
     left: int
     """First cell."""
     length: int
-    """Cells, at least 1, `left + length` at most the cells of the axis."""
+    """Number of cells, >= 1; `left + length` is at most the number of cells of the axis."""
     earlier: bool
-    """True if it begins before the axis: a clock that is behind."""
+    """True if it begins before the axis: a clock is behind."""
     later: bool
-    """True if it ends after the axis: work that the response did not wait for."""
+    """True if it ends after the axis: work the response did not wait for."""
 
 
 def cells(bar: Activity, axis_us: float, count: int) -> Cells:
     """Place a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
 
-    A bar wholly outside takes the cell at that end. `axis_us` 0 is a single point in time.
+    A bar entirely outside gets the cell at that end. `axis_us` 0: a single point in time.
     """
     per_us = count / axis_us if axis_us > 0 else 0.0
     left = min(max(math.floor(bar.start_us * per_us), 0), count - 1)
@@ -68,7 +68,7 @@ def cells(bar: Activity, axis_us: float, count: int) -> Cells:
 
 
 def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
-    """Bars of one flow: every bar after what it comes from, siblings by their start.
+    """Bars of one flow: every bar after its predecessors, siblings by start.
 
     `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
     """
@@ -86,12 +86,12 @@ def _lane(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], position:
 
 
 def _failures(flow: Mapping[str, Any]) -> dict[int, str]:
-    """Position of a node that failed -> its error class."""
+    """Position of a failed node -> its error class."""
     return dict(zip(flow["error_position"], flow["error_class"], strict=True))
 
 
 def _classes(failures: Mapping[int, str], positions: Iterable[int]) -> tuple[str, ...]:
-    """Error classes of some positions, each once, in their order."""
+    """Error classes at `positions`, in order, without duplicates."""
     return tuple(dict.fromkeys(failures[position] for position in positions if position in failures))
 
 
@@ -100,7 +100,7 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[Activity]:
-    """A bar a span, and a point a span event; a span's children follow it."""
+    """A bar per span, and a point per span event; a span is followed by its children."""
     offsets = flow["offset_ns"]
     own = _own_critical_ns(nodes, offsets)
     failures = _failures(flow)
@@ -141,11 +141,10 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 
 
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
-    """Start position of a span -> self time on the critical path of this one request, ns.
+    """Start position of a span -> self time on this request's critical path, ns.
 
-    Stored siblings have no order, and one request is no population to learn it from, so this is the usual
-    walk over one trace, as in the view `spans`. Sums to the response time if every span lies inside its
-    parent.
+    Stored siblings have no order, and one request is not enough to learn it, so this is the usual walk over
+    one trace, as in the view `spans`. Sums to the response time if every span lies inside its parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
@@ -160,7 +159,7 @@ def _record_bars(
     edges: Sequence[tuple[int, int]],
     responses: Sequence[int],
 ) -> list[Activity]:
-    """A bar a run of consecutive records on one component and host (no split or join inside)."""
+    """A bar per run of consecutive records on one component and host (without a split or join inside)."""
     offsets = flow["offset_ns"]
     failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
@@ -210,8 +209,8 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Order runs such that each follows all its predecessors; of the branches of a fork the one that started
-    first is followed to its join before the next, ties by position."""
+    """Order runs so that each follows all its predecessors; at a fork the branch that started first is
+    followed to its join before the next one; ties by position."""
     open_before = [len(sources) for sources in comes_from]
     leads_to: list[list[int]] = [[] for _ in comes_from]
     for run, sources in enumerate(comes_from):

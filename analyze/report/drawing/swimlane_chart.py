@@ -1,4 +1,5 @@
-"""Swim lanes of one request as a drawing: a row a bar of work, on an axis that several requests may share."""
+"""Swim lanes of one request as a drawing: a row per bar of work, on an axis that several requests may
+share."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from analyze.report.drawing.swimlane import Activity
 from analyze.report.drawing.wide_charts import Stretched, draw_ticks, even_ticks
 
 _ROW: Final = 22
-"""Height of a row, px: equal to that of its name beside it (style sheet)."""
+"""Height of a row, px; the style sheet gives the name beside it the same height."""
 _TOP: Final = 4
 _BOTTOM: Final = 20
 _LEAST: Final = 0.003
-"""Least width of a bar, as a share: a shorter one is widened to be seen."""
+"""Least width of a bar, as a share of the axis, so that short ones are visible."""
 _DEEPEST: Final = 12
 
 
 def draw_swimlanes(title: str, bars: Sequence[Activity], axis_us: float) -> Markup:
-    """Draw bars below each other, names at the left; what lies outside the axis is cut at its ends.
+    """Draw bars below each other, names at the left, clipped to the axis.
 
     axis_us: end of the axis, which begins at 0.
     """
@@ -48,9 +49,9 @@ def _name(bar: Activity) -> Markup:
     title = f"{bar.lane}: {bar.name}, {wording.duration(bar.duration_us)}{waited}{failed}"
     return element(
         "li",
-        element("b", wording.clip(bar.lane, 40)),
+        element("b", wording.clip(bar.name, 60)),
         " ",
-        element("span", wording.clip(bar.name, 60)),
+        element("span", wording.clip(bar.lane, 40)),
         element("i", wording.duration(bar.duration_us), class_="n"),
         class_=f"d{min(bar.depth, _DEEPEST)}{' failed' if bar.failed else ''}",
         title=wording.visible(title),

@@ -1,7 +1,7 @@
 """Strip of time: mean, 95th percentile and failures of both periods, with the onset and deployments.
 
-The drawing is as wide as the page: places are percent of it, and curves lie in drawings of their own that
-stretch, so that texts keep their size on a phone.
+The drawing is as wide as the page: positions are in percent, and curves are in nested SVGs that stretch, so
+that texts keep their size on a phone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from schemas.windows import NS_PER_DAY, NS_PER_SECOND, NS_PER_US
 HEIGHT: Final = 138
 _TOP: Final = 20
 _FLOOR: Final = 104
-"""Upper and lower end of the curves, px."""
+"""_TOP, _FLOOR: upper and lower end of the curves, px."""
 _FAILING: Final = 8
-"""Height of the lane of failures below them, px."""
+"""Height of the lane of failures below the curves, px."""
 _GAP: Final = 8.0
-"""Room between the periods, percent of the width."""
+"""Gap between the periods, percent of the width."""
 _SEAM: Final = 0.6
-"""The same where one follows the other: a gap would look like missing data."""
+"""Gap between adjacent periods, percent: a full gap would look like missing data."""
 _LEAST: Final = 0.3
-"""Part of the width that the shorter period has, at least."""
+"""Least share of the width for the shorter period."""
 _SHADES: Final = 5
 
 
@@ -60,7 +60,7 @@ def time_strip(strip: TimeStrip, since_ns: int | None = None) -> Drawing:
 def _curves(
     kind: str, course: Course, place: tuple[float, float], top_us: float, failing: float
 ) -> Iterator[Markup]:
-    """Draw the curves of a period and its first and last moment."""
+    """Draw the curves of a period, and its first and last instant."""
     n = len(course.requests)
     box = {"x": f"{px(place[0])}%", "width": f"{place[1]:.2f}%", "preserveAspectRatio": "none"}
     area = "".join(
@@ -92,7 +92,7 @@ def _curves(
 
 
 def _line(values: Sequence[float | None], top_us: float) -> str:
-    """Path through the middles of the ticks, with gaps where nothing began."""
+    """Path through the middles of the ticks, with gaps where there is no value."""
     path, pen = "", "M"
     for at, us in enumerate(values):
         if us is None:
@@ -119,7 +119,7 @@ def _middle(places: Sequence[tuple[float, float]]) -> float:
 
 
 def _between(strip: TimeStrip, places: Sequence[tuple[float, float]]) -> Iterator[Markup]:
-    """Draw the time between the periods as a gap with its length; periods that touch have a seam only."""
+    """Draw the time between the periods as a gap with its length; adjacent periods only have a seam."""
     x = f"{px(_middle(places))}%"
     yield element("line", class_="grid", x1=x, x2=x, y1=_TOP, y2=_FLOOR)
     if _apart_ns(strip) >= NS_PER_SECOND:
@@ -129,7 +129,7 @@ def _between(strip: TimeStrip, places: Sequence[tuple[float, float]]) -> Iterato
 def _uprights(
     strip: TimeStrip, places: Sequence[tuple[float, float]], since_ns: int | None
 ) -> Iterator[Markup]:
-    """Draw the onset and the deployments where they were."""
+    """Draw the onset and the deployments as vertical lines."""
     marked = [("deployed", mark.at_ns, mark.text) for mark in strip.marks]
     if since_ns is not None:
         marked.append(("since", since_ns, f"since {_clock(since_ns, day=False)}"))
@@ -145,7 +145,7 @@ def _uprights(
 
 
 def _place(strip: TimeStrip, places: Sequence[tuple[float, float]], at_ns: int) -> float | None:
-    """Place of a moment, percent of the width; None outside of both periods and the time between them."""
+    """Position of an instant, percent of the width; None outside of both periods and the gap."""
     for course, (left, width) in zip((strip.before, strip.after), places, strict=True):
         if course.start_ns <= at_ns < course.end_ns:
             return left + width * (at_ns - course.start_ns) / (course.end_ns - course.start_ns)
@@ -163,7 +163,7 @@ def _clock(ns: int, *, day: bool) -> str:
 
 
 def _length(ns: int) -> str:
-    """Length of time in one unit, rounded down."""
+    """Format a length of time in one unit, rounded down."""
     for name, unit in (("d", NS_PER_DAY), ("h", NS_PER_DAY // 24), ("min", 60 * NS_PER_SECOND)):
         if ns >= unit:
             return f"{ns // unit} {name}"
@@ -171,7 +171,7 @@ def _length(ns: int) -> str:
 
 
 def _described(strip: TimeStrip, top_us: float, failing: float, since_ns: int | None) -> str:
-    """Description for readers who do not see the drawing."""
+    """Text alternative of the drawing for screen readers."""
     words = [f"Response time over both periods; 95th percentile {wording.duration(top_us)} at most"]
     if failing:
         words.append(f"failing requests {wording.percent(failing)} at most")

@@ -32,11 +32,11 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 _MOST_STEPS: Final = 40
-"""Most steps listed of a component."""
+"""Most steps listed per component."""
 _MOST_PARTS: Final = 600
 """Most bars, and most messages, drawn."""
 _MOST_LANES: Final = 24
-"""Most components with a lane; further ones share the last lane."""
+"""Most lanes; further components share the last one."""
 _OTHERS: Final = "others"
 _Span = tuple[float, float]
 
@@ -77,10 +77,9 @@ def train_schedule(
     request_id: str | None = None,
     hosts: Sequence[str] | None = None,
 ) -> TrainSchedule:
-    """Make the schedule of node times that satisfy dst >= src along every edge. O(nodes + edges), and
-    sorting.
+    """Schedule from node times that satisfy dst >= src along every edge. O(nodes + edges), plus sorting.
 
-    hosts: [nodes] names, empty for unknown; None: many requests together.
+    hosts: [nodes] names, empty for unknown; None: several requests together.
     """
     us = (times_ns / NS_PER_US).tolist()
     edges = [(int(a), int(b)) for a, b in graph.edges.tolist()]
@@ -156,7 +155,7 @@ def _call(
     us: Sequence[float],
     waited: bool,
 ) -> bool:
-    """Add messages at the ends of an edge of spans; True if the whole edge is a message itself."""
+    """Add messages at the ends of an edge of spans; returns True if the whole edge is a message."""
     src, dst = edge
     here = graph.nodes[int(sites.start[owner])].component
     source, target = graph.nodes[src], graph.nodes[dst]
@@ -179,7 +178,7 @@ def _call(
 
 
 def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Spans that are the caller's side of a remote call: they wait for one span, which serves it."""
+    """Units that are the caller's side of a remote call: they wait for one span, which serves it."""
     if not sites.are_calls:
         return set()
     children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
@@ -243,7 +242,7 @@ def _steps(
 
 
 def schedule_blocks(schedule: TrainSchedule, title: str) -> Blocks:
-    """Blocks with the drawing, and a table of the steps of each component."""
+    """Blocks with the drawing, and a table of steps per component."""
     rails = Markup("").join(
         element(
             "li",

@@ -1,7 +1,7 @@
-"""Drawings as wide as the page: densities, values by time, requests in lanes, train schedules.
+"""Drawings as wide as the page: densities, values over time, requests in lanes, train schedules.
 
-Lines and areas are stretched, texts and line widths are not: an inner drawing is WIDE units across at any
-width; texts are positioned in percent beside it.
+Lines and areas are stretched, texts and line widths are not: a nested SVG is WIDE units across at any width;
+texts are positioned in percent beside it.
 """
 
 from __future__ import annotations
@@ -24,39 +24,40 @@ WIDE: Final = 1000.0
 
 @dataclass(slots=True)
 class Stretched:
-    """Stretched drawing; x is a share of the width from 0 to 1, y are pixels from the top."""
+    """Drawing that stretches horizontally; x is a share of the width from 0 to 1, y are pixels from the
+    top."""
 
     height: int
     kind: str
     """CSS class."""
     title: str
-    """Title for screen readers; safe to show."""
+    """Title for screen readers; must be display-safe."""
     _below: list[Markup] = field(default_factory=list)
     _inside: list[Markup] = field(default_factory=list)
     _beside: list[Markup] = field(default_factory=list)
 
     def path(self, kind: str, d: str) -> None:
-        """Add a path by its commands, x from 0 to WIDE."""
+        """Add a path given its commands, x from 0 to WIDE."""
         if d:
             self._inside.append(element("path", class_=kind, d=d))
 
     def text(self, kind: str, x: float, y: float, text: str, link: str = "") -> None:
-        """Add a text at a share of the width; `link` is an id of the page."""
+        """Add a text at (share of the width, px); link: id on the page to link to."""
         one = element("text", text, class_=kind, x=_percent(x), y=y)
         self._beside.append(element("a", one, href=f"#{link}") if link else one)
 
     def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
-        """Add a straight line between two places, over or below areas."""
+        """Add a straight line between two points; below: under areas."""
         line = element("line", class_=kind, x1=_percent(x0), y1=y0, x2=_percent(x1), y2=y1)
         (self._below if below else self._beside).append(line)
 
     def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
-        """Add a rectangle from one share of the width to another, below everything else."""
+        """Add a rectangle between two shares of the width, under everything else."""
         width = _percent(max(x1 - x0, 0.0))
         self._below.append(element("rect", class_=kind, x=_percent(x0), width=width, y=y, height=height))
 
     def svg(self) -> Markup:
-        """Finish the SVG."""
+        """Assemble the SVG element."""
         box, size = f"0 0 {WIDE:.0f} {self.height}", {"width": "100%", "height": px(self.height)}
         stretched = Markup("").join(self._inside)
         wide = element("svg", stretched, class_="wide", viewBox=box, **size, preserveAspectRatio="none")
@@ -78,7 +79,7 @@ class Tick:
 
 
 def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: float) -> None:
-    """Draw lines with texts below; narrow screens leave out every second text (CSS class `odd`)."""
+    """Draw tick lines with texts below; narrow screens hide every second text (CSS class `odd`)."""
     for number, tick in enumerate(ticks):
         drawing.line("grid", tick.at, top, tick.at, floor, below=True)
         end = " first" if tick.at < 0.03 else " last" if tick.at > 0.97 else ""
@@ -86,7 +87,8 @@ def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: flo
 
 
 def steps_path(heights: Iterable[float | None], count: int, floor: float, room: float) -> str:
-    """Area below a step curve of values from 0 to 1, `count` of equal width; None is a gap."""
+    """Path of the area under a step curve of values from 0 to 1, `count` steps of equal width; None is a
+    gap."""
     width = WIDE / max(count, 1)
     parts = []
     is_open = False
@@ -114,7 +116,7 @@ def draw_density(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Draw density curves on one axis, scaled to the highest; modes and other ranges as bands under them.
+    """Draw density curves on one axis, scaled to the highest, with modes and other ranges as bands below.
 
     axis_us: ends of the axis, those of the bins; curves: CSS class (`before` or `after`), and points (µs > 0,
     density), ascending. Without a curve only the bands are drawn.
@@ -166,19 +168,19 @@ _TIME_TOP: Final = 16
 _TIME_LANE: Final = 8
 _TIME_TICKS: Final = 7
 _LEAST_WIDTH: Final = 0.6
-"""Least width of a request, of WIDE: a shorter one is widened to be visible."""
+"""Least width of a request, of WIDE, so that short ones are visible."""
 
 
 Series = tuple[str, Sequence[float | None]]
-"""CSS class, and values by time; None: not observed, or no value."""
+"""(CSS class, values over time); None: not observed, or no value."""
 
 
 def draw_by_time(
     name: str, note: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
 ) -> Markup:
-    """Draw series of one unit over each other, scaled to the largest; `note` is at the right.
+    """Draw series of one unit over each other, scaled to the largest; note: text at the right.
 
-    edges_ns: both ends. axis: True to label times below.
+    edges_ns: start and end. axis: True to label times below.
     """
     floor = _TIME_ROW
     highest = max((v for _, values in series for v in values if v is not None), default=0.0) or 1.0
@@ -195,7 +197,7 @@ def draw_by_time(
 
 
 def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
-    """Ticks with times of day, UTC, as fine as the length requires."""
+    """Ticks with times of day, UTC, as precise as the length requires."""
     length = max(end_ns - start_ns, 1)
     digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
     minutes = length >= 6 * 3600 * 10**9
@@ -217,7 +219,7 @@ def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
 
 
 def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
-    """Draw requests as rectangles in lanes from the bottom, so that the height is the number in flight."""
+    """Draw requests as rectangles stacked in lanes, so that the height is the number in flight."""
     floor = 6 + max(strip.lanes, 1) * _TIME_LANE
     length = strip.length_us or 1.0
     drawing = Stretched(floor + _TIME_BOTTOM, "lanes", title)
@@ -238,15 +240,15 @@ def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
 
 
 _TRAIN_LANE: Final = 38
-"""Height of a lane, px: equal to a row of the list of names beside it (style sheet)."""
+"""Height of a lane, px; the style sheet gives the list of names the same row height."""
 _TRAIN_TOP: Final = 6
 _TRAIN_BOTTOM: Final = 20
 _LEAST_BAR: Final = 1.2
-"""Shortest bar, of WIDE; a shorter one is widened."""
+"""Least length of a bar, of WIDE."""
 
 
 def draw_train(schedule: TrainSchedule, title: str) -> Markup:
-    """Draw a schedule in overview: work of components, and messages, without steps inside a component."""
+    """Draw an overview of a schedule: work of components, and messages, without steps inside a component."""
     floor = _TRAIN_TOP + _TRAIN_LANE * len(schedule.lanes)
     # Deferred work may go on after the response.
     last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
@@ -282,7 +284,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
 
 
 def even_ticks(last_us: float) -> list[Tick]:
-    """Ticks at round times from 0, at most eight; only 0 if nothing takes time."""
+    """Ticks at round times from 0, at most eight; only 0 if last_us is 0."""
     if last_us <= 0:
         return [Tick(0.0, wording.duration(0.0))]
     step = 10.0 ** int(f"{(last_us / 7):e}".partition("e")[2])

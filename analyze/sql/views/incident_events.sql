@@ -25,7 +25,7 @@
 -- low                 DOUBLE     95 % interval of after - before
 -- high                DOUBLE     its other end
 -- contribution_us     DOUBLE     what it adds to the mean response time, µs a request
--- share               DOUBLE     part of all added time, 0 to 1; null: the mean did not change
+-- share               DOUBLE     part of all that got slower, 0 to 1; null: the mean did not change
 -- looks               INTEGER    comparisons that reported it
 -- report              VARCHAR    id of its report under reports/; empty: none
 -- reference_requests  VARCHAR[]  examples of the baseline

@@ -1,16 +1,16 @@
-"""Bound of an answer in tokens of a language model, estimated from its characters."""
+"""Limit on the length of an answer in tokens of a language model, estimated from its characters."""
 
 from __future__ import annotations
 
 from typing import Final
 
 CHARACTERS_A_TOKEN: Final = 3
-"""Names, ids and numbers take more tokens a character than prose, which has about four."""
+"""Assumed characters per token: about four in prose, fewer in names, ids and numbers."""
 LEAST, MOST, DEFAULT = 200, 8_000, 2_000
 
 
 def within(text: str, budget_tokens: int, more: str) -> str:
-    """Text cut at the end of a line so that it fits; more: how to get the rest."""
+    """Truncate text at a line end to fit the budget; more: how to get the rest."""
     room = min(max(budget_tokens, LEAST), MOST) * CHARACTERS_A_TOKEN
     if len(text) <= room:
         return text

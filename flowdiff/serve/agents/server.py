@@ -1,4 +1,4 @@
-"""Server of the Model Context Protocol around the tools, for standard streams and for HTTP."""
+"""Server of the Model Context Protocol for the tools, for standard streams and for HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemas.errors import FlowdiffError
 
 
 def agent_server(site: Site) -> MCPServer[Any]:
-    """Server with all tools, each marked as reading only."""
+    """Server with all tools, each marked as read-only."""
     server: MCPServer[Any] = MCPServer(
         "flowdiff", instructions=INSTRUCTIONS, version=version(), log_level="WARNING"
     )
@@ -42,7 +42,7 @@ def agent_app(server: MCPServer[Any]) -> Starlette:
 
 
 def _told(tool: Callable[..., str]) -> Callable[..., str]:
-    """Tool whose expected failures are its answer, with what to do."""
+    """Wrap a tool so that expected failures become its answer, with the remedy."""
 
     @functools.wraps(tool)
     def called(**given: Any) -> str:

@@ -1,7 +1,7 @@
-"""Tools of an agent: what a person finds on the pages, as on a terminal, each answer within a budget.
+"""Tools for an agent: the content of the pages as terminal text, each answer within a token budget.
 
-Answers lead on: a list of windows to periods, periods to a comparison, a comparison to a finding, a finding
-to example requests, a request to its twin. Ids are those of reports and pages.
+Each answer leads to the next tool: from a list of windows to periods, to a comparison, to a finding, to
+example requests, to a request and its twin. Ids are those of reports and pages.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ReportName = Annotated[
 ]
 
 _WIDTH: Final = 110
-"""Columns of what is printed."""
+"""Width of printed text, columns."""
 _END_TOKENS: Final = 60
-"""Tokens of a last line, which is never cut."""
+"""Tokens reserved for the last line, which is never truncated."""
 _MOST_WINDOWS: Final = 200
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 60
@@ -51,14 +51,14 @@ INSTRUCTIONS: Final = (
 
 
 class Tools:
-    """Tools over a site."""
+    """Tools for one site."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     @property
     def all(self) -> Sequence[Callable[..., str]]:
-        """Functions with their signature and description, as an agent sees them."""
+        """Tool functions, whose signatures and docstrings are what an agent sees."""
         return (
             self.list_windows,
             self.propose_periods,
@@ -250,7 +250,7 @@ def _ranked(stored: Stored, rank: int) -> Finding:
 
 
 def _steps(pair: RequestPair) -> list[str]:
-    """Lines of a request and of its twin, a step each."""
+    """Lines of a request and of its twin, one per step."""
     lines = []
     for title, shown in (("This request", pair.this), ("The other", pair.that)):
         if shown is None:
@@ -266,7 +266,7 @@ def _steps(pair: RequestPair) -> list[str]:
 
 
 def _drawn(blocks: b.Blocks) -> str:
-    """Blocks as on a terminal, without blanks at the ends of lines."""
+    """Text of blocks as on a terminal, without trailing blanks."""
     text = drawn(lambda console: print_blocks(blocks, console), _WIDTH)
     return _lines(line.rstrip() for line in text.splitlines())
 

@@ -1,6 +1,7 @@
-"""Comparisons that queries ask for, `compare(...)` and `breakdown(...)` of SQL: jobs like those of pages.
+"""Comparisons requested by queries, `compare(...)` and `breakdown(...)` in SQL, run as jobs like those of
+pages.
 
-So they have a job's limits of time and memory, wait in the same queue, and one that was made before is read.
+So they have a job's limits of time and memory, wait in the same queue, and an existing result is reused.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class JobComparisons:
     known: Callable[[], Known]
     jobs: Jobs
     seconds: float
-    """Time that a comparison may wait and run."""
+    """Time limit for a comparison's waiting and running."""
     clock_ns: Callable[[], int]
     waiting: threading.BoundedSemaphore
-    """Room for queries that wait for a comparison."""
+    """Limits the number of queries that wait for a comparison."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Tables of a comparison, as a report keeps them. Raises FlowdiffError."""
+        """Tables of a comparison, as in a report. Raises FlowdiffError."""
         with_findings(asked.method)
         given = {
             "reference": [asked.reference],

@@ -8,11 +8,11 @@ from typing import Final
 
 _PROCESSES: Final = Path("/proc")
 _SESSION: Final = 3
-"""Place of the session in /proc/PID/stat, behind the name."""
+"""Index of the session id in /proc/PID/stat, after the name."""
 
 
 def session_bytes(session: int) -> int:
-    """Proportional memory of the processes of a session; 0 where the system does not tell."""
+    """Proportional set size of all processes of a session, bytes; 0 if the system does not report it."""
     total = 0
     for folder in _PROCESSES.glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):

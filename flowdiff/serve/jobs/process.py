@@ -1,8 +1,8 @@
 """Child of the server that answers one question: steps on standard output, the report's JSON and tables in a
 folder.
 
-Run as `python -m flowdiff.serve.jobs.process`, the task as a line of JSON on standard input. A refusal is the
-last line of standard output; a bug is a traceback on standard error.
+Run as `python -m flowdiff.serve.jobs.process`, with the task as a line of JSON on standard input. An expected
+error is the last line of standard output; a bug is a traceback on standard error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.config import Config
 from schemas.errors import FlowdiffError
 
 REFUSED: Final = 3
-"""Exit code of a question that cannot be answered; its reason is told."""
+"""Exit code for a question that cannot be answered; the reason is on standard output."""
 
 
 class Task(Config):
@@ -38,7 +38,7 @@ class Task(Config):
 
 
 def main() -> int:
-    """Answer the question of standard input; the exit code."""
+    """Answer the question on standard input; returns the exit code."""
     task = Task.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_leave_with_the_server, daemon=True).start()
     os.nice(task.nice)
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _leave_with_the_server() -> None:
-    """End when the other end of standard input is closed: the server is gone, however it ended."""
+    """Exit when standard input is closed: the server is gone."""
     sys.stdin.read()
     os._exit(1)
 
@@ -63,9 +63,9 @@ def _answer(task: Task) -> None:
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_names, method_of
     from analyze.refine.settings import RefineSettings
+    from flowdiff.analysing import analysed
     from flowdiff.cli.finding_views import compared_of, with_views
     from flowdiff.extras import installed, needed
-    from flowdiff.lake import analysed
     from flowdiff.samples import find_samples
     from flowdiff.serve.jobs.results import write_result
     from schemas.report.report import to_json

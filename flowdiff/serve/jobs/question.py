@@ -1,7 +1,7 @@
-"""Question to a method: which periods, filters, method. Relative times are resolved once, when it is asked.
+"""Question to a method: periods, filters, method. Relative times are resolved once, when it is asked.
 
-Its identity covers the content of every window that it reads, so that the same question on the same data is
-answered once, and a repair or a late window makes it another one.
+Its identity covers the content of every window it reads, so that the same question on the same data is
+answered once, and a repair or a late window makes it a different one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from schemas.periods import Period, parse_filter
 from schemas.ranges import SAME_WEEKDAY, parse_ranges, weeks_before
 
 MOST_TEXT: Final = 2_000
-"""Characters of a period or a filter."""
+"""Most characters of a period or a filter."""
 _PAIR: Final = frozenset({"robust", "paper"})
-"""Methods that compare two periods only."""
+"""Methods that only compare two periods."""
 _NAMES: Final = ("reference", "problem", "period", "history")
 _FILTERS: Final = ("where", "reference_where", "problem_where")
 
@@ -40,12 +40,12 @@ class Question(Config):
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Filters of single samples, by name."""
+        """Sample name -> filter, for filters of single samples."""
         given = {"reference": self.reference_where, "problem": self.problem_where}
         return {name: text for name, text in given.items() if text}
 
     def samples(self) -> dict[str, list[str]]:
-        """Texts of the periods of each sample. Raises ConfigError."""
+        """Sample name -> texts of its periods. Raises ConfigError."""
         if self.method in _PAIR:
             for name, texts in (("reference", self.reference), ("problem", self.problem)):
                 if not texts:
@@ -55,18 +55,18 @@ class Question(Config):
 
     @property
     def parameters(self) -> dict[str, str | list[str]]:
-        """Parameters of its address."""
+        """Address parameters of its periods and filters."""
         lists = {name: [*getattr(self, name)] for name in _NAMES}
         return {**lists, **{name: str(getattr(self, name)) for name in _FILTERS}}
 
     @property
     def address(self) -> dict[str, str | list[str]]:
-        """Parameters of its address, with the method where it is not the usual one."""
+        """Address parameters, with the method unless it is the default."""
         return ({} if self.method == "robust" else {"method": self.method}) | self.parameters
 
     @property
     def title(self) -> str:
-        """Compared periods: `A → B`."""
+        """Text of the periods: `A → B`."""
         sides = [", ".join(side) for side in (self.reference, self.problem, self.period) if side]
         return " → ".join(sides) or "all"
 
@@ -74,9 +74,9 @@ class Question(Config):
 def asked_question(
     method: str, given: Mapping[str, Sequence[str]], known: Known, now_ns: int
 ) -> Question | None:
-    """Question of an address or a form; None if it names no period.
+    """Question from an address or a form; None if it has no period.
 
-    Raises PeriodError for a wrong period or filter, or a period of another lake; ConfigError.
+    Raises PeriodError for an invalid period or filter, or a period of another lake; ConfigError.
     """
     texts = {name: [one.strip() for one in given.get(name, ()) if one.strip()] for name in _NAMES}
     filters = {name: (given.get(name) or [""])[-1].strip() for name in _FILTERS}
@@ -118,7 +118,7 @@ def _touches(known: Known, period: Period) -> bool:
 
 
 def identity(question: Question, known: Known, version: str) -> str:
-    """Identity of a question on the content of the windows that it reads, in this lake; 32 hex digits."""
+    """Identity of a question and the content of the windows it reads in this lake; 32 hex digits."""
     digest = hashlib.sha256(f"{version}\n{known.lake}\n{question.model_dump_json()}\n".encode())
     names = [*_NAMES] if any(getattr(question, name) for name in _NAMES[:3]) else []
     texts = [text for name in names for text in getattr(question, name)]

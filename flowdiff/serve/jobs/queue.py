@@ -1,7 +1,7 @@
-"""Queue of jobs: so many run at once, so many wait; each has a time limit and can be cancelled.
+"""Queue of jobs, with limits on running and waiting ones; each has a time limit and can be cancelled.
 
-A job is a process in a session of its own, so that all of its own children end with it. Its crash is the
-job's state, and nothing else's.
+A job is a process in a session of its own, so that all of its children end with it. If it crashes, that is
+the state of the job and affects nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 @dataclass(slots=True)
 class Job:
-    """A question on its way. The queue changes its own under its lock, and gives copies away."""
+    """A question being answered. The queue changes its jobs under its lock, and hands out copies."""
 
     key: str
     question: Question
@@ -44,20 +44,20 @@ class Job:
     error: str = ""
     remedy: str = ""
     began_s: float = 0.0
-    """Clock of the start; 0 while it waits."""
+    """Clock at the start; 0 while it waits."""
     seconds: float = 0.0
-    """Time that it ran; 0 until it ended."""
+    """Run time; 0 until it ended."""
     cancelled: bool = False
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
     def is_over(self) -> bool:
-        """True once it neither waits nor runs."""
+        """True once it is neither waiting nor running."""
         return self.state not in ("waiting", "running")
 
 
 class Jobs:
-    """Jobs of a lake. To be closed, which ends them."""
+    """Jobs of a lake. Must be closed, which ends them."""
 
     def __init__(self, lake: str, settings: ServeSettings, results: Results) -> None:
         self._lake = lake
@@ -66,14 +66,14 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """By key, the latest last."""
+        """Key -> job, latest last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:
             worker.start()
 
     def ask(self, key: str, question: Question) -> None:
-        """Start a job for a question unless one is under way. Raises BusyError if too many wait."""
+        """Start a job for a question unless it is waiting or running. Raises BusyError if too many wait."""
         with self._lock:
             known = self._jobs.get(key)
             if known is not None and not known.is_over:
@@ -95,24 +95,24 @@ class Jobs:
             self._lock.notify_all()
 
     def get(self, key: str) -> Job | None:
-        """Job of a key; None if there is none (any more)."""
+        """Job of a key; None if unknown or forgotten."""
         with self._lock:
             job = self._jobs.get(key)
             return None if job is None else replace(job, process=None)
 
     def latest(self) -> Sequence[Job]:
-        """Jobs, the latest first."""
+        """All jobs, latest first."""
         with self._lock:
             return [replace(job, process=None) for job in reversed(self._jobs.values())]
 
     def before(self, key: str) -> int:
-        """Number of jobs that are before a waiting one; 0 for others."""
+        """Number of jobs ahead of a waiting one; 0 for others."""
         with self._lock:
             keys = [job.key for job in self._waiting]
             return keys.index(key) if key in keys else 0
 
     def cancel(self, key: str) -> None:
-        """End a job that waits or runs."""
+        """Cancel a waiting or running job."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None or job.is_over:
@@ -124,7 +124,7 @@ class Jobs:
             self._kill(job)
 
     def wait(self, key: str, seconds: float) -> Job | None:
-        """Job of a key, once it is over or the time is; None if there is none (any more)."""
+        """Wait until a job is over, or for `seconds`; returns the job, None if unknown or forgotten."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
@@ -160,7 +160,7 @@ class Jobs:
             self._end(job, code, crash)
 
     def _run(self, job: Job) -> tuple[int, str]:
-        """Exit code of the child, and what it wrote on standard error."""
+        """Run a job's process; returns (exit code, end of its standard error)."""
         settings = self._settings
         task = Task(
             lake=self._lake,
@@ -220,7 +220,7 @@ class Jobs:
                 job.remedy = str(told.get("remedy", job.remedy))
 
     def _keep_limits(self, job: Job, session: int, over: threading.Event) -> None:
-        """Kill a job that exceeds its time or memory."""
+        """Kill a job that exceeds its time or memory limit."""
         settings = self._settings
         deadline, most = time.monotonic() + settings.job_seconds, settings.job_memory_bytes
         wait = min(settings.job_check_seconds, settings.job_seconds)
@@ -263,7 +263,7 @@ class Jobs:
 
 
 def _read_end(process: subprocess.Popen[str], into: list[str], most: int) -> None:
-    """Read standard error to its end, keeping the last of it; most: characters."""
+    """Read standard error to its end, keeping the last `most` characters."""
     assert process.stderr is not None
     for line in process.stderr:
         into.append(line)

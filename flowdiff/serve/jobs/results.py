@@ -1,4 +1,4 @@
-"""Reports of finished jobs: a folder each, named by the question's identity; the oldest give way."""
+"""Reports of finished jobs: a folder each, named by the question's identity; the oldest are evicted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyze.report.store import write_report_table
+from stitch.lake.disk import sync
+
 REPORT: Final = "report.json"
 _DRAFT: Final = ".draft"
 _KEY: Final = re.compile(r"[0-9a-f]{32}")
@@ -22,10 +25,11 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class Results:
-    """Folder of results, which may outlive the server: of each its report as JSON, and its tables."""
+    """Folder of results (report as JSON, and tables), which may outlive the server."""
 
     def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most, most_bytes: bounds on what is kept. draft_seconds: longest time that one is written."""
+        """most, most_bytes: limits on the number and size of results. draft_seconds: age at which a draft is
+        abandoned."""
         self._folder = folder
         self._most = most
         self._most_bytes = most_bytes
@@ -33,13 +37,13 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Place of a result. Raises ValueError for a key that is none."""
+        """Path of a result. Raises ValueError for an invalid key."""
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"'{key}' is no key of a result")
         return self._folder / key
 
     def read(self, key: str) -> bytes | None:
-        """JSON of a report; None if it is not kept (any more)."""
+        """Report of a result as JSON; None if there is none, or it was evicted."""
         try:
             path = self.path(key)
             found = (path / REPORT).read_bytes()
@@ -49,26 +53,25 @@ class Results:
             os.utime(path)  # what is asked for stays
         return found
 
-    def table(self, key: str, name: str) -> pa.Table | None:
-        """Table of a result; None if there is none, or it is not kept (any more)."""
+    def table_file(self, key: str, name: str) -> Path | None:
+        """Parquet file of a result's table; None if there is none, or it was evicted."""
         try:
             path = self.path(key) / f"{name}.parquet"
-            return pq.read_table(path) if _TABLE.fullmatch(name) else None
-        except (ValueError, OSError):  # pa.ArrowInvalid is a ValueError
+        except ValueError:
             return None
+        return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """All tables of a result by name; empty if it is not kept (any more)."""
+        """Name -> table of a result; empty if there is none, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
             os.utime(path)  # what is asked for stays
-            found = {name: table for name in names if (table := self.table(key, name)) is not None}
-            return found if len(found) == len(names) else {}
+            return {name: pq.read_table(path / f"{name}.parquet") for name in names}
         return {}
 
     def forget_oldest(self) -> None:
-        """Remove what is beyond the bounds, the longest unread first, and drafts that nobody writes."""
+        """Evict results beyond the limits, least recently read first, and abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -86,7 +89,7 @@ class Results:
 
 
 def _remove(path: Path) -> None:
-    """Remove a result, at once for readers: what an interruption leaves is a draft."""
+    """Remove a result, atomically for readers: an interruption leaves a draft."""
     gone = _draft(path)
     with suppress(OSError):  # at the next one
         path.rename(gone)
@@ -98,17 +101,21 @@ def _draft(path: Path) -> Path:
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
-    """Put a result at its place, whole; one that is there already stays. Raises OSError."""
+    """Write a result, complete and durable; an existing one stays. Raises OSError."""
     draft = _draft(path)
     draft.mkdir()
     try:
         for name, table in tables.items():
-            pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
+            write_report_table(table, draft / f"{name}.parquet")
         (draft / REPORT).write_text(report, encoding="utf-8")
+        # Else a crash of the machine leaves a result with a name and without content.
+        for file in [*draft.iterdir(), draft]:
+            sync(file)
         if not (path / REPORT).is_file():
             _remove(path)  # half of one that was removed
         with suppress(OSError):
             draft.rename(path)
+        sync(path.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if not (path / REPORT).is_file():

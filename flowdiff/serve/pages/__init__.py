@@ -1,1 +1,1 @@
-"""Pages, one a file: a function from the site and what was asked to an `Answer`."""
+"""Pages, one per file: functions (site, parameters) -> `Answer`."""

@@ -1,7 +1,7 @@
-"""Pages *Compare* and *Explore*: ask a method about periods; its report, its progress, or why there is none.
+"""Pages *Compare* and *Explore*: ask a method about periods; shows its report, its progress, or its error.
 
-The address of a question is the address of its report: while there is none it shows the form, with a button
-that starts the work.
+A question's address is the address of its report: until there is one, it shows the form, with a button that
+starts the work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.report.paths import PathsSection
 
 REFRESH_SECONDS: Final = 1
 _LISTED: Final = 10
-"""Jobs listed below the form."""
+"""Most jobs listed below the form."""
 METHODS: Final = {
     "robust": "what changed, cause by cause",
     "paper": "what changed, as Spectroscope compares",
@@ -35,7 +35,7 @@ METHODS: Final = {
     "clusters": "groups of requests that do the same",
     "distalyze": "what diverges between two classes of requests",
 }
-"""Analyses that pages offer, each with its purpose; `paths` is a part of what `robust` says."""
+"""Analysis offered on pages -> its purpose; `paths` is a part of the report of `robust`."""
 _PATHS: Final = "paths"
 
 
@@ -60,7 +60,7 @@ def compare(site: Site, asked: Asked) -> Reply:
 
 
 def start(site: Site, asked: Asked) -> Moved:
-    """Start the work of a question, unless its report is there; the question's address follows."""
+    """Start a job for a question, unless its report exists; redirects to the question's address."""
     method = asked.chosen("method", offered())
     question = asked_question(run_by(method), asked.query, site.known(), site.clock_ns())
     if question is None:
@@ -72,7 +72,7 @@ def start(site: Site, asked: Asked) -> Moved:
 
 
 def finished(site: Site, asked: Asked) -> Whole:
-    """Show the report of a finished job by its key."""
+    """Show the report of a finished job, given its key."""
     found = result(site, asked.path["job"])
     if found is None:
         raise NotFoundError("That result is not kept any more.", remedy="Ask the question again.")
@@ -80,7 +80,7 @@ def finished(site: Site, asked: Asked) -> Whole:
 
 
 def cancel(site: Site, asked: Asked) -> Moved:
-    """Cancel a job; its question's address follows."""
+    """Cancel a job; redirects to its question's address."""
     job = site.jobs.get(asked.path["job"])
     if job is None:
         return Moved(site.links.to("compare"))
@@ -89,18 +89,18 @@ def cancel(site: Site, asked: Asked) -> Moved:
 
 
 def offered() -> tuple[str, ...]:
-    """Methods that are installed, in the order of METHODS."""
+    """Analyses whose method is installed, in the order of METHODS."""
     there = method_names()
     return tuple(name for name in METHODS if run_by(name) in there and installed(run_by(name)))
 
 
 def run_by(name: str) -> str:
-    """Method that an analysis of METHODS is a part of."""
+    """Method that runs an analysis of METHODS."""
     return "robust" if name == _PATHS else name
 
 
 def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
-    """Page of a report, or of its whole paths alone."""
+    """Page of a report, or only of its whole paths."""
     if method != _PATHS:
         return report_page(site, asked, found, "compare")
     sections = [one for one in found.report.sections if isinstance(one, PathsSection)]
@@ -112,12 +112,12 @@ def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
         "Whole paths",
         (Text(f"{before} → {after}", "strong"), Text(link), *whole_paths(sections[0])),
         data=sections[0],
-        trace_url=requests_link(site, found),
+        trace_url=requests_link(site.links, found),
     )
 
 
 def address(site: Site, question: Question, analysis: str = "") -> str:
-    """Address of a question; analysis: of METHODS that shows a part of its method's report."""
+    """Address of a question; analysis: the one of METHODS to show, if it is a part of its method's report."""
     part = {"method": analysis} if analysis == _PATHS else {}
     return site.links.to("compare", **(question.address | part))
 

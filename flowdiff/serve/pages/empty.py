@@ -1,4 +1,4 @@
-"""Page of a lake without a window: where to send what, with lines to copy."""
+"""Page of a lake without a window: how to send data, with lines to copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REFRESH_SECONDS = 5
 
 
 def empty(site: Site) -> Answer:
-    """Tell how the first requests get into the lake; asks again by itself."""
+    """Explain how to get the first requests into the lake; reloads periodically."""
     exists = site.known().info is not None
     first = (
         "The lake has no finished window yet: live requests appear when their window is over."
@@ -21,7 +21,7 @@ def empty(site: Site) -> Answer:
         (
             "Send OpenTelemetry traces",
             f"flowdiff up --lake {site.lake}",
-            "takes OTLP on ports 4317 (gRPC) and 4318 (HTTP); point an SDK at it:",
+            "takes OTLP on ports 4317 (gRPC) and 4318 (HTTP); not needed where it runs already",
         ),
         (
             "Import files of traces",
@@ -30,7 +30,7 @@ def empty(site: Site) -> Answer:
         ),
         (
             "Read a topic of Kafka",
-            f"flowdiff ingest --bootstrap HOST:9092 --topic traces --lake {site.lake}",
+            f"flowdiff ingest --bootstrap HOST:9092 --topics traces --lake {site.lake}",
             "continuously, exactly once",
         ),
         ("Try it", "flowdiff demo", "a simulated service before and after a change"),
@@ -38,8 +38,10 @@ def empty(site: Site) -> Answer:
     sdk = "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
     blocks: list[Block] = [Text(first)]
     for title, line, note in ways:
-        lines = f"{line}\n{sdk}" if "SDK" in note else line
-        blocks.append(Part(title, (Text(lines, "pre"),), note=note))
+        blocks.append(Part(title, (Text(line, "pre"),), note=note))
+    blocks.insert(
+        2, Part("Point a service at it", (Text(sdk, "pre"),), note="where it starts, then start it")
+    )
     return Answer(
         "Nothing to show yet",
         (*blocks, Text(("This page looks again every ", code(f"{REFRESH_SECONDS} s"), "."), "dim")),

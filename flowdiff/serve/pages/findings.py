@@ -1,13 +1,15 @@
-"""Page of one finding: its numbers, the calls around it, and requests of both sides.
+"""Page of one finding: its numbers, the calls around it, and requests of both periods.
 
-Its address is by the question, and stays right when the result has to be computed again; or by a report or a
-result that is there.
+Its address names the question, and stays valid when the result has to be computed again; or an existing
+report or result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -31,7 +33,7 @@ from stitch.lake.place import open_store
 
 _MOST_RANK: Final = 1_000_000
 SHOWN: Final = 20
-"""Requests listed of each side."""
+"""Most requests listed per period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class _Request:
     request_id: str
     kind: str
     response_us: float | None
-    """None in a report of an older version."""
+    """None for a report of an older version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,11 @@ class _Side:
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Request of the other side that these are drawn beside; empty: there is none."""
+    """Id of the other period's request to draw these beside; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
-    """Show one finding; of a question without a result, its form."""
+    """Show one finding; the form of the question if it has no result."""
     rank = _rank(asked.path["rank"])
     stored = named_report(site, asked)
     question: Question | None = None
@@ -110,7 +112,7 @@ def finding(site: Site, asked: Asked) -> Reply:
                 for side in sides
             },
         },
-        trace_url=requests_link(site, stored),
+        trace_url=requests_link(site.links, stored),
     )
 
 
@@ -130,7 +132,7 @@ def _rank(text: str) -> int:
 
 
 def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:
-    """Requests of both periods: from the table beside the report, or the examples where there is none."""
+    """Requests of both periods: from the table beside the report, else the report's examples."""
     table = _affected(site, stored, found)
     before, after = (
         table.filter(pc.field("sample") == name).sort_by(
@@ -158,14 +160,10 @@ _COLUMNS: Final = ["sample", "request_id", "kind", "response_us"]
 
 
 def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
-    table = _stored_requests(site, stored)
-    if table is not None:
-        mine = (pc.field("rank") == found.rank) & (pc.field("role") == "affected")
-        table = table.filter(mine)
-        if "response_us" not in table.column_names:
-            table = table.append_column("response_us", pa.nulls(table.num_rows, pa.float64()))
-        if table.num_rows:
-            return table.select(_COLUMNS)
+    with suppress(OSError, pa.ArrowInvalid):  # damaged, or removed meanwhile
+        source = _requests_file(site, stored)
+        if source is not None and (table := affected_by(source, found.rank)).num_rows:
+            return table
     examples = found.examples
     return pa.table(
         {
@@ -177,15 +175,25 @@ def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
     )
 
 
-def _stored_requests(site: Site, stored: Stored) -> pa.Table | None:
-    """Table `requests` beside a report; None without one."""
+def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
+    """Rows of a table `requests` affected by one finding; row groups of other findings are not read.
+
+    A table of an older version has no response times: null.
+    """
+    there = pq.read_schema(source).names
+    mine = (pc.field("rank") == rank) & (pc.field("role") == "affected")
+    columns = [name for name in _COLUMNS if name in there]
+    table = pq.read_table(source, columns=columns, filters=mine, use_threads=False)
+    if "response_us" not in there:
+        table = table.append_column("response_us", pa.nulls(table.num_rows, pa.float64()))
+    return table
+
+
+def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
+    """Table `requests` of a report; None if there is none."""
     if key := stored.link.get("job"):
-        return site.jobs.results.table(key, "requests")
-    try:
-        data = open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet")
-        return pq.read_table(pa.BufferReader(data))
-    except (OSError, pa.ArrowInvalid):
-        return None
+        return site.jobs.results.table_file(key, "requests")
+    return pa.BufferReader(open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet"))
 
 
 def _listed(table: pa.Table) -> list[_Request]:
@@ -196,17 +204,17 @@ def _listed(table: pa.Table) -> list[_Request]:
 
 
 def _examples(found: Finding, sample: str) -> list[_Request]:
-    """Example requests of a side; of one without requests that show the finding, ordinary ones."""
+    """Example requests of a period; normal ones if none shows the finding."""
     return [_Request(one.request_id, "", one.response_us) for one in found.examples if one.sample == sample]
 
 
 def _example(found: Finding, sample: str) -> str:
-    """Example request of a side; empty without one."""
+    """Id of an example request of a period; empty if there is none."""
     return next((one.request_id for one in _examples(found, sample)), "")
 
 
 def _middle(table: pa.Table) -> str:
-    """Request of the median response time; empty without one."""
+    """Id of the request with the median response time; empty if there is none."""
     return str(table["request_id"][table.num_rows // 2]) if table.num_rows else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from analyze.methods.robust.sections.findings import KIND
+from analyze.methods.robust.sections.findings import kind_tag
 from analyze.report import measures, wording
 from analyze.report.blocks import (
     Block,
@@ -135,7 +135,7 @@ def _life(one: Incident) -> str:
 def _facts(site: Site, one: Incident) -> list[Fact]:
     value = (f"{measures.value(one.unit, one.before)} → ", strong(measures.value(one.unit, one.after)))
     facts = [
-        Fact("what", (tag(*KIND[one.kind][:2]), " ", *value)),
+        Fact("what", (kind_tag(one.kind), " ", *value)),
         Fact("where", (strong(one.component), f": {one.operation}")),
     ]
     facts += (

@@ -1,8 +1,7 @@
 """Page *Now*: response times by root over the last day or week as heat strips, with incidents on them.
 
-The end of the time shown is that of the lake's last window, so that a recording of last year has a *Now*,
-too. Numbers of roots are rows of the view `responses`; those of all requests are counts of the lake's
-commits.
+The time shown ends with the lake's last window, so that a recording of last year has a *Now*, too. Numbers by
+root are rows of the view `responses`; those of all requests are counts from the lake's commits.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from flowdiff.serve.watched import incident_words
 from schemas.periods import format_instant
 
 REFRESH_SECONDS: Final = 5
-"""Time after which a page that is not complete yet is asked for again."""
+"""Interval at which an incomplete page is reloaded."""
 MOST_CELLS: Final = 288
-"""Cells of a strip: windows of five minutes in a day."""
+"""Most cells of a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
-"""Roots with a strip, those with most time; the others are counted."""
+"""Most roots with a strip, by total time; of the others the number is shown."""
 
 
 def now(site: Site, asked: Asked) -> Answer:
@@ -98,7 +97,11 @@ def now(site: Site, asked: Asked) -> Answer:
     if summed.missing:
         noun = wording.counted(summed.missing, "window")
         blocks.append(
-            Text(f"{noun} of {wording.count(len(here))} are being read; strips fill up.", "warning")
+            Text(
+                f"{noun} of {wording.count(len(here))} {'is' if summed.missing == 1 else 'are'} being read;"
+                " strips fill up.",
+                "warning",
+            )
         )
     if open_ones:
         blocks.append(
@@ -111,7 +114,7 @@ def now(site: Site, asked: Asked) -> Answer:
                 Fact("requests", strong(wording.count(requests))),
                 Fact("mean", strong(wording.duration(_mean(summed.rows)))),
                 Fact("failing", strong(wording.percent(total_failing))),
-                Fact("roots", strong(wording.count(len(strips)))),
+                Fact("roots", strong("–" if summed.missing and not strips else wording.count(len(strips)))),
                 Fact("open incidents", strong(wording.count(len(open_ones)))),
             ),
             look="numbers",
@@ -154,7 +157,7 @@ def now(site: Site, asked: Asked) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Brushed:
-    """Strips that a pointer chooses periods on."""
+    """Strips on which periods can be chosen with a pointer."""
 
     site: Site
     grid: Grid
@@ -163,7 +166,7 @@ class _Brushed:
 
     @property
     def block(self) -> Block:
-        """Grid between marks that the module for pointers finds."""
+        """Grid inside an element that the pointer module finds."""
         from analyze.report.page import blocks_html
 
         return Drawing(

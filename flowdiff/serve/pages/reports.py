@@ -1,4 +1,4 @@
-"""Pages *Reports*: the list of reports that the lake keeps, searched by words, and one of them."""
+"""Pages *Reports*: the list of reports in the lake, with a search by words, and one report."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def reports(site: Site, asked: Asked) -> Answer:
 
 
 def report(site: Site, asked: Asked) -> Whole:
-    """Show one report that the lake keeps."""
+    """Show one report stored in the lake."""
     return report_page(site, asked, kept_report(site, asked.path["report"]), "reports")

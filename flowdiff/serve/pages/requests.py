@@ -1,7 +1,7 @@
-"""Page of one request: swim lanes beside those of its twin of the other side, and what differs.
+"""Page of one request: swim lanes beside those of its twin, and the differences.
 
-The twin is an example of the other period of the finding that the request belongs to, where a report leads
-here; else what `beside` names; else an ordinary request of the same root type.
+The twin is an example of the other period for the same finding, if a report led here; else the request that
+`beside` names; else a normal request of the same root type.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from schemas.report.findings import Example, Finding, FindingsSection
 from schemas.trace_urls import TRACE_ID
 
 MOST_BARS: Final = 120
-"""Bars drawn of a request; the others are counted."""
+"""Most bars drawn per request; of the others the number is shown."""
 MOST_ROWS: Final = 15
-"""Places listed as differing, those with the largest difference."""
+"""Most places listed as differing, by size of the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Work of one kind in both requests, µs that the response waited for it."""
+    """Work of one kind in both requests: time that each response waited for it, µs."""
 
     lane: str
     name: str
     this_us: float | None
-    """None: it does not occur."""
+    """None: it does not occur in this request."""
     other_us: float | None
 
     @property
     def change_us(self) -> float:
-        """Added time of this request."""
+        """Time in this request minus time in the other, µs."""
         return (self.this_us or 0.0) - (self.other_us or 0.0)
 
 
@@ -80,7 +80,7 @@ def request(site: Site, asked: Asked) -> Answer:
 def request_pair(
     site: Site, request_id: str, kind: str | None, stored: Stored | None, beside: str
 ) -> RequestPair:
-    """Read a request and its twin. Raises NotFoundError; kind: as in `find_flow`."""
+    """Read a request and its twin. kind: as in `find_flow`. Raises NotFoundError."""
     finding, twin = _of_report(stored, request_id)
     with site.queries.borrowed(site.known().token) as session:
         found = find_flow(session, request_id, kind)
@@ -89,7 +89,7 @@ def request_pair(
 
 
 def request_blocks(site: Site, pair: RequestPair) -> Blocks:
-    """Facts, swim lanes side by side, what differs in waiting and in parameters."""
+    """Blocks of facts, swim lanes side by side, differences in waiting time and in parameters."""
     this, that = pair.this, pair.that
     axis_us = max([this.end_us, 0.0 if that is None else that.end_us])
     lanes: list[Block] = [_lanes(site, "This request", this, axis_us)]
@@ -110,19 +110,19 @@ def request_blocks(site: Site, pair: RequestPair) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A request as it is drawn."""
+    """A request with its bars."""
 
     stored: StoredFlow
     bars: Sequence[Activity]
 
     @classmethod
     def of(cls, stored: StoredFlow) -> Shown:
-        """Bars of a stored request."""
+        """Compute the bars of a stored request."""
         return cls(stored, activities(stored.flow, stored.structure))
 
     @property
     def flow(self) -> Mapping[str, Any]:
-        """Row of the request, FLOWS_SCHEMA."""
+        """Row of the request, as in FLOWS_SCHEMA."""
         return self.stored.flow
 
     @property
@@ -132,26 +132,27 @@ class Shown:
 
     @property
     def end_us(self) -> float:
-        """End of the axis that its drawing needs: the response, or the last bar if that is not much later."""
+        """End of the axis needed to draw it, µs: the end of the last bar, limited to 1 to 1.5 times the
+        response time."""
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPair:
-    """A request, and its twin."""
+    """A request, and its twin if there is one."""
 
     this: Shown
     that: Shown | None
-    """None: there is no other request of its root type."""
+    """Twin; None if there is no other request of the root type."""
     report: Stored | None
     """Report that led here."""
     finding: Finding | None
-    """Finding that it is an example of."""
+    """Finding that the request is an example of."""
 
 
 def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, str]:
-    """(Finding that has the request as an example, id of the example of the other side; empty for none)."""
+    """(finding with the request as an example, id of the other period's example), or (None, "")."""
     if stored is None:
         return None, ""
     sections = [one for one in stored.report.sections if isinstance(one, FindingsSection)]
@@ -165,7 +166,7 @@ def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, 
 
 
 def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow | None:
-    """The named request, or an ordinary one of the same root type; None if there is no other."""
+    """The named request, or a normal one of the same root type; None if there is none."""
     if named:
         try:
             return find_flow(session, named)
@@ -179,7 +180,7 @@ def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow 
 
 
 def differing(this: Sequence[Activity], other: Sequence[Activity]) -> list[Place]:
-    """Places that differ, the largest difference first; instances of a component are one place."""
+    """Places that differ, by size of the difference; instances of a component are one place."""
     here, there = _waited(this), _waited(other)
     places = [Place(*key, here.get(key), there.get(key)) for key in {**here, **there}]
     moved = [place for place in places if place.this_us != place.other_us]
@@ -281,7 +282,7 @@ def _facts(site: Site, pair: RequestPair) -> Iterator[Fact]:
 
 
 def _params(found: StoredFlow, other: StoredFlow | None) -> list[tuple[str, str, str, str]]:
-    """(place, key, value here, value there) of parameters with different values; empty without a twin."""
+    """(place, key, value here, value there) of parameters that differ; empty without a twin."""
     if other is None:
         return []
     here, there = _values(found), _values(other)

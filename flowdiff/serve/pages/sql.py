@@ -1,7 +1,7 @@
 """Page *SQL*: one reading statement over the views of a lake, as table, CSV, JSON or Parquet.
 
-The statement runs as in `flowdiff sql`: in a process of its own that can read this lake and nothing else,
-within a limit of time and memory. A link from another site fills the form, and runs nothing.
+The statement runs as in `flowdiff sql`: in a child process that can read only this lake, with limits of time
+and memory. A link from another site fills in the form, but runs nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from schemas.errors import FlowdiffError, QueryError
 from stitch.heap import give_back
 
 MOST_QUERY: Final = 20_000
-"""Characters of a statement."""
+"""Most characters of a statement."""
 MOST_CELL: Final = 400
-"""Characters of a value on the page; a file has all."""
+"""Most characters of a value on the page; files have the whole value."""
 _IN_MEMORY: Final = 256 * 1024
-"""Bytes of a file that stay in memory."""
+"""Most bytes of a result file held in memory."""
 _KINDS: Final = {
     TableFormat.CSV: "text/csv; charset=utf-8",
     TableFormat.JSON: "application/json",
@@ -88,9 +88,9 @@ def _cell(at: int, row: Sequence[str]) -> str:
 
 
 def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
-    """Whole result as a file, on disk until it is sent.
+    """Complete result as a file, on disk until it is sent.
 
-    Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are sent.
+    Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are being sent.
     """
     if not site.sending.acquire(blocking=False):
         raise BusyError("Too many results are being sent.", remedy="Try again in a moment.")
@@ -111,14 +111,14 @@ def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
 
 
 class _Bounded(tempfile.SpooledTemporaryFile[bytes]):
-    """File of bounded size; a small one stays in memory."""
+    """File of limited size; a small one stays in memory."""
 
     def __init__(self, most: int) -> None:
         super().__init__(_IN_MEMORY)
         self._most = most
 
     def write(self, data: Any) -> int:
-        """Add bytes. Raises QueryError beyond the bound, and where the disk takes no more."""
+        """Append bytes. Raises QueryError beyond the limit, or if the disk is full."""
         try:
             written = super().write(data)
         except OSError as error:

@@ -1,7 +1,7 @@
 """Page *Timeline*: times, errors and load of a root, a call site, a host or a version, by window.
 
-Of a root the numbers are the rows that *Now* has, of a call site rows of the view `call_sites`, which are in
-memory, too. Of a host or a version they are sums over spans, read when the page is asked for.
+Numbers of a root are the rows used by *Now*, those of a call site rows of the view `call_sites`, also in
+memory. Those of a host or a version are sums over spans, read on request.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from schemas.periods import format_instant
 
 REFRESH_SECONDS: Final = 2
 MOST_POINTS: Final = 1_000
-"""Points of a curve; more windows are joined."""
+"""Most points of a curve; with more windows, neighbouring ones are merged."""
 MOST_SITES: Final = 200
-"""Call sites listed, those with the largest part of response times."""
+"""Most call sites listed, by their part of response times."""
 
 
 def timeline(site: Site, asked: Asked) -> Answer:
-    """Show the course of a root, a call site, a host or a version, or what there is to choose from."""
+    """Show the time course of a root, call site, host or version, or a list to choose from."""
     known = site.known()
     if known.is_empty:
         return empty(site)
@@ -51,6 +51,8 @@ def timeline(site: Site, asked: Asked) -> Answer:
         site.shell, span, start_ns, end_ns, lambda name: site.links.to("timeline", **named, span=name)
     )
     period = f"{format_instant(start_ns)}/{format_instant(end_ns)}"
+    if asked.is_foreign and (named["host"] or named["version"] or named["by"]):
+        return _not_read(site.links.to("timeline", **named, span=span), above)
     if named["site"]:
         course = _of_site(site, named["site"], start_ns, end_ns)
     elif named["root"]:
@@ -79,6 +81,12 @@ def timeline(site: Site, asked: Asked) -> Answer:
     )
 
 
+def _not_read(address: str, above: Markup) -> Answer:
+    """Page for a link from another site that would read spans: it links to the data, and reads nothing."""
+    words = ("This link came from another site. ", Styled("Read the spans of this time", href=address), ".")
+    return Answer("Timeline", (Text(words),), above=above)
+
+
 @dataclass(frozen=True, slots=True)
 class _Course:
     """Numbers by window: start_ns, requests, mean_us, p95_us, failing."""
@@ -86,13 +94,13 @@ class _Course:
     title: str
     rows: pa.Table
     query: str
-    """The same in SQL."""
+    """SQL query that gives the same numbers."""
     missing: int = 0
-    """Windows that are not read yet."""
+    """Number of windows not read yet."""
 
 
 def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
-    """Course of a call site, from the rows in memory. Raises ConfigError, NotFoundError."""
+    """Time course of a call site, from rows in memory. Raises ConfigError, NotFoundError."""
     key = whole_number(text, -(2**63), 2**63 - 1)
     if key is None:
         raise ConfigError("site is the key of a call site.")
@@ -105,7 +113,7 @@ def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
 
 
 def _of_root(site: Site, root: str, start_ns: int, end_ns: int) -> _Course:
-    """Course of a root type, from the rows that *Now* has. Raises NotFoundError."""
+    """Time course of a root type, from the rows used by *Now*. Raises NotFoundError."""
     summed = site.responses.between(start_ns, end_ns, pc.field("root") == root)
     if not summed.rows.num_rows and not summed.missing:
         raise NotFoundError(f"There is no root '{root}' in this time.", remedy="See Now for the roots.")
@@ -113,7 +121,7 @@ def _of_root(site: Site, root: str, start_ns: int, end_ns: int) -> _Course:
 
 
 def _of_instance(site: Site, host: str, component: str, version: str, period: str) -> _Course:
-    """Course of the spans of a host, or of a version of a component. Raises NotFoundError."""
+    """Time course of the spans of a host, or of a version of a component. Raises NotFoundError."""
     values: dict[str, str | int] = {
         "length": site.known().windows[-1].window.length_ns,
         "host": host,
@@ -188,7 +196,7 @@ def _drawn(site: Site, rows: pa.Table, start_ns: int, end_ns: int) -> list[Block
 
 
 def _averaged(at: np.ndarray[Any, Any], weight: F8, values: F8, count: int) -> list[float | None]:
-    """[count] mean of values by place, weighted; None where there is none."""
+    """[count] weighted mean of values by index `at`; None where there is no value."""
     there = ~np.isnan(values)
     total = np.bincount(at[there], weights=weight[there], minlength=count)
     summed = np.bincount(at[there], weights=weight[there] * values[there], minlength=count)
@@ -200,7 +208,7 @@ def _top(values: Sequence[float | None]) -> float | None:
 
 
 def _choose(site: Site, start_ns: int, end_ns: int, span: str, above: Markup) -> Answer:
-    """Call sites of a time, and links to hosts and versions."""
+    """Page to choose a call site, with links to hosts and versions."""
     summed = site.sites.between(start_ns, end_ns)
     names = site.sites.names
     rows = _by_site(summed.rows)[:MOST_SITES]
@@ -245,7 +253,7 @@ def _choose(site: Site, start_ns: int, end_ns: int, span: str, above: Markup) ->
 
 
 def _by_site(rows: pa.Table) -> list[dict[str, Any]]:
-    """Numbers of each call site over all windows, those with the largest part of response times first."""
+    """Numbers of each call site over all windows, by their part of response times."""
     found, code = np.unique(rows["site"].to_numpy(), return_inverse=True)
     requests = rows["requests"].to_numpy().astype(np.float64)
     totals = np.bincount(code, requests, len(found))
@@ -267,7 +275,7 @@ def _by_site(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _choose_instance(site: Site, by: str, period: str, span: str, above: Markup) -> Answer:
-    """Hosts or versions of a time."""
+    """Page to choose a host or version."""
     with site.queries.borrowed(site.known().token, period) as session:
         rows = session.query(statement("instances"), {"what": by, "most": MOST_SITES}).to_pylist()
 

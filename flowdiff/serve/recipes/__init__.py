@@ -1,4 +1,4 @@
-"""Queries to begin with: those of docs/internals/recipes.md that answer on every lake, a file each.
+"""Example queries: those of docs/internals/recipes.md that work on every lake, one per file.
 
 The first line of a file is its title.
 """

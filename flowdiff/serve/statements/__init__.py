@@ -1,4 +1,4 @@
-"""Statements of pages over the views of a lake (docs/sql.md), one a file, values bound by name."""
+"""SQL statements of pages over the views of a lake (docs/sql.md), one per file, values bound by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def statement(name: str) -> str:
 
 
 def shown(name: str, values: Mapping[str, str | int]) -> str:
-    """Text of a statement with its values written in it, for readers to copy; ours are bound instead."""
+    """Text of a statement with its values inserted, for readers to copy; the pages bind them instead."""
     text = statement(name)
     for key, value in values.items():
         quoted = str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

@@ -40,7 +40,7 @@ class JaegerJsonCodec:
 
 
 class JaegerUiCodec:
-    """`jaeger-ui`: `{"data": [trace, …]}` as the UI and the HTTP API give it, or one trace."""
+    """`jaeger-ui`: `{"data": [trace, …]}` as returned by the UI and the HTTP API, or one trace."""
 
     name = "jaeger-ui"
 
@@ -77,9 +77,9 @@ def _add_either(rows: SpanRows, payload: int, item: int, value: object) -> None:
 
 _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
-"""Names of enum values, by their numbers."""
+"""Names of reference types, indexed by enum value."""
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
-"""Up to 31 years: in ns they fit int64 with room."""
+"""Duration of up to 31 years, which fits int64 nanoseconds with room."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
 _TIME: Final = re.compile(
@@ -88,7 +88,7 @@ _TIME: Final = re.compile(
 _NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
-"""Representation of a time that was never set."""
+"""Text of a time that was never set."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
@@ -119,9 +119,8 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Fields under the names of the JSON form, which win over the snake case names that protobuf also
-    accepts.
-    """
+    """Fields under their names in JSON form; these take precedence over the snake_case names that protobuf
+    also accepts."""
     if not any("_" in key for key in value):
         return value
     return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
@@ -148,7 +147,7 @@ def _reference(value: object) -> Reference:
 
 
 def _enum(value: object, names: tuple[str, ...], field: str) -> str:
-    """Name of an enum value given by name or number; "" for one unknown to this version."""
+    """Name of an enum value given by name or number; "" for a value unknown to this version."""
     if value is None:
         return names[0]
     if isinstance(value, str):
@@ -183,7 +182,7 @@ def time_ns(text: str) -> int | None:
 
 
 def _duration(span: Object) -> int:
-    """ns of `[-]seconds[.digits]s`; 0 where it is absent."""
+    """ns of `[-]seconds[.digits]s`; 0 if absent."""
     written = text(span, "duration")
     if written is None:
         return 0

@@ -28,7 +28,7 @@ _MESSAGES = {
     "5 flags uint32; 6 start_time Time; 7 duration Time;"
     "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
 }
-"""Fields of api_v2/model.proto: number, name, type; `*` repeated."""
+"""Message -> fields of api_v2/model.proto: number, name, type; `*` repeated."""
 
 _REFERENCE_TYPES: Final = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 _MAX_SECONDS: Final = 9_000_000_000

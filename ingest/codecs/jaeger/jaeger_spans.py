@@ -50,7 +50,7 @@ class JaegerFields(NamedTuple):
 
 
 def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
-    """Add a span whose kind, status and tracestate stand in tags, as Jaeger's do."""
+    """Add a span whose kind, status and tracestate are tags, as in Jaeger."""
     tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
@@ -109,7 +109,7 @@ def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> N
 
 
 def _as_text(value: object) -> str:
-    """A tag's value as text; whole numbers without a point."""
+    """Value of a tag as text; whole numbers without a point."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:

@@ -101,13 +101,14 @@ def _write(file: IO[bytes], blocks: Sequence[bytes]) -> None:
 
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000
-"""Payloads combined into one block; one that is not a single record costs its group 2 µs each."""
+"""Payloads combined into one block; a payload that is not a single record costs its block 2 µs per
+payload."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
-"""Length up to which a refused line's explanation is cached for a call, as garbage repeats."""
+"""Maximum length of a refused line whose explanation is cached within a call, as invalid lines repeat."""
 _MANY_LINES = 300_000
-"""More lines than a poll of a file has."""
+"""A number of lines that no poll of a file reaches."""
 _LONG_LINE = 4096
 _QUOTED_FIELDS = {name: f'"{name}"'.encode() for name in FIELDS}
 _TOO_DEEP = (Reason.TOO_DEEP, "nested too deep")
@@ -194,10 +195,12 @@ class _Lines:
         """Blocks of lines, none ending with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """By block: payload of all its lines, or of each line; number of lines, or the item of each."""
+        """For each block: payload of all its lines, or of each line; number of lines, or the item of each
+        line."""
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
-        """Add payloads that are one record each, as log messages are; False, adding none, if not all are.
+        """Add payloads that are one record each, as messages of a log are; return False, adding none, if not
+        all are.
 
         They become one block, and Python does not touch single payloads: each must begin with a brace, and
         have no line end except possibly at its end.
@@ -217,7 +220,7 @@ class _Lines:
         return True
 
     def add(self, payload: bytes, index: int) -> Reject | None:
-        """Add the records of a payload; returns a reject if it is a broken array."""
+        """Add the records of a payload; return a reject if it is a broken array."""
         text = without_bom(payload).strip(b" \t\r\n")
         count = _line_ends(text) + 1
         is_array = text.startswith(b"[")
@@ -273,7 +276,7 @@ def _line_ends(text: bytes) -> int:
 
 
 def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
-    """Elements of a JSON array, one a line, or a reject."""
+    """Elements of a JSON array as lines, or a reject."""
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
     except JSON_ERRORS:
@@ -333,7 +336,7 @@ def _may_name_twice(line: bytes, value: object) -> bool:
 
 
 def _first_of_each(line: bytes) -> dict[str, object]:
-    """Record as DuckDB reads it: of two values under one name the first counts."""
+    """Record as DuckDB reads it: of several values under one name the first counts."""
     return dict(reversed(members(line)))
 
 
@@ -354,7 +357,7 @@ def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
 
 
 def _names(data: bytes | memoryview) -> int:
-    """Occurrences of `":`."""
+    """Number of occurrences of `":`."""
     if isinstance(data, bytes) and len(data) < _LONG_TEXT:
         return data.count(b'":')
     text = np.frombuffer(data, np.uint8)

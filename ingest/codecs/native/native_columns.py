@@ -25,9 +25,8 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Column types. Optional fields are read as text: DuckDB would silently turn a value of another type into a
-null.
-"""
+"""Field -> DuckDB type. Optional fields are read as text: DuckDB would silently turn a value of another type
+into a null."""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -38,7 +37,7 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """(Event table with a row a line, [rows] True where the row must not be used).
+    """(Event table with one row a line, [rows] True if the row is invalid).
 
     `trusted`: the lines were rewritten by us, so text that looks like an object or a boolean is text.
     """
@@ -102,7 +101,7 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark ids that are too long or contain NUL; required ones are checked for null elsewhere."""
+    """Mark ids that are too long or contain NUL; nulls of required ids are marked by the caller."""
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
@@ -116,7 +115,8 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """Mark invalid words in the same way, once per distinct word."""
+    """Mark rows with invalid words (too long, with NUL, or null if `required`), checking each distinct word
+    once."""
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -217,7 +217,7 @@ def _list_of(text: str) -> list[str]:
 
 
 def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
-    """Words without nulls and empty text."""
+    """Column with `filler` in place of nulls and empty text."""
     decoded_empty = "" in column.dictionary.to_pylist()
     if column.null_count == 0 and not decoded_empty:
         return column

@@ -1,8 +1,8 @@
 """Encode events as OTLP, in JSON lines. For export, not for hot paths.
 
-Decoding gives the same events back, but for what OTLP cannot say: 64-bit trace ids come back with 128 bits,
-`shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an attribute
-as one more parameter.
+Decoding gives the same events back, except for data that OTLP lacks: 64-bit trace ids come back with 128
+bits, `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an
+attribute as an additional parameter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE, with_text_ids
 
 SPANS_PER_MESSAGE = 100
-"""Spans a message, about as the Collector's batch processor would send them."""
+"""Spans per message, about as in the Collector's batch processor."""
 _STATUS_ERROR = 2
 _THRESHOLD_SPACE = 1 << 56
 
@@ -60,7 +60,7 @@ def _resource(component: str, host: str | None) -> list[Attribute]:
 
 
 def _attributes(row: Row) -> list[Attribute]:
-    """Parameters, and the columns that OTLP has as attributes."""
+    """Parameters, and the columns that are attributes in OTLP."""
     params = row["params"] or []
     out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]
     known = {key for key, _ in out}
@@ -74,13 +74,13 @@ def _attributes(row: Row) -> list[Attribute]:
 
 
 def _trace_state(row: Row) -> str:
-    """`ot=th:T` of the sampling probability, or nothing."""
+    """Trace state `ot=th:T` of the sampling probability; empty if unknown."""
     rate = row["sample_rate"]
     return f"ot=th:{threshold(rate)}" if isinstance(rate, float) else ""
 
 
 def threshold(rate: float) -> str:
-    """Give the `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
+    """Value of `th` in OpenTelemetry's tracestate: T of p = 1 - T/2^56, trailing zeros dropped."""
     return f"{_THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE):014x}".rstrip("0") or "0"
 
 

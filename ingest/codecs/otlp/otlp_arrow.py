@@ -21,15 +21,16 @@ from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 
 NestedText = Callable[[pa.Array, str], pa.Array]
-"""(column, `array_value`, `kvlist_value` or `bytes_value`) → strings: compact JSON, or base64 of bytes."""
+"""Function (column, `array_value`, `kvlist_value` or `bytes_value`) -> strings: compact JSON, or base64 of
+bytes."""
 
 STATUS_ERROR = 2
 MAX_KIND = 5
 
 
 class OtlpArrowReader:
-    """Reader of nested OTLP columns. `spell` gives the field name used for `trace_id`: itself (protobuf) or
-    `traceId` (JSON)."""
+    """Reader of nested OTLP columns. `spell` maps a field name such as `trace_id` to its spelling: unchanged
+    (protobuf) or `traceId` (JSON)."""
 
     def __init__(self, spell: Callable[[str], str], nested_text: NestedText) -> None:
         self._spell = spell
@@ -153,14 +154,14 @@ def _span_ids(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """EventKind; numbers that OTLP does not define read as unspecified."""
+    """[spans] EventKind; numbers undefined in OTLP become unspecified."""
     kind = pc.fill_null(column, 0).to_numpy()
     legal = (kind >= 0) & (kind <= MAX_KIND)
     return (np.where(legal, kind, 0) + SPAN_KIND_BASE).astype(np.uint8)
 
 
 def _times(column: pa.Array) -> I8:
-    """ns; 0 and null mean "not given" in OTLP."""
+    """[rows] ns; NO_TIME for 0 and null, which mean "not given" in OTLP."""
     if pa.types.is_string(column.type):
         column = pc.cast(pc.if_else(pc.equal(column, ""), None, column), pa.uint64())
     raw = pc.fill_null(column, 0).to_numpy()
@@ -171,7 +172,7 @@ def _times(column: pa.Array) -> I8:
 
 
 def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
-    """`trace/span` of every link whose ids are ids."""
+    """`trace/span` of every link with valid ids."""
     lengths, links = ragged(column)
     fields = _Fields(links, spell)
     trace, _ = _trace_ids(fields["trace_id"])

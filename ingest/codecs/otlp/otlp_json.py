@@ -1,8 +1,8 @@
 """Decode OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, one a line, or an array.
 
 pyarrow.json reads all documents at once into nested Arrow if they are spelt as exporters spell them. A list
-that it refuses is halved until the culprits are few; those, and documents in which a span is refused, are
-read again item by item, which is slower, more lenient about types, and names what is wrong.
+that it refuses is halved until few documents remain; these, and documents in which a span is refused, are
+read again item by item, which is slower, more lenient about types, and reports the invalid part.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class _Document:
     text: bytes
     payload: int
     line: int | None
-    """Line in its payload, or place in its array; None: the payload is one document."""
+    """Line in the payload, or index in its array; None: the payload is one document."""
 
 
 def texts_of(payload: bytes) -> list[bytes]:
-    """The documents of a payload; of an array its elements, if some are objects."""
+    """Documents of a payload; for an array its elements, if some are objects."""
     texts: list[bytes] = []
     for text in documents_of(payload):
         elements: list[msgspec.Raw] = []
@@ -92,7 +92,7 @@ def texts_of(payload: bytes) -> list[bytes]:
 
 
 def _unwrapped(text: bytes) -> bytes:
-    """The request in an answer of Jaeger's API, `{"result": …}`, one of a stream; else the text itself."""
+    """Request inside an answer of Jaeger's API, `{"result": …}`, one of a stream; else the text itself."""
     if _ANSWER.match(text):
         with suppress(*JSON_ERRORS):  # reported where it is read
             members = _MEMBERS.decode(text)
@@ -102,7 +102,8 @@ def _unwrapped(text: bytes) -> bytes:
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
-    """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
+    """Span columns of the documents (`payload`: index of the document); None if a document is spelt
+    differently."""
     try:
         table = pj.read_json(
             pa.BufferReader(b"\n".join([*(texts[i] for i in run), b""])),
@@ -119,7 +120,7 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
 
 
 def _is_complete(resource_spans: pa.Array) -> bool:
-    """Check that every level is there under its usual name (an absent one could be under an older name)."""
+    """True if every level has its usual name (an absent one could have an older name)."""
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")
@@ -127,7 +128,7 @@ def _is_complete(resource_spans: pa.Array) -> bool:
 
 
 def _has_null_elements(column: pa.Array) -> bool:
-    """Tell whether a list, on whatever level, has a null in it, which in an array value has a meaning."""
+    """True if a list, on any level, contains null, which is meaningful in an array value."""
     if pa.types.is_list(column.type):
         elements = column.flatten()
         return elements.null_count > 0 or _has_null_elements(elements)
@@ -141,7 +142,7 @@ def _read_items(
     results: list[SpanResult],
     log: RejectLog,
 ) -> None:
-    """Append events of the documents, read item by item; log what is wrong in them."""
+    """Append events of the documents, read item by item; log invalid items."""
     rows = SpanRows()
     of_documents = RejectLog(config)
     values: dict[int, object] = {}
@@ -160,14 +161,14 @@ def _read_items(
 
 
 def _placed(documents: list[_Document], reject: Reject) -> Reject:
-    """`reject` of a document (its index stands in `payload`) as a reject of its payload."""
+    """Reject of a document, whose index is in `payload`, converted to a reject of its payload."""
     document = documents[reject.payload]
     item = reject.item if document.line is None else document.line
     return replace(reject, payload=document.payload, item=item)
 
 
 def _raw_spans(value: object) -> Callable[[int], bytes]:
-    """JSON text of a span of a decoded document, by item."""
+    """Function from an item to the JSON text of its span in a decoded document."""
     spans = span_values(value)
     return lambda item: json_bytes(spans[item])
 
@@ -188,7 +189,7 @@ _SCALARS = [
     ("bytesValue", _TEXT),
 ]
 _NO_FIELDS = pa.struct([])
-"""Not null where there is an object, whatever is in it."""
+"""Struct type without fields: not null where there is an object, whatever its content."""
 _ELEMENT = pa.struct([*_SCALARS, ("arrayValue", _NO_FIELDS), ("kvlistValue", _NO_FIELDS)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _ELEMENT)])
 _VALUE = pa.struct(
@@ -227,9 +228,9 @@ _PARSE = pj.ParseOptions(
 
 
 def _nested_text(column: pa.Array, which: str) -> pa.Array:
-    """Compact JSON of arrays and key-value lists, and checked base64; Python per value, they are rare.
+    """Compact JSON of arrays and key-value lists, and checked base64; Python per value, as they are rare.
 
-    Raises _TooNestedError for a level that the schema has not, ItemError for what is no value.
+    Raises _TooNestedError for a level that the schema lacks, ItemError for an invalid value.
     """
     out: list[str | None] = []
     for value in column.to_pylist():
@@ -248,7 +249,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _scalar(element: dict[str, object] | None) -> object:
-    """Plain value of an element as the item reader gives it."""
+    """Plain value of an element, as returned by the item reader."""
     if element is None:
         return None
     if element["arrayValue"] is not None or element["kvlistValue"] is not None:
@@ -260,10 +261,10 @@ _READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""A refused list of so many documents, or bytes, is read item by item rather than halved again: a call of
-pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
+"""Number of documents, or of bytes, up to which a refused list is read item by item rather than halved again:
+a call of pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
 _RUN_BYTES = 64 * 2**20
-"""Documents are given to pyarrow in runs of about this size: its offsets are 32 bit."""
+"""Approximate bytes of documents passed to pyarrow at once: its offsets are 32 bit."""
 
 
 class _Nothing(msgspec.Struct):
@@ -274,7 +275,7 @@ _ANY_OBJECT = msgspec.json.Decoder(_Nothing)
 
 
 def is_plain_object(text: bytes) -> bool:
-    """Exactly one well-formed JSON object in UTF-8, not too deep.
+    """True for exactly one well-formed JSON object in UTF-8, not too deep.
 
     pyarrow.json must see nothing else: it takes several values in a row for several documents, does not check
     UTF-8, and crashes the process on input that is a lone `null`.
@@ -294,9 +295,10 @@ def is_plain_object(text: bytes) -> bool:
 def _read_run(
     texts: list[bytes], run: list[int], config: DecodeConfig, results: list[SpanResult]
 ) -> list[int]:
-    """Append events of the plain objects `run` that read as they are (`payload`: index of the text).
+    """Append events of the plain objects `run` that the columnar reader accepts (`payload`: index of the
+    text).
 
-    Returns the indexes of the others: spelt otherwise, or with a span that would be refused.
+    Returns the indexes of the others: spelt differently, or with a span that would be refused.
     """
     spans = _columns(texts, run)
     if spans is None:

@@ -1,8 +1,8 @@
-"""Read OTLP JSON item by item: payloads that the columnar reader does not take as they are.
+"""Read OTLP JSON item by item: payloads that the columnar reader refuses.
 
-Takes what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
+Accepts what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
 snake_case field names, ids in base64, nested attribute values, the older `instrumentationLibrarySpans`) and
-what Tempo's API answers (`batches`, `{"trace": …}`), and names each item that is wrong.
+the answers of Tempo's API (`batches`, `{"trace": …}`), and reports each invalid item.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SNAKE = re.compile(r"_([a-z])")
 
 
 def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog) -> None:
-    """Add every good span of a decoded payload as a row; the others, and wrong containers, go to the log."""
+    """Add every valid span of a decoded payload as a row; log invalid spans and containers."""
     item = 0
     try:
         resources = _resources(document)
@@ -66,7 +66,7 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
 
 
 def _resources(document: object) -> list[object]:
-    """The resources of a document. Raises ItemError."""
+    """Resources of a document. Raises ItemError."""
     fields = _object(document, "the payload")
     if "resourceSpans" not in fields and isinstance(fields.get("trace"), dict):
         fields = _object(fields["trace"], "trace")
@@ -76,7 +76,7 @@ def _resources(document: object) -> list[object]:
 
 
 def span_values(document: object) -> list[object]:
-    """The spans of a document that `add_document` has read, by item."""
+    """Spans of a document read by `add_document`, indexed by item."""
     out: list[object] = []
     for resource in _resources(document):
         try:
@@ -125,7 +125,8 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
 
 
 def _object(value: object, what: str) -> Object:
-    """`value` under the names of today, which count before others. Raises ItemError."""
+    """Object `value` with fields under their current names, which take precedence over older ones. Raises
+    ItemError."""
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):
         return {camel(key): v for key, v in fields.items()} | fields
@@ -133,7 +134,7 @@ def _object(value: object, what: str) -> Object:
 
 
 def camel(name: str) -> str:
-    """The name that a field has in OTLP JSON today."""
+    """Current name of a field in OTLP JSON."""
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
     return _SNAKE.sub(lambda m: m[1].upper(), name) if "_" in name else name
@@ -178,7 +179,7 @@ def _pairs(parent: Object) -> list[tuple[str, object]]:
 
 
 def any_value(value: object) -> object:
-    """Plain value of an AnyValue object; None where none is set. Raises ItemError."""
+    """Plain value of an AnyValue object; None if it has no value. Raises ItemError."""
     if value is None:
         return None
     fields = {k: v for k, v in _object(value, "an attribute value").items() if v is not None}
@@ -213,7 +214,7 @@ def _object_of_values(value: object) -> object:
 
 
 def base64_text(value: object) -> str:
-    """Base64 as protobuf would write it again. Raises ItemError."""
+    """Base64 in protobuf's canonical form. Raises ItemError."""
     if isinstance(value, str):
         with suppress(ValueError):
             data = base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
@@ -230,4 +231,4 @@ _READERS = {
     "intValue": lambda value: integer(value, "intValue"),
     "doubleValue": _double,
 }
-"""The first that is there counts, as in `OtlpArrowReader`."""
+"""Readers of an AnyValue by field; the first field present counts, as in `OtlpArrowReader`."""

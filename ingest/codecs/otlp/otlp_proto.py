@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-The native library (`wire`) reads all payloads in one pass, and leaves those of which it does not understand
-every byte. Of those, or of all where there is no library, protobuf's own parser decides which are accepted;
-ptars turns them into nested Arrow.
+The native library (`wire`) reads all payloads in one pass, except those with bytes that it does not
+understand. For these, or for all without the library, protobuf's own parser decides which are accepted; ptars
+turns them into nested Arrow.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""A larger array or object is recognised by its size: of its text `max_text_bytes` would be kept."""
+"""Size above which an array or object is not converted to JSON: `max_text_bytes` of its text would be
+kept."""
 _ELEMENT_BYTES = 2
-"""Tag and length."""
+"""Bytes of an element's tag and length."""
 _WALK_BYTES = 8 * 2**20
-"""Read by the native library at a time: its tables take up to nine times as much."""
+"""Bytes read by the native library at a time: its tables take up to nine times as much."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -74,7 +75,8 @@ _COLUMNS = message_classes(
         "Values": "1 values *bytes",
     },
 )
-"""The fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every field it knows."""
+"""Message class with the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every
+field it knows."""
 _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
@@ -84,7 +86,7 @@ class OtlpProtoCodec:
     name = "otlp-proto"
 
     def __init__(self, found: Found | None = None) -> None:
-        """`found`: the native library, or none; the default is the one of this installation."""
+        """found: the native library, or the reason for its absence; by default that of this installation."""
         self._library = (native_library() if found is None else found).library
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
@@ -101,7 +103,7 @@ class OtlpProtoCodec:
 
 
 class _Reader:
-    """Collects events of one decode, and logs what becomes none."""
+    """Collects events of one decode, and logs refused spans and payloads."""
 
     def __init__(
         self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog, library: Library | None
@@ -113,7 +115,8 @@ class _Reader:
         self._library = library
 
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
-        """Read spans of payloads; or of a part of one, whose first span is item `first` of it."""
+        """Convert spans of payloads to events; or spans of `part` of one payload, starting with item
+        `first`."""
         result = events_of_spans(spans, self._config)
         bad = result.bad
         if part is None:
@@ -125,7 +128,8 @@ class _Reader:
             self.results.append(result)
 
     def read_at_once(self, indexes: list[int]) -> list[int]:
-        """Payloads up to GROUP_BYTES by the native library, in one pass; those that it leaves."""
+        """Read payloads up to GROUP_BYTES with the native library, in one pass; return the indexes of all
+        others."""
         if self._library is None:
             return indexes
         left = {i for i in indexes if len(self._payloads[i]) > GROUP_BYTES}
@@ -136,7 +140,7 @@ class _Reader:
         return sorted(left)
 
     def _walk(self, indexes: list[int], messages: list[bytes]) -> list[int]:
-        """The payloads of which the native library reads the message."""
+        """Read messages with the native library; return the indexes of those that it read."""
         if self._library is None or not messages:
             return []
         result, read = read_messages(self._library, messages, indexes, self._config)
@@ -145,7 +149,8 @@ class _Reader:
         return read
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
-        """Payloads up to GROUP_BYTES, as protobuf's own parser reads them; the dense ones are left."""
+        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of the dense
+        ones."""
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
@@ -159,7 +164,7 @@ class _Reader:
         return sorted(left)
 
     def _accepted(self, indexes: list[int]) -> list[int]:
-        """The payloads that protobuf accepts; the others are refused."""
+        """Refuse the payloads that protobuf's parser refuses; return the indexes of the others."""
         accepted = []
         for index in indexes:
             if parses(ExportTraceServiceRequest, self._payloads[index]):
@@ -169,7 +174,8 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Read natively what was odd only in how it was written; the payloads that are left."""
+        """Read payloads natively in canonical form, if they were not in it; return the indexes of those not
+        read."""
         if self._library is None:
             return indexes
         odd = {}
@@ -181,9 +187,9 @@ class _Reader:
         return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
-        """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
+        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller ones.
 
-        Of a malformed message so large only the parts are lost that are malformed.
+        Of a malformed message of that size only the malformed parts are lost.
         """
         item = 0
         try:
@@ -205,7 +211,7 @@ class _Reader:
         self.take(replace(spans, payload=np.full(len(spans), index)), part, item)
 
     def _read_closely(self, index: int, item: int, part: bytes) -> int:
-        """Read a part of about PART_BYTES, or refuse it; the number of its spans."""
+        """Read a part of about PART_BYTES, or refuse it; return its number of spans."""
         # With a resource of that size it is twice as large; what is larger still could not be cut.
         if len(part) > 2 * PART_BYTES and has_many_fields(part, ExportTraceServiceRequest.DESCRIPTOR):
             n_spans = count_spans(part)
@@ -224,7 +230,7 @@ class _Reader:
 
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
-    """Span columns; None where protobuf refuses the message, or it is dense (`batches_of`)."""
+    """Span columns of a part; None if protobuf refuses the message, or it is dense (`batches_of`)."""
     if not parses(ExportTraceServiceRequest, part):
         return None
     for places, column in _columns_of([part], group_bytes):
@@ -237,8 +243,8 @@ def _columns_of(
 ) -> Iterator[tuple[list[int], pa.Array]]:
     """Yield (positions, `list<ResourceSpans>` of their messages) of accepted messages, as `batches_of` does.
 
-    ptars reads as protobuf does but for a value that was written with several members of its oneof, of which
-    the last counts: it keeps all. Messages with such a value are read as protobuf writes them.
+    ptars keeps all members of a oneof that occurs several times in a value, while protobuf keeps the last.
+    Messages with such a value are first rewritten by protobuf.
     """
     for part, batch in batches_of(_HANDLER, messages, group_bytes):
         column = batch.column(0)
@@ -267,7 +273,7 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Make one batch of all pieces, its payload numbers those of the codec's list."""
+    """Concatenate pieces to one batch with the codec's payload numbers."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -277,7 +283,7 @@ def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
 def _nested_text(column: pa.Array, which: str) -> pa.Array:
     """Base64 of bytes; compact JSON of arrays and key-value lists, whose elements ptars leaves serialised.
 
-    Python per value, once per distinct one: command lines and the like repeat in every resource.
+    Python per distinct value: command lines and the like repeat in every resource.
     """
     if which == "bytes_value":
         return pa.array(
@@ -298,7 +304,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
-    """[rows] bytes of the values that are not written as JSON; 0 for the others."""
+    """[rows] bytes of a value too large to be converted to JSON; 0 for the others."""
     lengths, elements = ragged(pc.struct_field(column, "values"))
     sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
     total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
@@ -306,8 +312,8 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
-    """Return a function from an item's number to the bytes of its span; the message's first span has number
-    `first`. It gives the whole message where protobuf cannot parse it."""
+    """Function from an item to the bytes of its span, or of the whole message if protobuf cannot parse it;
+    the message's first span is item `first`."""
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:
@@ -319,13 +325,13 @@ _READER = OtlpArrowReader(lambda name: name, _nested_text)
 
 
 def parse_request(payload: bytes) -> ExportTraceServiceRequest:
-    """The message. Raises google.protobuf.message.DecodeError."""
+    """Parse a message. Raises google.protobuf.message.DecodeError."""
     request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(payload)
     return request
 
 
 def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
-    """Spans in the order in which items are numbered."""
+    """Spans of a message, in the order of their item numbers."""
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             yield from scope.spans
@@ -340,15 +346,15 @@ _LEVELS = message_classes(
         "Scope": "1 scope *bytes; 2 spans *bytes",
     },
 )
-"""The three outer levels, each with the levels below it as bytes."""
+"""Message classes of the three outer levels, each with the levels below as bytes."""
 _Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource", "Scope"))
 
 
 def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
-    """Messages with the spans of `payload`, in their order; each of about `part_bytes`, or of one span.
+    """Split a message into messages of about `part_bytes`, or of one span; spans keep their order.
 
-    The resource of a part is added to its size. Raises google.protobuf.message.DecodeError where an outer
-    level is malformed, maybe after some parts.
+    Each part repeats its resource, in addition to `part_bytes`. Raises google.protobuf.message.DecodeError
+    where an outer level is malformed, maybe after some parts.
     """
     if len(payload) <= part_bytes:
         yield payload
@@ -367,12 +373,12 @@ def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
 
 
 def _runs(bodies: Sequence[bytes], part_bytes: int) -> Iterator[list[bytes]]:
-    """Bodies of a repeated field, each with its tag and length, in runs of at most `part_bytes`."""
+    """Elements of a repeated field, each with tag and length, in runs of at most `part_bytes`."""
     return runs_of(bodies, [len(body) + _ELEMENT_BYTES for body in bodies], part_bytes)
 
 
 def count_spans(payload: bytes) -> int:
-    """Count the spans of a message. Raises google.protobuf.message.DecodeError."""
+    """Number of spans in a message. Raises google.protobuf.message.DecodeError."""
     return sum(
         len(_Scope.FromString(scope).spans)
         for block in _Request.FromString(payload).resource_spans

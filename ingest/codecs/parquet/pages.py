@@ -1,7 +1,7 @@
-"""Measure the pages of a Parquet file before Arrow reads them: a page is unpacked whole.
+"""Measure the pages of a Parquet file before Arrow reads them, as a page is decompressed as a whole.
 
-The sizes of a row group in the file's footer are sums over pages, and a good file has many. The size of each
-page is in the header before it, in Thrift's compact protocol, of which what a header needs is read here.
+The footer gives sizes of row groups, which are sums over pages, and a good file has many pages. The size of
+each page is in its header, in Thrift's compact protocol, of which only the needed part is read here.
 """
 
 from __future__ import annotations
@@ -13,45 +13,46 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 _HEADS: Final = (256, 2**14, 2**20, 2**24)
-"""Bytes read for a header: nearly all take less than a hundred, but statistics hold values of any size."""
+"""Bytes read for a header, tried in turn: nearly all take less than a hundred, but statistics contain values
+of any size."""
 _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
-"""Paths of fields of a PageHeader: of the page, and of a data page of version 1 and of 2."""
+"""Paths of fields in a PageHeader: of any page, and of data pages of version 1 and of 2."""
 _DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
-"""Kind of a page; encodings of a data page that has the numbers of words only."""
+"""Kind of a dictionary page; encodings of a data page with dictionary indices."""
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
 _DEEPEST: Final = 8
 
 
 class PageError(Exception):
-    """Refusal of bytes that are no header of a page."""
+    """Bytes are no page header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as its header describes it."""
+    """Fields of a page's header."""
 
     unpacked_bytes: int
     values: int
-    """Values of a data page, nulls and empty lists among them."""
+    """Number of values in a data page, nulls and empty lists included."""
     is_dictionary: bool
     has_words: bool
-    """A data page whose values are numbers of words of the dictionary."""
+    """True if the values are indices into the dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The pages of one leaf column in one row group."""
+    """Pages of one leaf column in one row group."""
 
     path: str
     is_text: bool
     largest_bytes: int
-    """Memory of its largest page: unpacked, or of its values at VALUE_BYTES each."""
+    """Memory of the largest page: decompressed, or its values at VALUE_BYTES each."""
     words_bytes: int
-    """Its dictionary, unpacked; 0: it has none."""
+    """Decompressed bytes of the dictionary; 0 without one."""
     word_values: int
-    """Values that are words of it."""
+    """Number of values that are dictionary indices."""
     held_bytes: int
-    """Distinct words that Arrow holds where it reads words: the dictionary, and all text in other pages."""
+    """Bytes of text in memory when read as a dictionary: the dictionary page, and all text in other pages."""
 
 
 def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
@@ -72,7 +73,7 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
 
 
 def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
-    """Integers of the header at a place, by the path of their field, and the header's length."""
+    """Integers in the header at offset `at`, by the path of their field, and the header's length."""
     for most in _HEADS:
         file.seek(at)
         reader = _Reader(file.read(most))
@@ -85,7 +86,7 @@ def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
 
 
 class _Reader:
-    """A struct of Thrift's compact protocol, its integers kept. Raises IndexError where it is cut off."""
+    """Reader of a Thrift compact struct that collects its integers. Raises IndexError if it is cut off."""
 
     def __init__(self, data: bytes) -> None:
         self.numbers: dict[tuple[int, ...], int] = {}
@@ -154,13 +155,13 @@ class _Reader:
 
 
 VALUE_BYTES: Final = 8
-"""A value in memory at the least: a number, or the number of a word and its place in a list."""
+"""Minimum memory per value: a number, or a dictionary index and an offset in a list."""
 
 
 def chunks_of(
     file: BinaryIO, group: pa.lib.RowGroupMetaData, texts: set[str], columns: set[str]
 ) -> list[Chunk]:
-    """Chunks of a row group that belong to some columns (by first name); `texts`: paths of leaves with text.
+    """Chunks of a row group whose first name is in `columns`; `texts`: paths of leaves with text.
 
     Raises PageError, OSError. O(pages).
     """

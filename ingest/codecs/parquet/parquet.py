@@ -1,8 +1,8 @@
 """Decode rows of a table of spans: Arrow IPC streams, whose columns have the names of `SpanColumns`.
 
-A table that people have is not written to any standard, so the types of its columns are taken as they come:
-ids as text or bytes, times as timestamps or numbers, kinds and states as text or numbers. Columnar; Python
-runs per distinct kind or state, and per row that is refused.
+Such tables follow no standard, so many column types are accepted: ids as text or bytes, times as timestamps
+or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state, and per
+refused row.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from schemas.events import SPAN_KIND_BASE, SPAN_KINDS, EventKind
 from schemas.rejects import Reason, Reject
 
 TIME_UNIT: Final = b"time_unit"
-"""Key of the unit of numeric times in the metadata of a payload's schema."""
+"""Metadata key in a payload's schema: the unit of numeric times."""
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
-"""Bytes that are the digits of an id; eight of them are an id themselves."""
+"""Hex digits of an id in bytes, except eight bytes, which are an id themselves."""
 INDEX_BYTES: Final = 4
-"""Bytes of the index of a dictionary, in Arrow."""
+"""Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
-"""Precision in which a decimal of 76 digits is exact in ns."""
+"""Precision with which a decimal of 76 digits is exact in ns."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
 class ColumnTypeError(Exception):
-    """A column has a type that says nothing here; the message is for a reject."""
+    """A column has an unusable type; the message is for a reject."""
 
 
 class ParquetCodec:
-    """`parquet`: some rows of a table a payload. Oddity: `untimed`."""
+    """`parquet`: a payload is a group of rows of a table. Oddity: `untimed`."""
 
     name = "parquet"
 
@@ -80,9 +80,9 @@ class ParquetCodec:
 
 
 def most_plain_bytes(payload: bytes, config: DecodeConfig) -> int:
-    """Bytes that the rows of a payload may take with every word where it stands.
+    """Maximum bytes that the rows of a payload may take without dictionaries.
 
-    A row says in INDEX_BYTES which word it has. More than that are words that many rows share and that are
+    A row takes INDEX_BYTES per word. A payload over this limit has words that many rows share and that are
     longer, on average, than a text parameter may be (`max_text_bytes`).
     """
     return len(payload) * max(1, config.max_text_bytes // INDEX_BYTES)
@@ -91,7 +91,7 @@ def most_plain_bytes(payload: bytes, config: DecodeConfig) -> int:
 def _read_rows(
     table: pa.Table, index: int, most_bytes: int, config: DecodeConfig, log: RejectLog
 ) -> SpanResult:
-    """Log the rows that are no spans, and return the others.
+    """Log the rows that are no spans, and return the events of the others.
 
     Raises ColumnTypeError, RepeatedTextError, ArrowException.
     """
@@ -120,7 +120,7 @@ def _read_rows(
 
 
 def _shown(cell: pa.Array) -> object:
-    """The value of a column of one row as JSON has it: attributes as an object, ids in bytes as hex."""
+    """JSON value of one cell, for a reject: attributes as an object, binary ids as hex."""
     if pa.types.is_timestamp(cell.type) or pa.types.is_duration(cell.type):
         cell = cell.view(pa.int64())  # Python has no times in nanoseconds
     (value,) = cell.to_pylist()
@@ -164,7 +164,7 @@ def _span_batch(columns: dict[str, pa.Array], rows: I8, unit: int, index: int) -
 
 
 def _text(columns: dict[str, pa.Array], name: str, n: int) -> pa.Array:
-    """[n] string."""
+    """[n] strings of a column."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return pa.nulls(n, pa.string())
     if not pa.types.is_string(columns[name].type):
@@ -178,7 +178,8 @@ def _ids(
     of_text: Callable[[pa.Array], tuple[pa.Array, B1]],
     of_binary: Callable[[pa.Array], tuple[pa.Array, B1]],
 ) -> tuple[pa.Array, B1]:
-    """Ids and those that are none (`values.ids`). Some engines write text without saying that it is text."""
+    """(Ids, [n] True if invalid), as in `values.ids`. Some engines write text as bytes without a text
+    type."""
     column = columns[name]
     if not pa.types.is_binary(column.type):
         return of_text(_text(columns, name, len(column)))
@@ -192,7 +193,7 @@ def _ids(
 
 
 def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
-    """[n] ns; NO_TIME for null, BAD_TIME for what int64 cannot hold."""
+    """[n] ns; NO_TIME for null, BAD_TIME for values out of int64."""
     column = columns[name]
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
         unit = NS_PER_UNIT[column.type.unit]
@@ -220,7 +221,7 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
 
 
 def _decimals(column: pa.Array, unit: int) -> I8:
-    """[n] ns, exact, as of `_numbers`."""
+    """[n] exact ns of a decimal column, as `_numbers`."""
     with localcontext(prec=_DIGITS):
         values = [None if value is None else round(value * unit) for value in column.to_pylist()]
     ns = [NO_TIME if v is None else v if abs(v) <= _INT64_MAX else BAD_TIME for v in values]
@@ -237,7 +238,7 @@ def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
 
 
 def _later(start_ns: I8, duration_ns: I8) -> I8:
-    """Ends; NO_TIME where one of the two is not known."""
+    """Ends: start plus duration; NO_TIME if one of them is missing."""
     known = (start_ns > BAD_TIME) & (duration_ns > BAD_TIME)
     fits = duration_ns <= _INT64_MAX - np.maximum(start_ns, 0)
     end = np.where(known & fits, start_ns, 0) + np.where(known & fits, duration_ns, 0)
@@ -247,7 +248,7 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
-    """[n] what `of` makes of each value in capitals, as text; of nothing where there is none."""
+    """[n] results of `of`, called once per distinct value with its upper-case text; "" for null."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
     column = columns[name]
@@ -267,7 +268,7 @@ def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[
 
 
 def _kind_of(word: str) -> int:
-    """EventKind; what OTLP does not define reads as unspecified."""
+    """EventKind of a word; unspecified if not defined in OTLP."""
     word = word.removeprefix("SPAN_KIND_")
     if word in _KIND_NUMBERS:
         return SPAN_KIND_BASE + _KIND_NUMBERS.index(word)
@@ -275,7 +276,7 @@ def _kind_of(word: str) -> int:
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
-    """Read the attributes of a map, or of a list of keys with their values."""
+    """Attributes from a map column, or a list of key-value structs."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]

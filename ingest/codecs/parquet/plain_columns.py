@@ -1,6 +1,6 @@
-"""Make the columns of a table plain: no dictionaries, offsets of 32 bits, text that is UTF-8.
+"""Convert the columns of a table to plain types: no dictionaries, offsets of 32 bits, text that is UTF-8.
 
-Arrow refuses a column for one text in it that is not UTF-8, so all text is bytes until each was looked at.
+Arrow refuses a whole column for one invalid text, so text is read as bytes until each value was checked.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _PAIR: Final = ("key", "value")
 
 
 class RepeatedTextError(Exception):
-    """Texts that rows share would take far more memory than the table; the message is for a reject."""
+    """Text shared by rows would take far more memory than the table; the message is for a reject."""
 
 
 def plain_columns(
     table: pa.Table, ids: tuple[str, ...], most_bytes: int
 ) -> tuple[dict[str, pa.Array], dict[str, B1]]:
-    """Columns by name, and of those with text that is not UTF-8 the rows; there such text has U+FFFD.
+    """(Column by name; for columns with text that is not UTF-8, True in those rows). Such text has U+FFFD.
 
-    Text is string; bytes are text, except in `ids`; maps and lists of two members each are
-    list<struct<key, value>>. Other types stay. Raises ArrowException where the table is damaged, and
-    RepeatedTextError where the columns would take more than `most_bytes`.
+    Text becomes string; bytes become text, except in `ids`; maps and lists of two-member structs become
+    list<struct<key, value>>. Other types stay. Raises ArrowException if the table is damaged, and
+    RepeatedTextError if the columns would take more than `most_bytes`.
     """
     shared = {
         name: _valid(chunks.chunk(0) if chunks.num_chunks else pa.array([], chunks.type))
@@ -47,7 +47,7 @@ def plain_columns(
 
 
 def _valid(column: pa.Array) -> pa.Array:
-    """The column with bytes in place of text. Raises ArrowException where it is damaged."""
+    """Column with text types replaced by bytes. Raises ArrowException if it is damaged."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     of_bytes = _with_bytes(column.type)
@@ -58,7 +58,7 @@ def _valid(column: pa.Array) -> pa.Array:
 
 
 def _with_bytes(type_: pa.DataType) -> pa.DataType:
-    """The type of the same buffers with bytes in place of text."""
+    """Type with the same buffers and bytes in place of text."""
     if pa.types.is_string(type_):
         return pa.binary()
     if pa.types.is_large_string(type_):
@@ -83,7 +83,7 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
-    """The column, and its rows with text that is not UTF-8."""
+    """(Plain column, [rows] True if it has text that is not UTF-8)."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_bytes(column.type):
@@ -95,7 +95,7 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
 
 
 def plain_bytes(column: pa.Array) -> int:
-    """Bytes of a column without dictionaries, which hold a text once however often it comes. O(values)."""
+    """Bytes that a column takes without dictionaries, in which repeated text is stored once. O(values)."""
     if pa.types.is_map(column.type):
         column = _listed(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -111,19 +111,18 @@ def plain_bytes(column: pa.Array) -> int:
 
 
 def without_dictionaries(column: pa.Array) -> pa.Array:
-    """The column with every word where it stands; maps become lists of their pairs."""
+    """Column with dictionaries replaced by their values; maps become lists of pairs."""
     return _with_leaves(column, lambda leaf: leaf.dictionary_decode())
 
 
 def with_used_words(column: pa.Array, min_repetition: float) -> pa.Array:
-    """The column with dictionaries of the words it has, and without where text takes less than
-    `min_repetition` times their bytes.
-    """
+    """Column with dictionaries reduced to the words in use; replaced by values if these take less than
+    `min_repetition` times the bytes."""
     return _with_leaves(column, lambda leaf: _with_used_words(leaf, min_repetition))
 
 
 def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The column with each array of words in it made anew; maps are lists of their pairs."""
+    """Column with `made` applied to each dictionary array in it; maps become lists of pairs."""
     if pa.types.is_map(column.type):
         column = _listed(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -137,7 +136,7 @@ def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Array:
-    """O(values and words)."""
+    """Array for `with_used_words`, of one chunk. O(values and words)."""
     words, indices = column.dictionary, column.indices
     if not is_text(words.type) or not len(words):
         return column.dictionary_decode()
@@ -154,7 +153,7 @@ def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Ar
 
 
 def longest_word(column: pa.Array) -> int:
-    """Bytes of the longest word of the dictionaries in a column, however deep in it."""
+    """Bytes of the longest word in the dictionaries of a column, nested ones included."""
     sizes: list[int] = []
 
     def measure(leaf: pa.DictionaryArray) -> pa.Array:
@@ -166,12 +165,12 @@ def longest_word(column: pa.Array) -> int:
 
 
 def _listed(column: pa.MapArray) -> pa.ListArray:
-    """A map as a list of structs of its keys and items."""
+    """Map column as a list of structs of key and value."""
     return column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether values are texts, or bytes, of any length."""
+    """True for text or bytes types of any length."""
     return _is_bytes(_with_bytes(type_))
 
 
@@ -185,7 +184,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def is_pairs(type_: pa.DataType) -> bool:
-    """Tell whether a type is a map, or a list of structs of two members."""
+    """True for a map, or a list of two-member structs."""
     if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
         return bool(pa.types.is_map(type_))
     return bool(pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR))
@@ -196,7 +195,7 @@ def _none(column: pa.Array) -> B1:
 
 
 def _text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """Bytes as text. O(bytes); where some is not UTF-8, Python runs per value."""
+    """(Text of a bytes column, [rows] True if not UTF-8). O(bytes); if any is not, Python runs per value."""
     try:
         return column.cast(pa.string()), _none(column)
     except pa.ArrowInvalid:

@@ -14,7 +14,7 @@ TRACE_STATE: Final = "w3c.tracestate"
 SCOPE_TAGS: Final = frozenset(
     {"otel.scope.name", "otel.scope.version", "otel.library.name", "otel.library.version"}
 )
-"""Tags of the instrumentation scope, which is dropped from OTLP, too. `library` is its older name."""
+"""Tags of the instrumentation scope, which is dropped as in OTLP. `library` is its older name."""
 FIELD_TAGS: Final = SCOPE_TAGS | {STATUS_CODE, STATUS_MESSAGE, TRACE_STATE}
 ERROR_CODES: Final = ("ERROR", "STATUS_CODE_ERROR")
 """Failing status codes as written for Jaeger and for Zipkin."""

@@ -21,11 +21,12 @@ BAD_TIME = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A long table beside the spans: `owner[i]` is the span of `value[i]`. `owner` does not decrease."""
+    """Values owned by spans, one row each: `owner[i]` is the span of `value[i]`. `owner` is not
+    decreasing."""
 
     owner: I8
     value: pa.Array
-    """Ids or text."""
+    """[rows] ids or text."""
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
@@ -39,9 +40,9 @@ class SpanEvents:
 
     owner: I8
     ts_ns: I8
-    """ns since the epoch, NO_TIME or BAD_TIME."""
+    """[events] ns since the epoch, NO_TIME or BAD_TIME."""
     name: pa.Array
-    """[n] string."""
+    """[events] name, a string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
     """Attributes, owned by rows of this table."""
 
@@ -61,25 +62,25 @@ class SpanBatch:
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
-    """[n] hex (`ids`); null: none given."""
+    """[n] trace id as hex (`ids`); null if absent."""
     span_id: pa.Array
     parent_id: pa.Array
-    """[n] bytes; null: none given."""
+    """[n] parent's span id as bytes; null if absent."""
     bad_id: B1
-    """[n] True if one of the three ids is given but invalid."""
+    """[n] True if trace, span or parent id is given but invalid."""
     name: pa.Array
     kind: U1
     """[n] EventKind."""
     start_ns: I8
     end_ns: I8
-    """[n] ns since the epoch, NO_TIME or BAD_TIME."""
+    """[n] end, ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
     """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
-    """[n] row of the resource."""
+    """[n] row of the span's resource."""
     component: pa.Array
     host: pa.Array
-    """[resources] component and host, where the format has them outside the attributes; else null."""
+    """[resources] host (`component`: component), if the format has them outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
@@ -87,7 +88,7 @@ class SpanBatch:
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
-    """[n] becomes the parameter `status.message` if not empty."""
+    """[n] status message, which becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
     """`trace/span` of linked spans."""
@@ -98,7 +99,7 @@ class SpanBatch:
         return len(self.payload)
 
     def rows(self, chosen: B1) -> SpanBatch:
-        """The spans where `chosen` holds, with what they own; resources stay."""
+        """Spans where `chosen` is True, with their links, events and attributes; all resources are kept."""
         kept = pa.array(chosen)
 
         def of_spans(column: pa.Array | None) -> pa.Array | None:
@@ -130,7 +131,7 @@ class SpanBatch:
 
 
 def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
-    """Attributes of some owners, which are numbered anew."""
+    """Attributes of the chosen owners, which are renumbered."""
     kept = table.rows(chosen[table.owner])
     return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
 
@@ -162,12 +163,12 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Spans of a batch that were refused, in its order; the holder of the payloads makes rejects of them."""
+    """Refused spans of a batch, in its order; the owner of the payloads makes rejects of them."""
 
     payload: I8
     item: I8
     fault: U1
-    """1 + index into FAULTS."""
+    """[bad spans] 1 + index into FAULTS."""
 
     def __len__(self) -> int:
         return len(self.payload)

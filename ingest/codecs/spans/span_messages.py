@@ -31,9 +31,8 @@ def decode_messages(
     bodies_of: Callable[[bytes], list[bytes]] = lambda payload: [payload],
     batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode the payloads `good`, whose spans (`bodies_of`, which may raise DecodeError) are messages of
-    protobuf, one by one. batch_of: as of `decode_json_spans`. O(bytes).
-    """
+    """Decode the payloads `good`, whose spans are protobuf messages, one by one. bodies_of: [payload] bytes
+    of its spans, may raise DecodeError. batch_of: as in `decode_json_spans`. O(bytes)."""
     results: list[SpanResult] = []
     parse = message.FromString
     rows, n_bytes = SpanRows(), 0

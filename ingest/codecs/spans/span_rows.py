@@ -25,7 +25,7 @@ Pairs = Iterable[tuple[str, object]]
 
 
 def ns(value: int) -> int:
-    """Time as stored in a column: BAD_TIME if int64 cannot hold it."""
+    """Time for an int64 column: BAD_TIME if out of range."""
     return value if 0 <= value <= INT64_MAX else BAD_TIME
 
 
@@ -34,7 +34,7 @@ class SpanRows:
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Any]] = {name: [] for name in _SPAN_COLUMNS}
-        """One list a column: one tuple a span took 100 MB more for half a million spans."""
+        """Column name -> values: one tuple per span instead took 100 MB more for half a million spans."""
         self._attributes = _PairRows()
         self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
@@ -50,13 +50,13 @@ class SpanRows:
 
     @property
     def size(self) -> int:
-        """Number of rows in all its tables: a measure of its memory."""
+        """Number of rows in all tables: a measure of memory."""
         tables = (self._attributes, self._resource_attributes, self._event_attributes)
         lists: tuple[list[Any], ...] = (self._spans["payload"], self._events, self._links, self._follows)
         return sum(map(len, tables)) + sum(map(len, lists))
 
     def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
-        """Add a resource; returns its number for `add`."""
+        """Add a resource; return its number for `add`."""
         self._resource_attributes.extend(len(self._resources), attributes)
         self._resources.append((component, host))
         return len(self._resources) - 1

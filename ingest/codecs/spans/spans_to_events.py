@@ -98,7 +98,7 @@ def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
 
 
 def bad_times(ts_ns: I8) -> B1:
-    """True for given times outside 1990 to 2200."""
+    """[times] True for given times outside 1990 to 2200."""
     bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
     return bad
 
@@ -170,7 +170,7 @@ def _singles(column: pa.Array) -> Owned:
 
 
 def _lists(owned: Owned, n: int) -> pa.Array:
-    """List column; null where a span owns nothing."""
+    """List column of owned values; null for a span without any."""
     return list_column(np.bincount(owned.owner, minlength=n), owned.value)
 
 
@@ -222,7 +222,7 @@ def _take_label(
 
 
 def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
-    """`span.name`: recorded name, where the point differs from it (ids were replaced)."""
+    """`span.name`: recorded name, if the point differs from it (ids were replaced)."""
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
     at = np.flatnonzero(mask(changed))
@@ -236,7 +236,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
 
 
 def _status_messages(message: pa.Array | None) -> AttributeTable:
-    """`status.message` of the spans with one."""
+    """`status.message` of the spans that have one."""
     if message is None:
         return no_attributes()
     at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
@@ -389,6 +389,6 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
 
 
 def event_key(name: str, config: DecodeConfig) -> str:
-    """The key of the parameter that says when an event was."""
+    """Key of the parameter with an event's time."""
     short = cut_utf8(name, 4 * config.max_name_bytes).replace("\0", NUL_MARK)
     return "event." + cut_utf8(normalise_name(short), config.max_name_bytes)

@@ -27,15 +27,15 @@ class AttributeTable:
     owner: I8
     """[n] row of the owner."""
     code: I8
-    """[n] index into `keys`."""
+    """[n] index of the key in `keys`."""
     keys: tuple[str, ...]
     """Distinct keys."""
     num: pa.Array
-    """[values] float64."""
+    """[values] float64; null for text."""
     text: pa.Array
     """[values] string; booleans as `true`/`false`, nested values as compact JSON."""
     row: I8 | None = None
-    """[n] index into `num` and `text`; None: row i has value i."""
+    """[n] index into `num` and `text`; None: row i uses value i."""
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -118,7 +118,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
-    """(num, text) of one value; both None for None."""
+    """(num, text) of one value, of which one is None; both are for None."""
     if value is None:
         return None, None
     if isinstance(value, bool):

@@ -1,10 +1,10 @@
-"""Ids in columns: trace ids as lower-case hex of 16 or 32 digits, span ids as 8 or 16 bytes; every bit kept.
+"""Ids in columns: trace ids as lower-case hex of 16 or 32 digits, span ids as 8 or 16 bytes; no bit is lost.
 
-All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id
-is absent (empty, null or all zero), `bad` marks invalid ids.
+All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id is
+absent (empty, null or all zero), `bad` is True for invalid ids.
 
-Besides hex, as in OTLP JSON, ids are also read in base64, as protobuf's own JSON printers write them. The two
-are distinguished by the padding: `=` is no hex digit.
+Besides hex, as in OTLP JSON, ids are also read in base64, as protobuf's own JSON printers write them. The
+padding distinguishes them: `=` is no hex digit.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex of one id of a message; one of a wrong length becomes `!`, which is invalid."""
+    """Hex of one binary id; `!`, which is invalid, for a wrong length."""
     return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
@@ -106,7 +106,7 @@ def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """The general case of `hex_of_text`: mixed lengths, illegal ids."""
+    """General case of `hex_of_text`: mixed lengths, invalid ids."""
     text = pc.ascii_lower(column)
     is_hex = pc.fill_null(pc.match_substring_regex(text, r"^[0-9a-f]{1,32}$"), False)
     absent = pc.fill_null(pc.match_substring_regex(text, r"^0{0,32}$"), True)
@@ -118,7 +118,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
-    """Common length; None where lengths differ, or there are none."""
+    """Common length; None if lengths differ, or without values."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])
@@ -126,7 +126,7 @@ def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
-    """[rows] True where a byte is not 0; rows of 8, 16 or 32 bytes, eight bytes a step."""
+    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes a step."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     out: B1 = halves[:, 0] != 0
     for column in range(1, halves.shape[1]):
@@ -146,7 +146,8 @@ def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
     """`[n + 1]` offsets of a binary or string array into its data.
 
-    The buffer of another writer may be longer, by no whole number of offsets, and that of no values empty.
+    Another writer's buffer may be longer, not a multiple of an offset's size, or empty if there are no
+    values.
     """
     if not len(column):
         return np.zeros(1, np.int32)

@@ -59,7 +59,7 @@ def read_items(
 
 
 def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
-    """Log an item as JSON; one whose nesting exhausts the recursion limit is too deep."""
+    """Log a refused item as JSON; a RecursionError means it is nested too deep."""
     if isinstance(error, ItemError):
         reason, detail = error.reason, error.detail
     else:

@@ -28,10 +28,10 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """(Tables over the rows of `objects`, a string column of compact JSON objects or null; bad rows).
+    """(Tables of the attributes of each row, bad rows). objects: strings of compact JSON objects, or null.
 
-    Each row is in one of the tables only. A row is bad if its text is no object, is nested too deep, or has a
-    number out of the range of a double. O(bytes).
+    The attributes of a row are in one table only. A row is bad if its text is no object, is nested too deep,
+    or has a number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
     bad = np.flatnonzero(mask(pc.invert(legal)))
@@ -57,7 +57,7 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
 
 
 def _rows_with_escapes(texts: pa.Array) -> B1 | None:
-    """Rows with a backslash; None if there are none."""
+    """[rows] True with a backslash; None if no row has one."""
     offsets, data = binary_parts(texts)
     if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
         return None
@@ -90,9 +90,8 @@ def _plain(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
 
 
 def _names(text: str) -> int:
-    """Upper bound of the number of members in compact JSON: each name is followed by `":`, as text may be,
-    too.
-    """
+    """Upper bound of the number of members in compact JSON: each name is followed by `":`, but so may text
+    be."""
     return text.count('":')
 
 
@@ -102,19 +101,18 @@ class _Flat:
 
     texts: pa.Array
     row: I8
-    """[keys] ascending."""
+    """[keys] row that contains the key, ascending."""
     key_start: I8
     key_end: I8
     value_start: I8
     value_end: I8
-    """[keys] byte positions; of a string value, inside its quotes."""
+    """[keys] byte offset of the value's end; of a string value, inside its quotes."""
     first: npt.NDArray[np.uint8]
     """[keys] first byte of the value."""
 
     def nested_rows(self, n: int) -> B1 | None:
-        """Rows with an object or array as a value, whose other fields here are invalid; None if there are
-        none.
-        """
+        """[rows] True with an object or array as a value, for which other fields here are invalid; None
+        without any."""
         nested = (self.first == _BRACE) | (self.first == _BRACKET)
         if not nested.any():
             return None

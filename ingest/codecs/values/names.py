@@ -56,7 +56,7 @@ def normalise_label(label: str) -> str:
 
 
 def cut_utf8(text: str, max_bytes: int) -> str:
-    """The longest prefix of at most `max_bytes` UTF-8 bytes."""
+    """Longest prefix of at most `max_bytes` UTF-8 bytes."""
     if len(text) * 4 <= max_bytes:
         return text
     data = text.encode()
@@ -93,7 +93,8 @@ def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.Di
 def clean_words(
     column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
 ) -> pa.DictionaryArray:
-    """Storable words: NUL replaced, `change` applied, cut at `max_bytes`; changes are counted per row."""
+    """Words prepared for storage: NUL replaced, `change` applied, cut at `max_bytes`; changed rows are
+    counted."""
     texts = column.dictionary.to_pylist()
     _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
     long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]
@@ -102,15 +103,15 @@ def clean_words(
 
 
 def clean_word(word: str, max_bytes: int, change: Callable[[str], str] = str) -> str:
-    """The word as it is stored: without NUL, changed, cut.
+    """Word prepared for storage: without NUL, changed, cut.
 
-    Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
+    Cut first: normalising 100 kB for a name that keeps 256 bytes is wasted work.
     """
     return cut_utf8(change(cut_utf8(word, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
 
 
 def point_name(name: str) -> str:
-    """The trace point of a span's name."""
+    """Trace point named after a span."""
     return normalise_name(name) or "?"
 
 

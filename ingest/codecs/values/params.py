@@ -78,7 +78,7 @@ def param_values(
 
 
 def _begin(lengths: I8) -> I8:
-    """Offset at which each run begins."""
+    """Offset of each run, from the lengths."""
     out: I8 = np.cumsum(lengths) - lengths
     return out
 
@@ -120,7 +120,8 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; their number).
+    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; number per
+    sequence).
 
     `weight[s]` is the number of rows with the sequence, for the counts. One sort over the distinct sequences.
     """
@@ -145,7 +146,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """(Sorted keys of all tables, each table's codes into them; -1: dropped)."""
+    """(Sorted keys of all tables, code of each table's keys; -1: dropped)."""
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
@@ -161,7 +162,7 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Words with secrets removed from those that are nested values. O(bytes of the nested)."""
+    """Words, with secrets removed from nested values. O(bytes of the nested values)."""
     data = text.buffers()[2]
     if data is None or len(data) == 0:
         return text
@@ -218,5 +219,5 @@ def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter
 
 
 def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
-    """Number of rows whose word changed."""
+    """Number of rows with a changed word."""
     return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

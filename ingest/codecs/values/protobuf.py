@@ -1,6 +1,6 @@
 """Define message classes of protobuf without protoc, and read messages into nested Arrow columns.
 
-Messages that are foreign or crowded are refused; ptars reads the others.
+Foreign or dense messages are refused; ptars reads the others.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from schemas.rejects import Reason, Reject
 GROUP_BYTES: Final = 2**20
 """Approximate bytes of messages given to ptars at once: at most 80 MB of columns, which are then checked."""
 PART_BYTES: Final = 2**17
-"""The same for messages whose columns are far larger than the messages: 11 MB, 35 MB when read as spans."""
+"""Approximate bytes of dense messages given to ptars at once: 11 MB of columns, 35 MB when read as spans."""
 _DENSE = 4
-"""Bytes of columns per byte of message from which messages are crowded. Spans with content have 2."""
+"""Bytes of columns per byte of message above which messages are dense. Spans with content have 2."""
 _MUCH = 8 * 2**20
-"""Bytes of columns below which crowding is harmless."""
+"""Bytes of columns below which density is harmless."""
 
 
 def parses(message: Any, payload: bytes) -> bool:
@@ -38,11 +38,11 @@ def parses(message: Any, payload: bytes) -> bool:
 
 
 def canonical(message: Any, payload: bytes) -> bytes | None:
-    """The payload as protobuf writes it; None where protobuf's own parser refuses it.
+    """Payload as rewritten by protobuf; None if protobuf's own parser refuses it.
 
-    Unknown fields are left out, of a field that was written twice the last counts (messages are merged), and
-    every number is as short as it can be, so that other readers have no case of their own to decide. Takes
-    five times as long as parsing.
+    Unknown fields are dropped, of a repeated single field the last value counts (messages are merged), and
+    numbers have their shortest form, so that other readers need no special cases. Takes five times as long as
+    parsing.
     """
     try:
         parsed = message.FromString(payload)
@@ -56,10 +56,10 @@ def canonical(message: Any, payload: bytes) -> bytes | None:
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """Yield (positions, their messages) of the messages that a ptars handler reads, in order.
+    """Yield (positions, batch of their messages) for the messages that a ptars handler reads, in order.
 
-    Each was accepted by protobuf: for a malformed one ptars refuses the group, or panics. A group of items
-    without content is left out: at 2 bytes an item its columns take 80 times its size.
+    Each must be accepted by protobuf: for a malformed one ptars refuses the group, or panics. A group of
+    items without content is left out: at 2 bytes an item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)
@@ -117,9 +117,8 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Fields of one span over `PART_BYTES`, at most; more carry no information. SDKs stop at 128 attributes,
-events and links each.
-"""
+"""Maximum fields of one span over `PART_BYTES`; more carry no information. SDKs stop at 128 attributes,
+events and links each."""
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:
@@ -141,18 +140,18 @@ def has_many_fields(message: bytes, descriptor: Any) -> bool:
 
 @cache
 def _inner(descriptor: Any) -> dict[int, Any]:
-    """Descriptors of the fields that are messages, by number."""
+    """Field number -> descriptor, of the fields that are messages."""
     return {f.number: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 
 _FIRST_TAG = 0x0A
-"""Tag of a message in field 1."""
+"""Tag byte of a message in field 1."""
 _FirstField = message_classes("flowdiff.foreign", {"FirstField": "1 bodies *bytes"})["FirstField"]
 
 
 def refuse_foreign(payloads: Sequence[bytes], indexes: list[int], detail: str, log: RejectLog) -> list[int]:
-    """Indexes of the payloads that have field 1 (which contains all data read) or are malformed; others are
-    logged.
+    """Indexes of payloads with field 1 (which contains all data read), or malformed; others are logged as
+    rejects.
 
     Protobuf parses a message without known fields as an empty one, so a message on the wrong topic would give
     neither a span nor a dead letter. Exporters write the field first.

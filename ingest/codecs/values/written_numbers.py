@@ -18,9 +18,9 @@ _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
 text.
 """
 _SURE_DIGITS: Final = 15
-"""Decimals with up to so many digits are preserved by a double."""
+"""Maximum digits of a decimal that a double certainly preserves."""
 _MOST_DIGITS: Final = 25
-"""Length of a double's text with sign, point and exponent; longer text is no number."""
+"""Maximum length of a double's text with sign, point and exponent; longer text is no number."""
 
 
 def with_numbers(table: AttributeTable) -> AttributeTable:

@@ -1,7 +1,7 @@
 """Decode X-Trace reports, `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`, into records.
 
-The metadata of a report has the ids of its task (the request) and its event; `Edge` has those of preceding
-events.
+The metadata of a report has the ids of its task (the request) and of its event; `Edge` has the event ids of
+its predecessors.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _LONG_EVENT = 0x08
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
 _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
-"""Fields not repeated as parameters. Agent and Label are, as component and point lose their ids."""
+"""Fields not repeated as parameters. Agent and Label are repeated, as component and point lose their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """One report, checked."""
+    """Validated report."""
 
     task: str
     event: str
@@ -89,7 +89,7 @@ def _entries(document: object) -> Iterator[object]:
 
 
 def _read(value: object) -> _Report:
-    """Check one report. Raises ItemError."""
+    """Validate one report. Raises ItemError."""
     report = as_object(value, "a report")
     task, event = _metadata(_first(report, "X-Trace"))
     host, process = _first(report, "Host"), _first(report, "ProcessID")
@@ -138,7 +138,7 @@ def _metadata(text: str | None) -> tuple[str, str]:
 
 
 def _parents(report: Object) -> list[str]:
-    """Events before this one, each once; all zeros means none. Raises ItemError."""
+    """Distinct ids of the preceding events; an id of zeros means none. Raises ItemError."""
     parents: list[str] = []
     for edge in array(report, "Edge"):
         if not isinstance(edge, str) or not _HEX.fullmatch(edge):
@@ -163,7 +163,7 @@ def _timestamp(text: str | None) -> int:
 
 
 def _param(value: object) -> object:
-    """Element of a list of one; numbers written as text become numbers."""
+    """Value of a one-element list; numbers written as text become numbers."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?", value):

@@ -34,7 +34,7 @@ class ZipkinCodec:
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
-    """Counts of features of Zipkin spans that a tree of timed spans does not have."""
+    """Oddity -> count of events with features of Zipkin spans that a tree of timed spans lacks."""
     if events.num_rows == 0:
         return Counter()
     ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")

@@ -84,7 +84,7 @@ def _endpoint(endpoint: Any) -> tuple[str | None, str | None]:
 
 
 def _ip(raw: bytes) -> str | None:
-    """Address as text; None for invalid bytes."""
+    """IP address as text; None for invalid bytes."""
     if not raw:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Read a Zipkin span, of JSON or protobuf, into the rows that all formats share.
+"""Convert a Zipkin span, from JSON or protobuf, to the rows shared by all formats.
 
 The one place that defines the meaning of a Zipkin span. Data that the Collector writes as tags because Zipkin
 has no field for it (host, links, status, kind, attributes of events) is restored from them. Numbers are
-restored where a tag's text is a canonical number.
+restored if a tag's text is a canonical number.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = re.compile(r"([0-9a-fA-F]{32})\|([0-9a-fA-F]{16})\|")
 """Link: trace|span|tracestate|{attributes}|number of dropped attributes."""
 _DROPPED: Final = re.compile(r"[0-9]+")
-"""Number of dropped attributes, with which an annotation that is an event ends: name|{attributes}|number."""
+"""Number of dropped attributes, the end of an annotation that is an event: name|{attributes}|number."""
 _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
     None: EventKind.SPAN_UNSPECIFIED,
     **{name: SPAN_KINDS[name] for name in ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")},
 }
-"""Kinds by their names in JSON, in the order of their numbers in protobuf."""
+"""Name of the kind in JSON -> EventKind, in the order of protobuf's numbers."""
 
 
 class ZipkinFields(NamedTuple):
     """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
-    """Trace, span, parent."""
+    """Ids of trace, span and parent."""
     name: str
     kind: EventKind
     timestamp: int | None
@@ -145,7 +145,7 @@ def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> t
 
 
 def _event(text: str) -> tuple[str, Mapping[str, object]]:
-    """(Name, attributes) of `name|{…}|0`; the whole text is the name where the middle is no object."""
+    """(Name, attributes) of `name|{…}|0`; the whole text is the name if the middle is no object."""
     begin, end = text.find("|{"), text.rfind("}|")
     if 0 <= begin < end and _DROPPED.fullmatch(text, end + 2):
         try:

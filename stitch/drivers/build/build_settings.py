@@ -11,13 +11,14 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 _PAYLOAD_SHARE: Final = 8
-"""The budget for each byte of payload: a group is half of that, and the kernel takes six times its payload."""
+"""Bytes of the memory budget per byte of payload: a group is half of it, and the kernel takes six times its
+payload."""
 _ROW_SHARE: Final = 4_096
-"""Bytes of the budget for each event that is stitched: a third of it at the kernel's peak."""
+"""Bytes of the memory budget per event that is stitched: the kernel's peak takes a third of it."""
 _LEAST_AT_ONCE: Final = 16_384
 _MOST_AT_ONCE: Final = 250_000
 _MEMO_SHARE: Final = 32_768
-"""Bytes of the budget for each structure that is remembered, of some 4 KB: an eighth of it."""
+"""Bytes of the memory budget per cached structure of some 4 KB: an eighth of it."""
 _MOST_REMEMBERED: Final = 16_384
 
 
@@ -39,15 +40,15 @@ class BuildSettings(Config):
 
     @property
     def rows_at_once(self) -> int:
-        """Events stitched at a time; a window of more is dealt into groups by way of the disk."""
+        """Maximum events stitched at a time; a window with more is partitioned into groups on disk."""
         return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
     def payload_bytes(self) -> int:
-        """Payload of events held in memory; a window with more goes by way of the disk."""
+        """Maximum payload of events held in memory; a window with more goes through the disk."""
         return self.memory_bytes // _PAYLOAD_SHARE
 
     @property
     def remembered(self) -> int:
-        """Structures that are remembered."""
+        """Capacity of the structure cache."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

@@ -199,7 +199,7 @@ class Builder(LogView):
         return late, requests["key"][bound]
 
     def _unsettled(self, start_ns: int, keys: U8) -> Iterator[LogSegment]:
-        """Segments with events of some requests of a frozen window that its last commit did not see."""
+        """Segments later than a frozen window's last build, with events of the requests `keys`."""
         version = self._versions.get(start_ns)
         through = {} if version is None else dict(version.through)
         for (lane, seq), segment in sorted(self._log.segments.items()):

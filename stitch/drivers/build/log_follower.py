@@ -29,7 +29,7 @@ class LogSegment:
     """Commit whose events it holds."""
     file: Segment
     index: Index
-    """Requests that are named."""
+    """Index of the requests whose events carry a request id."""
     n_loose: int
     """Records without a request id."""
     loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))

@@ -1,7 +1,7 @@
 """Name records without a request id, over all segments of a log: linked records are one request.
 
-`assign_requests` over the linking columns of all records that the log keeps, about 300 bytes a record; nothing
-is held while no record lacks an id.
+Applies `assign_requests` to the linking columns of all records that the log has, about 300 bytes a record;
+none are in memory while every record has an id.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class LooseRecords:
     """Linking columns of a log's records, by segment."""
 
     def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
-        """read: some columns of all events of a segment."""
+        """read: reads the named columns of all events of a segment."""
         self._read = read
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
     def name(self, segments: Iterable[LogSegment]) -> bool:
-        """Find the requests of all records without an id, into the segments; False: there are none."""
+        """Assign every record without an id to a request, stored in its segment; False if there are none."""
         every = [*segments]
         if not any(one.n_loose for one in every):
             self._records = {}
@@ -58,7 +58,7 @@ class LooseRecords:
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
-    """[events] key of each, with those of loose ones (in order) put in."""
+    """[events] `key`, with the entries of `loose` [events] replaced by `named`, in order."""
     if loose is None or not loose.any():
         return key
     key = key.copy()

@@ -1,9 +1,8 @@
-"""Plan of windows: the requests that begin in each, by the indexes of a log, and a digest of what it is built
-from.
+"""Plan of the windows of a log: the requests that begin in each, and a digest of the data each is built from.
 
-A request begins with the least time of its events, over all segments of all lanes. The digest of a window is a
-hash over its requests and the segments that hold them, whatever the order in which these came: a version is
-that of the log exactly if its digest is the log's.
+A request begins at its earliest event, over all segments of all lanes. The digest of a window is a hash of
+its requests and of the segments that contain them, independent of the order of segments: a built version is
+current if and only if its digest equals that of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
 )
 Planned = npt.NDArray[np.void]
-"""[requests] key, first and last time, events, and hash over the segments that hold them; ascending by key."""
+"""[requests] key, first and last time, number of events, hash over the segments that contain them; ascending
+by key."""
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -35,44 +35,44 @@ class PlannedWindow:
 
     start_ns: int
     requests: Planned
-    """Ascending by key."""
+    """The window's requests, ascending by key."""
 
     @property
     def rows(self) -> int:
-        """Events."""
+        """Number of events."""
         return int(self.requests["rows"].sum())
 
     @property
     def digest(self) -> str:
-        """Hash, hex: see the module."""
+        """Digest of requests and segments, 16 hex digits; see the module docstring."""
         with np.errstate(over="ignore"):
             return f"{int(mix(self.requests['digest'] ^ mix(self.requests['key'])).sum()):016x}"
 
 
 class RequestPlan:
-    """Requests of a log. 40 bytes each; to add a segment moves all."""
+    """All requests of a log, 40 bytes each. Adding a segment copies the whole array."""
 
     def __init__(self, length_ns: int) -> None:
         self._length_ns = length_ns
         self.requests: Planned = np.zeros(0, _PLANNED)
         self._moved: dict[int, int] = {}
-        """Key -> start of the window in which its flow begins, unlike its events."""
+        """Key -> start of the window in which the request's flow begins, if not that of its first event."""
 
     def add(self, segments: Iterable[LogSegment]) -> None:
         """Add segments. O(requests log requests)."""
         self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Plan anew."""
+        """Replace the plan by one of the given segments."""
         self.requests = np.zeros(0, _PLANNED)
         self.add(segments)
 
     def move(self, moved: Mapping[int, int]) -> None:
-        """Let requests (keys) begin in other windows (starts) than by their events."""
+        """Record requests whose window is not that of their first event: key -> start of their window."""
         self._moved |= moved
 
     def moved_from(self, start_ns: int) -> dict[int, int]:
-        """Requests of a window, by their events, that begin in another one: key -> start of that."""
+        """Requests moved out of a window that contains their first event: key -> start of the new window."""
         found = {}
         for key, to in self._moved.items():
             place = int(np.searchsorted(self.requests["key"], np.uint64(key)))
@@ -83,7 +83,7 @@ class RequestPlan:
         return found
 
     def starts_ns(self) -> I8:
-        """[requests] start of the window in which each begins; NEVER where no time is known."""
+        """[requests] start of the window in which each begins; NEVER without a time."""
         first = self.requests["first_ns"]
         starts = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
         for key, start_ns in self._moved.items():
@@ -93,9 +93,8 @@ class RequestPlan:
         return starts
 
     def windows(self, without: U8) -> list[PlannedWindow]:
-        """Windows with requests, ascending, without some requests (keys, ascending). O(requests log
-        requests).
-        """
+        """Windows with requests, ascending, leaving out the requests `without` (keys, ascending). O(requests
+        log requests)."""
         starts = self.starts_ns()
         kept = np.flatnonzero((starts != NEVER) & ~among(without, self.requests["key"]))
         order = kept[np.argsort(starts[kept], kind="stable")]
@@ -105,7 +104,7 @@ class RequestPlan:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for those among `known`, ascending. O(keys log known)."""
+    """[keys] True for keys in `known` (ascending). O(keys log known)."""
     if not len(known):
         return np.zeros(len(keys), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)

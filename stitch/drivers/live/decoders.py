@@ -1,6 +1,6 @@
-"""Payloads on their way through the codecs: decoded in threads, given back in the order in which they came.
+"""Decode payloads in threads, and return results in the order of the payloads.
 
-A decode has fixed costs of some 10 ms, so what comes of a stream is gathered for a moment.
+A decode has fixed costs of some 10 ms, so messages of a stream are gathered for a moment.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from schemas.config import DecodeConfig
 from schemas.events import empty_events
 
 THREADS: Final = 2
-"""DuckDB and Arrow free the lock, ptars partly."""
+"""Decoding threads: DuckDB and Arrow release Python's lock, ptars partly."""
 AHEAD: Final = 3
-"""Decodes on their way at most."""
+"""Maximum pending decodes."""
 GATHERED_BYTES: Final = 4 * 2**20
-"""Enough for one decode."""
+"""Bytes of gathered messages that trigger a decode."""
 GATHERED_SHARE: Final = 96
-"""One part in so many of the memory budget is enough, too: events take ten times their messages, and some
-decodes are on their way at once."""
+"""Divisor of the memory budget for gathered messages: events take ten times their messages, and some decodes
+are pending at once."""
 GATHERED_MESSAGES: Final = 20_000
 GATHERED_NS: Final = 250_000_000
 """Longest time for which messages are gathered."""
@@ -41,7 +41,7 @@ class _Gathering:
     messages: int = 0
 
     def is_enough(self, now_ns: int, n_bytes: int) -> bool:
-        """Tell whether to decode them."""
+        """True if enough bytes, messages or time have been gathered to decode."""
         return (
             self.bytes >= n_bytes
             or self.messages >= GATHERED_MESSAGES
@@ -50,7 +50,7 @@ class _Gathering:
 
 
 class Decoders:
-    """Used by one thread. Time comes as an argument, in ns."""
+    """Queue of payloads to decode, used by one thread. Times are arguments, in ns."""
 
     def __init__(self, config: DecodeConfig, memory_bytes: int = GATHERED_SHARE * GATHERED_BYTES) -> None:
         self._enough = min(GATHERED_BYTES, memory_bytes // GATHERED_SHARE)
@@ -60,11 +60,11 @@ class Decoders:
         self._gathered: dict[StreamId, _Gathering] = {}
 
     def __bool__(self) -> bool:
-        """Tell whether something is on its way."""
+        """True if payloads are gathered or being decoded."""
         return bool(self._under_way or self._gathered)
 
     def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:
-        """Take in one poll of a stream."""
+        """Add one poll of a stream."""
         gathering = self._gathered.get(stream)
         if gathering is not None and gathering.polls[0].format != payloads.format:
             self._send(stream)
@@ -76,8 +76,8 @@ class Decoders:
         gathering.messages += len(payloads.payloads)
 
     def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
-        """Yield what is decoded, in order; waits where too much is on its way, and for all of it to
-        `drain`."""
+        """Yield finished decodes, in order; blocks while more than AHEAD are pending, or with `drain` until
+        all are done."""
         for stream, gathering in [*self._gathered.items()]:
             if drain or gathering.is_enough(now_ns, self._enough):
                 self._send(stream)
@@ -86,7 +86,7 @@ class Decoders:
             yield stream, payloads, decoded.result()
 
     def _send(self, stream: StreamId) -> None:
-        """Let what was gathered of a stream be decoded."""
+        """Submit the messages gathered of a stream to be decoded."""
         payloads = joined(self._gathered.pop(stream).polls)
         if payloads.format is None:  # rejects alone
             done: Future[Decoded] = Future()
@@ -101,7 +101,7 @@ class Decoders:
 
 
 def joined(polls: Sequence[Payloads]) -> Payloads:
-    """Consecutive polls of one stream, of one format, as one."""
+    """Merge consecutive polls of one stream and one format."""
     if len(polls) == 1:
         return polls[0]
     times = [poll.latest_ns for poll in polls if poll.latest_ns is not None]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError, field_validator
 
-from schemas.config import Config, DecodeConfig, StitchConfig
+from schemas.config import Config, DecodeConfig, Expert, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 352 * 2**20
@@ -44,10 +44,10 @@ class LiveSettings(Config):
     left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
     pause until windows are published or open requests are closed: first those that have all that they name,
     then the oldest, INCOMPLETE."""
-    keep_freed_share: float = Field(default=0.7, ge=0, le=1)
+    keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
     """Share of `memory_bytes` up to which the process keeps memory that it freed. Returned pages are cleared
     anew when they are taken again: an eighth to a quarter of the CPU of a backlog, if done each second."""
-    keep_freed_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
+    keep_freed_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Below that share freed memory is returned this often: a process at rest gives all back."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
     """Raw events stay in the lake for so long after they came, or until their windows are built: for so long
@@ -57,7 +57,7 @@ class LiveSettings(Config):
     the ledger. Else such a lane halts: what is gone is gone, and somebody should know."""
     params_share: float = Field(default=1.0, ge=0, le=1)
     """Share of requests, by a hash of the id, whose parameters are kept."""
-    max_dead_letters_per_commit: int = Field(default=1_000, ge=0, le=10_000)
+    max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)
     """Dead letters kept of one commit of a lane; more are counted only."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()

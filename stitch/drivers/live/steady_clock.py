@@ -1,9 +1,9 @@
-"""The time of a live process: what the host's clock says, as far as it can be believed.
+"""Time of a live process: the host's clock, checked against its monotonic counter.
 
-Event time follows the clock where a partition is silent, so a clock that is a day ahead for some seconds
-would seal that day; one that goes back would make dead letters of good events, and hold every commit until
-it has caught up. The counter that a host keeps beside its clock knows no dates, but does not jump. So it
-measures what lasts, and where the two part, a moment lies between them until the clock is believed again.
+Watermarks follow the clock while a partition is silent. So a clock that is a day ahead for some seconds would
+seal that day; one that goes back would make dead letters of good events, and block every commit until it has
+caught up. The host's monotonic counter has no date, but does not jump. So it measures durations, and while
+clock and counter disagree, the time is an interval between them, until the clock is trusted again.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Final
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 BELIEVED_NS: Final = 10 * NS_PER_MINUTE
-"""A clock that jumped is believed once it went on from there for so long."""
+"""Time that a clock must run steadily after a jump to be trusted again."""
 JUMP_NS: Final = NS_PER_SECOND
-"""Where clock and counter part by less it is drift, and the clock is believed."""
+"""Least difference from the counter that is a jump of the clock; less is drift, and the clock is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Time of now, ns since the epoch, as an interval."""
+    """The current time as an interval, ns since the epoch."""
 
     now_ns: int
-    """By the counter, from what the clock said first: says how long something takes. Never goes back."""
+    """Counter plus the clock's offset at the start: for measuring durations. Never goes back."""
     earliest_ns: int
-    """It is not before this: what is over by now is over for certain."""
+    """Lower bound of the time: whatever ended before it has certainly ended."""
     latest_ns: int
-    """It is not after this: what is later than now cannot be."""
+    """Upper bound of the time: nothing later than it can have happened."""
 
     @classmethod
     def exactly(cls, now_ns: int) -> Moment:
-        """A moment of which there is no doubt."""
+        """Moment with bounds equal to `now_ns`."""
         return cls(now_ns, now_ns, now_ns)
 
 
@@ -43,15 +43,16 @@ Clock = Callable[[], Moment]
 
 
 def counted_ns() -> int:
-    """Since some moment; never jumps. It goes on while the host sleeps, where the system can tell."""
+    """Monotonic counter, ns since an arbitrary origin. Includes the host's sleep where the system supports
+    it."""
     boot_clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if boot_clock is None else time.clock_gettime_ns(boot_clock)
 
 
 class SteadyClock:
-    """A `Clock` of what the host says: `wall`, which may jump, and `counter`, which may not; both in ns.
+    """`Clock` from the host's `wall`, which may jump, and `counter`, which may not; both return ns.
 
-    Any thread may ask. O(1).
+    Thread-safe. O(1).
     """
 
     def __init__(
@@ -61,21 +62,21 @@ class SteadyClock:
         self._counter = counter
         self._lock = threading.Lock()
         self._first_ns = wall() - counter()
-        """Makes a date of the counter; stays."""
+        """Offset that converts the counter to ns since the epoch; constant."""
         self._apart_ns = self._first_ns
-        """Lead of the clock over the counter, ns, when it was believed last."""
+        """Clock minus counter, ns, when the clock was last trusted."""
         self._jumped_ns: int | None = None
-        """Lead of the clock after a jump, ns; None: it did not jump."""
+        """Clock minus counter after a jump, ns; None: no jump."""
         self._since_ns = 0
-        """By the counter, when that was."""
+        """Counter at the time of the jump."""
 
     def __call__(self) -> Moment:
-        """The time now."""
+        """Current time."""
         wall_ns, counted_ns, steady_ns = self._read()
         return Moment(self._first_ns + counted_ns, min(wall_ns, steady_ns), max(wall_ns, steady_ns))
 
     def steady_ns(self) -> int:
-        """Give the time by the clock while it is believed, else by the counter since it was."""
+        """Clock time while the clock is trusted; else the counter plus the last trusted offset."""
         return self._read()[2]
 
     def _read(self) -> tuple[int, int, int]:
@@ -86,7 +87,7 @@ class SteadyClock:
             return wall_ns, counted_ns, self._apart_ns + counted_ns
 
     def _is_believed(self, apart_ns: int, counted_ns: int) -> bool:
-        """Tell whether the clock counts, and keep where it jumped to."""
+        """True if the clock is trusted, given clock minus counter; records a jump."""
         if abs(apart_ns - self._apart_ns) < JUMP_NS:
             return True
         if self._jumped_ns is None or abs(apart_ns - self._jumped_ns) >= JUMP_NS:

@@ -1,8 +1,8 @@
-"""Keep which streams of the log are ours, by lane, and how far event time is along each.
+"""Track the streams of the log assigned to this process, by lane, and their progress in event time.
 
-A stream is as far as its latest event, no further than the log's own time (one clock that is ahead moves
-nothing), less the lateness allowed. A stream that was read to its end and then silent goes by the clock. A
-lane is as far as the least of its streams.
+A stream's progress is its latest event time, at most the log's own time (so one clock that is ahead has no
+effect), less the allowed lateness. A stream that was read to its end and has been silent follows the clock. A
+lane's progress is the minimum over its streams.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from stitch.drivers.live.steady_clock import Moment
 
 
 class OwnStreams:
-    """Lanes are taken over whole: whoever takes one over asks here what it is made of."""
+    """Streams assigned to this process, by lane. Lanes are assigned whole: a new owner looks up their streams
+    here."""
 
     def __init__(self) -> None:
         self._of: dict[int, set[StreamId]] = {}
 
     def __getitem__(self, lane: int) -> list[StreamId]:
-        """Ascending; none where the lane is not ours."""
+        """Streams of a lane, ascending; empty if the lane is not assigned here."""
         return sorted(self._of.get(lane, ()))
 
     def gain(self, lane: int, streams: Iterable[StreamId]) -> None:
-        """They are ours from now on."""
+        """Add streams assigned to this process."""
         self._of.setdefault(lane, set()).update(streams)
 
     def forgo(self, lane: int, streams: Iterable[StreamId]) -> bool:
-        """They no longer are; whether some of the lane is left."""
+        """Remove streams of a lane; True if some remain."""
         ours = self._of.get(lane, set())
         ours.difference_update(streams)
         if not ours:
@@ -38,7 +39,7 @@ class OwnStreams:
 
 
 def by_lane(streams: Iterable[StreamId]) -> Iterator[tuple[int, list[StreamId]]]:
-    """Lanes, ascending, each with its streams."""
+    """Group streams by lane: (lane, its streams), ascending."""
     found: dict[int, list[StreamId]] = {}
     for stream in sorted(streams):
         found.setdefault(stream.lane, []).append(stream)
@@ -50,41 +51,41 @@ class _StreamTime:
     """Times of one stream."""
 
     latest_ns: int | None
-    """Latest event time that counts; None before the first."""
+    """Latest event time, capped at the log's time; None before the first event."""
     heard_ns: int
-    """`Moment.now_ns` when something came last."""
+    """`Moment.now_ns` of the last input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Progress of a lane in time."""
+    """Progress of a lane in event time."""
 
     ns: int | None
-    """No event before it is expected; None: nobody can tell yet."""
+    """Time before which no more events are expected, ns; None: not yet known."""
     idle: tuple[StreamId, ...]
-    """Streams that go by the clock, sorted."""
+    """Silent streams that follow the clock, sorted."""
 
 
 class StreamTimes:
-    """The streams of one lane. Time comes as an argument; nothing goes back."""
+    """Progress of the streams of one lane. Times are arguments; the watermark never goes back."""
 
     def __init__(self, lateness_ns: int, idle_ns: int, watermark_ns: int | None) -> None:
-        """`watermark_ns` is what the lane had reached before."""
+        """watermark_ns: watermark that the lane had reached before."""
         self._lateness_ns = lateness_ns
         self._idle_ns = idle_ns
         self._reached_ns = watermark_ns
         self._streams: dict[StreamId, _StreamTime] = {}
 
     def begin(self, stream: StreamId, now: Moment) -> None:
-        """Add a stream of which nothing came yet."""
+        """Add a stream without input so far."""
         self._streams.setdefault(stream, _StreamTime(None, now.now_ns))
 
     def end(self, stream: StreamId) -> None:
-        """A stream that is no longer part of the lane."""
+        """Remove a stream from the lane."""
         self._streams.pop(stream, None)
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
-        """Something came: its latest event time (None: no event), and the log's time of it if it has one."""
+        """Note input: its latest event time (None: no event), and its time in the log (None: unknown)."""
         state = self._streams[stream]
         state.heard_ns = now.now_ns
         if latest_ns is not None:
@@ -94,7 +95,7 @@ class StreamTimes:
     def watermark(
         self, now: Moment, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
     ) -> Watermark:
-        """Return how far the lane is. `positions` and `ends` say which streams were read to their end."""
+        """Watermark of the lane. positions, ends: stream -> offset read to, and offset of its end."""
         idle = tuple(
             sorted(
                 stream

@@ -1,4 +1,4 @@
-"""Tell when the messages of a topic are plainly of another format than they are read as."""
+"""Detect that the messages of a topic have another format than configured."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 TRIED: Final = 20
-"""Messages that are looked at."""
+"""Messages examined."""
 
 
 class OtherFormatError(InputError):
-    """A person has to say what a topic holds: what is read as another format is lost as dead letters."""
+    """A topic has another format than configured, so its messages would be lost as dead letters."""
 
 
 def refuse_other_format(topic: str, format_: str, payloads: Sequence[bytes], config: DecodeConfig) -> None:
-    """Raise OtherFormatError where messages of which none could be read all show one other format.
+    """Raise OtherFormatError if no message could be read, and all show one other format.
 
-    To be asked of the first messages of a topic in a format, of which no event came.
+    To be called with the first messages of a topic in a format, if they gave no event.
     """
     first = list(islice(payloads, TRIED))
     shown = {None if row is None else row.name for row in (sniff_format(p, is_whole=True) for p in first)}

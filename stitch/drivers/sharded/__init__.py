@@ -1,1 +1,1 @@
-"""Work that is cut into tasks, and processes of this machine that run them."""
+"""Split an import into tasks, and run them in processes of this machine or in workers."""

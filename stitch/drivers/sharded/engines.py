@@ -1,8 +1,9 @@
 """Run the tasks of an import: in threads of this process, in other processes, or on other machines.
 
-One process keeps more than one core busy, since numpy, Arrow and zstd free Python's lock, but not many of
-them. Processes cost a start each, and all events a way through files. The lake has the same rows, and of two
-processes the same bytes: groups are cut by what the events are, and booked in their order.
+Threads keep more than one core busy, since numpy, Arrow and zstd release Python's lock, but not many.
+Processes cost a start each, and all events pass through files. The lake has the same rows with any engine,
+and the same bytes with any number of other processes: groups are formed by the content of events, and
+booked in order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, Protocol
 from schemas.arrays import I8
 from stitch.drivers.import_settings import DECODERS, ImportSettings, Progress
 from stitch.drivers.inputs import Source
-from stitch.drivers.sharded.exchange import BucketStage, Exchange, SharedFolder
+from stitch.drivers.sharded.exchange import Exchange, RemoteStage, SharedFolder
 from stitch.drivers.sharded.ledger import Ledger
 from stitch.drivers.sharded.left_parts import WindowParts
 from stitch.drivers.sharded.stitching import GroupOutcome, Stitcher, write_windows
@@ -31,17 +32,17 @@ from stitch.drivers.sharded.tasks import (
 from stitch.drivers.spill import EventSpill, Group
 from stitch.drivers.threads import Here, task_threads
 from stitch.lake.manifest import Manifest
-from stitch.lake.place import is_bucket
+from stitch.lake.place import absolute, local_path
 from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Chunks that are decoded, or wait for it, while the events of another are dealt: no decoder waits then."""
+"""Chunks decoded, or waiting to be, while the events of one more are partitioned: so no decoder idles."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
-"""Bytes of input from which on processes are started: one takes 0.6 s to start, in which one decodes and
-stitches about so much."""
+"""Least bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes and
+stitches about as much."""
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Bytes of input beside the largest file from which on two processes are done sooner than two threads, which
+"""Least bytes of input beside the largest file for which two processes finish sooner than two threads, which
 take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6."""
 
 
@@ -49,36 +50,35 @@ class Engine(Protocol):
     """Executor of an import's tasks."""
 
     at_once: int
-    """Groups that are stitched at once."""
+    """Maximum groups stitched at once."""
     threads: Executor
-    """Threads of this process, for the tasks that it does itself."""
+    """Threads of this process, for tasks that run here."""
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
         """Decode files, each once: events to the spill, the rest to the ledger."""
         ...
 
     def begin(self, absurd_days: I8) -> None:
-        """Make ready to stitch; all files are read."""
+        """Prepare stitching, once all files are read; events of `absurd_days` are refused."""
         ...
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
-        """Begin to stitch a group (`Stitcher.stitch_group`); the result waits for its end."""
+        """Start stitching a group (`Stitcher.stitch_group`); the returned function waits for its outcome."""
         ...
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """Stage windows, and wait for it."""
+        """Write windows to the stage, and wait until they are written."""
         ...
 
 
 class Cluster(Protocol):
-    """Machines that run tasks, with the same program and the same way to the lake and to its input."""
+    """Machines that run tasks, with the same program and the same paths to the lake and the input."""
 
     def executor(self, stage: str) -> AbstractContextManager[tuple[Executor, int]]:
-        """Start: who takes tasks, and how many it does at once.
+        """Start the workers: (executor, number of tasks it runs at once).
 
-        `stage`: beginning of the names of folders in the lake that go with the import. A task may be run
-        more than once; its result is that of one attempt. An exception in the block ends what is under way.
-        Raises ConfigError.
+        stage: prefix of the names of the import's folders in the lake. A task may be run more than once; its
+        result is that of one attempt. An exception in the block cancels running tasks. Raises ConfigError.
         """
         ...
 
@@ -92,10 +92,10 @@ def import_engine(
     workers: int | Cluster,
     threads: int,
 ) -> Iterator[Engine]:
-    """Give the engine for so many processes; with one it is this process, so many threads of which work.
+    """Engine for `workers` processes or a cluster; 1: this process with `threads` threads.
 
-    `scratch` lies in the lake where that is a folder, so that the machines of a cluster see it too, and has
-    the same name in all processes.
+    `scratch` lies in the lake if that is a folder, so that the machines of a cluster see it too, under the
+    same path in all processes.
     """
     with ExitStack() as stack:
         if workers == 1:
@@ -107,16 +107,15 @@ def import_engine(
             pool, at_once = stack.enter_context(worker_processes(workers)), workers
         else:
             pool, at_once = stack.enter_context(workers.executor(stage))
-            if is_bucket(lake):
-                exchange = BucketStage(lake, stage)
-            else:
-                lake = str(Path(lake).absolute())
+            lake = absolute(lake)
+            if local_path(lake) is None:
+                exchange = RemoteStage(lake, stage)
         job = Job(lake, staging.lane, staging.seq, stage, exchange, settings)
         yield _OtherProcesses(pool, at_once, staging, job)
 
 
 class _Threads:
-    """See Engine. Events stay in memory while the spill has room."""
+    """Engine in threads of this process. Events stay in memory while the spill has room."""
 
     def __init__(
         self, threads: int, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings
@@ -128,7 +127,7 @@ class _Threads:
         self._settings = settings
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """See Engine. Threads decode while this one collects."""
+        """See Engine. Threads decode while the calling one collects."""
         ahead = 0 if self.at_once == 1 else _DECODED_AHEAD
         for source in sources:
             for decoded in source.decoded(self._settings, self._pool, ahead):
@@ -152,7 +151,8 @@ class _Threads:
 
 
 class _OtherProcesses:
-    """See Engine. Events go through files of the job's exchange, a file of the input a task."""
+    """Engine in other processes. Events go through files of the job's exchange; each input file is one
+    task."""
 
     def __init__(self, pool: Executor, at_once: int, staging: Staging, job: Job) -> None:
         self.at_once = at_once
@@ -162,7 +162,7 @@ class _OtherProcesses:
         self._job = job
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """See Engine. The largest files first; booked in their order, whichever is done first."""
+        """See Engine. Starts with the largest files; records results in the order of `sources`."""
         decoders = 1 if len(sources) >= self.at_once else DECODERS
         tasks: dict[Source, Future[FileDealt]] = {}
         for source in sorted(sources, key=lambda source: -source.size):

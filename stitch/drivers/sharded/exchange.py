@@ -1,4 +1,4 @@
-"""Hand files from one task to another: in a folder that all workers see, or through the lake's bucket."""
+"""Pass files between tasks: in a folder that all workers see, or through a remote lake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in a lake's bucket."""
+    """A file in a lake's remote store."""
 
     lake: str
     name: str
@@ -30,28 +30,28 @@ class StoredFile:
         return open_store(self.lake).read(self.name)
 
     def unlink(self) -> None:
-        """Remove it. Raises OSError, LakeError."""
+        """Remove the file. Raises OSError, LakeError."""
         open_store(self.lake).remove(self.name)
 
 
 _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
-"""A file below a folder: no part is empty or begins with a dot, so none leads out of it."""
+"""Name of a file below a folder: no part is empty or begins with a dot, so none leads out of it."""
 
 _LONGEST_REASON: Final = 200
-"""Characters of what Arrow says."""
+"""Maximum characters of Arrow's error message."""
 
 HandedFile = Path | StoredFile
-"""A file that one task wrote, as another one finds it."""
+"""A file written by one task, as seen by another."""
 
 
 def opened(file: HandedFile) -> pa.NativeFile:
-    """Open a file to read it. Raises OSError, LakeError."""
+    """Open a file for reading. Raises OSError, LakeError."""
     return pa.OSFile(str(file)) if isinstance(file, Path) else pa.BufferReader(file.read())
 
 
 @contextmanager
 def refused_if_broken(file: HandedFile) -> Iterator[None]:
-    """Raise LakeError where what is read in the block is no stream of Arrow."""
+    """Raise LakeError if the block reads data that is not an Arrow stream."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -63,31 +63,31 @@ def refused_if_broken(file: HandedFile) -> Iterator[None]:
 
 
 class Exchange(Protocol):
-    """Place in which tasks leave files for one another. Attempts at one task never write to the same
-    place."""
+    """Place where tasks leave files for each other. Attempts at one task never write to the same place."""
 
     def folder(self) -> AbstractContextManager[Path]:
-        """Make a folder for the files of one attempt, which must be handed on before the block ends."""
+        """Folder for the files of one attempt, which must be handed on before the block ends."""
         ...
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """Return under which names others find them; files that were handed on keep theirs.
+        """Make files readable by other tasks; return their new addresses. Files already handed on are
+        unchanged.
 
         Raises OSError, LakeError.
         """
         ...
 
     def name_of(self, file: HandedFile) -> str:
-        """Name a file that was handed on, relative to the exchange."""
+        """Name of a handed-on file, relative to the exchange."""
         ...
 
     def file_of(self, name: str) -> HandedFile:
-        """Return the file of a name (inverse of `name_of`). Raises LakeError for one that leads elsewhere."""
+        """File with a given name (inverse of `name_of`). Raises LakeError for a name outside the exchange."""
         ...
 
 
 def outside(name: str) -> LakeError:
-    """Make the error for a name, written into the lake by somebody, of a file that no task may read."""
+    """Error for a file name, found in the lake, that no task may read."""
     return LakeError(
         f"A task or result in the lake names {name!a}, which is not on the stage of its import.",
         remedy="Nothing was read. Find out who wrote it.",
@@ -96,7 +96,7 @@ def outside(name: str) -> LakeError:
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """See Exchange. Files stay where they are written; who made the folder removes it."""
+    """Exchange in a folder. Files stay where they are written; the creator of the folder removes it."""
 
     path: Path
 
@@ -113,11 +113,11 @@ class SharedFolder:
 
     def name_of(self, file: HandedFile) -> str:
         """See Exchange."""
-        assert isinstance(file, Path), "nothing here lies in a bucket"
+        assert isinstance(file, Path), "nothing here is remote"
         return file.relative_to(self.path).as_posix()
 
     def file_of(self, name: str) -> HandedFile:
-        """See Exchange. A symbolic link leads elsewhere, too."""
+        """See Exchange. A symbolic link counts as a name outside."""
         path = self.path / name
         if not _NAME.fullmatch(name) or path.resolve() != self.path.resolve() / name:
             raise outside(name)
@@ -125,12 +125,12 @@ class SharedFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketStage:
-    """See Exchange. Files become objects of the stage, with which they go."""
+class RemoteStage:
+    """Exchange in a remote lake. Files become objects of the import's stage, and are removed with it."""
 
     lake: str
     attempts: str
-    """Beginning of the names of stage folders (`Staging.attempts`)."""
+    """Prefix of the names of stage folders (`Staging.attempts`)."""
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
@@ -156,7 +156,7 @@ class BucketStage:
 
     def name_of(self, file: HandedFile) -> str:
         """See Exchange."""
-        assert isinstance(file, StoredFile), "a file that was handed on lies in the bucket"
+        assert isinstance(file, StoredFile), "a file that was handed on lies in the store"
         return file.name.removeprefix(self.attempts)
 
     def file_of(self, name: str) -> HandedFile:

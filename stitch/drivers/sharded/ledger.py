@@ -1,4 +1,4 @@
-"""Gather what the tasks of an import say of their parts: counts, dead letters, what each file brought."""
+"""Collect the results of an import's tasks: counts, dead letters, and entries of the input files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from stitch.lake.staging import Staging
 
 
 class Ledger:
-    """Books every event of an import once. Not for several threads.
+    """Accounts for every event of an import exactly once. Not thread-safe.
 
-    Which dead letters are kept, and in which files, follows from the order in which they are booked.
+    The order of calls determines which dead letters are kept, and in which files.
     """
 
     def __init__(self, staging: Staging, settings: ImportSettings, window_length_ns: int) -> None:
@@ -41,7 +41,7 @@ class Ledger:
     def add_file(
         self, source: Source, counts: FileCounts, letters: Iterable[tuple[pa.Table, Counter[str]]]
     ) -> None:
-        """Book a file that somebody else read: its counts, the rejects of its batches. Raises OSError."""
+        """Book a file read by another task: its counts, and the rejects of each batch. Raises OSError."""
         self._files[source] = counts
         for rejects, refused in letters:
             self._letters.add(rejects, source.name, refused)
@@ -58,12 +58,12 @@ class Ledger:
         require_events(self._files, self._settings.format)
 
     def absurd_days(self) -> I8:
-        """Find the days whose events are quarantined, once all files are booked."""
+        """Days whose events are refused as absurd, once all files are booked."""
         days = absurd_days(counts.days for counts in self._files.values())
         return days[:0] if self._settings.any_time else days
 
     def close(self) -> Counters:
-        """Write the dead letters that are left, and sum up. Raises OSError."""
+        """Write the remaining dead letters, and return the totals. Raises OSError."""
         self._letters.flush()
         oddities = sum((counts.oddities for counts in self._files.values()), Counter[str]())
         return Counters.model_validate(
@@ -77,7 +77,7 @@ class Ledger:
         )
 
     def input_files(self) -> tuple[InputFile, ...]:
-        """Return what the commit says of each file."""
+        """Entries of the input files for the commit record."""
         days = self.absurd_days()
         return tuple(
             counts.input_file(source, self._settings, days) for source, counts in self._files.items()

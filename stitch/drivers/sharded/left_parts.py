@@ -1,4 +1,4 @@
-"""Leave parts of windows that wait for others in a file, so that only its name goes to who gathers them."""
+"""Write parts of windows that wait for others to a file, so that tasks pass on only its name."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class LeftPart:
-    """A part of a window: an Arrow IPC stream a table, one behind the other, in a file of many parts."""
+    """A part of a window in a file of many parts: one Arrow IPC stream per table, concatenated."""
 
     window: Window
     nbytes: int
-    """In memory."""
+    """Bytes of the part in memory."""
     file: HandedFile
     start: int
-    """In the file."""
+    """Offset of the part in the file."""
 
 
 WaitingPart = WindowPart | LeftPart
 WindowParts = tuple[int, list[WaitingPart]]
-"""Parts of one window that become one file a table, and the number of that file."""
+"""(Number of the resulting file, parts of one window that are merged into one file a table)."""
 
 
 def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:
@@ -55,7 +55,7 @@ def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPar
 
 
 def load_parts(windows: Iterable[WindowParts]) -> Iterator[tuple[int, list[WindowPart]]]:
-    """Yield the windows with their parts in memory. Every file is opened once. Raises OSError, LakeError."""
+    """Yield windows with their parts read into memory. Opens every file once. Raises OSError, LakeError."""
     files: dict[HandedFile, pa.NativeFile] = {}
     with ExitStack() as stack:
 

@@ -1,8 +1,9 @@
-"""Tasks of an import and their results as data, for workers that know each other by the lake alone.
+"""Tasks of an import and their results as JSON, for workers that communicate through the lake only.
 
-Whoever can write to the lake can write a message. So each is JSON in a closed schema; a task names one of
-three functions, inputs of its worker's own command line and files of the import's stage, and all else it
-needs the worker knows by itself. Settings are a hash, as they hold the key of hashed parameters.
+Whoever can write to the lake can write a message. So each is JSON in a closed schema: a task names one of
+three functions, inputs of the worker's own command line and files of the import's stage. Everything else
+comes from the worker's own command line. Settings appear as a hash, as they contain the key of hashed
+parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from schemas.rejects import Reason, Reject
 from schemas.windows import Window
 from stitch.drivers.file_counts import FileCounts
 from stitch.drivers.import_settings import DECODERS, ImportSettings
-from stitch.drivers.inputs import BucketFile, Source
+from stitch.drivers.inputs import RemoteFile, Source
 from stitch.drivers.partition import FANOUT
 from stitch.drivers.refusals import DaysSeen
 from stitch.drivers.sharded.exchange import StoredFile, outside
@@ -38,7 +39,7 @@ from stitch.drivers.spill import Dealt, Group
 from stitch.lake.layout import SIDE_TABLES, WINDOW_TABLES, origin
 
 _STAGED: Final = re.compile(r"[0-9a-f]{16}/[a-z_]+-[0-9A-Za-z-]+\.parquet", re.ASCII)
-"""A data file of an attempt, behind the beginning of the names of stage folders."""
+"""Name of a data file of an attempt, after the prefix of the stage folders."""
 _ERRORS: Final = {
     name: kind
     for name, kind in vars(errors).items()
@@ -54,14 +55,14 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """All that a worker knows by itself: its command line, and the queue that it found in the lake."""
+    """The job of a worker, from its command line and the queue, and the inputs of its command line."""
 
     job: Job
     inputs: OwnInputs
 
 
 class _FileInput(Config):
-    """A file, as worker 0 hashed it."""
+    """A file as hashed by worker 0."""
 
     name: str
     sha256: Sha256
@@ -70,35 +71,35 @@ class _FileInput(Config):
 
     @classmethod
     def of(cls, source: Source, name: str) -> Self:
-        """Describe a file by its name in the task."""
+        """Message for a file with a given name in the task."""
         return cls(name=name, sha256=source.sha256, size=source.size, mtime_ns=source.mtime_ns)
 
 
 class GivenFile(_FileInput):
-    """A file of the command line; its name: `own_inputs.named`."""
+    """A file of the command line, named by `own_inputs.named`."""
 
     kind: Literal["file"] = "file"
 
     def source(self, at: Workplace) -> Source:
-        """Return the input. Raises LakeError for one that was not given."""
+        """The input. Raises LakeError if the command line does not have it."""
         file = at.inputs.file(self.name)
         return Source(shown(self.name), file, self.sha256, self.size, self.mtime_ns)
 
 
 class StagedFile(_FileInput):
-    """A copy of what can be read only once (standard input, a pipe), by its name in the exchange."""
+    """Copy of an input that can be read only once (standard input, a pipe), by its name in the exchange."""
 
     kind: Literal["staged"] = "staged"
 
     def source(self, at: Workplace) -> Source:
-        """Return the input. Raises LakeError for a name outside of the stage."""
+        """The input. Raises LakeError for a name outside the stage."""
         file = at.job.exchange.file_of(self.name)
-        path = BucketFile(file.lake, file.name) if isinstance(file, StoredFile) else file
+        path = RemoteFile(file.lake, file.name) if isinstance(file, StoredFile) else file
         return Source(self.name, path, self.sha256, self.size, self.mtime_ns)
 
 
 class TopicPart(Config):
-    """A part of a topic of the command line; brokers and format are those that the worker was given."""
+    """A part of a topic of the command line, which also gives brokers and format."""
 
     kind: Literal["topic"] = "topic"
     argument: Count
@@ -111,7 +112,7 @@ class TopicPart(Config):
     topic_id: str | None
 
     def source(self, at: Workplace) -> Source:
-        """Return the input. Raises LakeError for one that was not given."""
+        """The input. Raises LakeError if the command line does not have it."""
         stream = StreamId(self.topic, self.partition)
         servers = at.inputs.servers(self.argument, self.topic, self.partition, self.start, self.end)
         settings = at.job.settings
@@ -124,7 +125,7 @@ Input = Annotated[GivenFile | StagedFile | TopicPart, Field(discriminator="kind"
 
 
 def _input(source: Source, at: Workplace) -> GivenFile | StagedFile | TopicPart:
-    """Name an input in a task; what lies on the stage of a bucket is handed on."""
+    """Describe an input for a task; a spooled file is put on the exchange."""
     path = source.path
     if isinstance(path, LogPart):
         return TopicPart(
@@ -144,7 +145,7 @@ def _input(source: Source, at: Workplace) -> GivenFile | StagedFile | TopicPart:
 
 
 class LeftPartAt(Config):
-    """A `LeftPart`."""
+    """A `LeftPart` as JSON."""
 
     start_ns: Ns
     """Start of the window."""
@@ -155,7 +156,7 @@ class LeftPartAt(Config):
 
     @classmethod
     def of(cls, part: LeftPart, at: Workplace) -> LeftPartAt:
-        """Describe a part."""
+        """Message for a part."""
         return cls(
             start_ns=part.window.start_ns,
             length_ns=part.window.length_ns,
@@ -165,13 +166,13 @@ class LeftPartAt(Config):
         )
 
     def part(self, at: Workplace) -> LeftPart:
-        """Return the part. Raises LakeError for a file that is not on the stage."""
+        """The part. Raises LakeError for a file that is not on the stage."""
         window = Window(self.start_ns, self.length_ns)
         return LeftPart(window, self.nbytes, at.job.exchange.file_of(self.file), self.start)
 
 
 class DealFile(Config):
-    """A call of `deal_file`."""
+    """Task that calls `deal_file`."""
 
     kind: Literal["deal_file"] = "deal_file"
     input: Input
@@ -179,16 +180,16 @@ class DealFile(Config):
 
     @classmethod
     def of(cls, at: Workplace, source: Source, decoders: int) -> DealFile:
-        """Describe a call."""
+        """Task for these arguments."""
         return cls(input=_input(source, at), decoders=decoders)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Return the arguments of the call. Raises LakeError for what the worker may not read."""
+        """Arguments of the call. Raises LakeError for files that the worker may not read."""
         return at.job, self.input.source(at), self.decoders
 
 
 class StitchGroup(Config):
-    """A call of `stitch_group`."""
+    """Task that calls `stitch_group`."""
 
     kind: Literal["stitch_group"] = "stitch_group"
     streams: tuple[str, ...]
@@ -197,7 +198,7 @@ class StitchGroup(Config):
 
     @classmethod
     def of(cls, at: Workplace, group: Group, part: int) -> StitchGroup:
-        """Describe a call."""
+        """Task for these arguments."""
         assert not group.held, "other workers cannot see what this one holds"
         streams = tuple(at.job.exchange.name_of(file) for file in group.paths)
         return cls(streams=streams, part=part, absurd_days=at.job.absurd_days)
@@ -209,14 +210,14 @@ class StitchGroup(Config):
 
 
 class WindowFile(Config):
-    """`WindowParts`."""
+    """`WindowParts` as JSON."""
 
     number: Count
     parts: tuple[LeftPartAt, ...]
 
 
 class WriteWindowFiles(Config):
-    """A call of `write_window_files`."""
+    """Task that calls `write_window_files`."""
 
     kind: Literal["write_window_files"] = "write_window_files"
     windows: tuple[WindowFile, ...]
@@ -224,7 +225,7 @@ class WriteWindowFiles(Config):
 
     @classmethod
     def of(cls, at: Workplace, windows: Sequence[WindowParts]) -> WriteWindowFiles:
-        """Describe a call."""
+        """Task for these arguments."""
         files = []
         for number, parts in windows:
             left = [part for part in parts if isinstance(part, LeftPart)]
@@ -247,7 +248,7 @@ TASKS: Final[dict[str, type[Task]]] = {
 
 
 class TaskFile(Config):
-    """A task as it lies in the lake."""
+    """Content of a task's file in the lake."""
 
     settings: Sha256
     """Hash of the settings that the tasks of the job need (`settings_hash`)."""
@@ -274,7 +275,7 @@ class FileWasDealt(Config):
 
     @classmethod
     def of(cls, at: Workplace, dealt: FileDealt) -> FileWasDealt:
-        """Describe it."""
+        """Message for a result."""
         name_of = at.job.exchange.name_of
         starts, ends = dealt.counts.days.counts()
         return cls(
@@ -292,7 +293,7 @@ class FileWasDealt(Config):
         )
 
     def returned(self, at: Workplace) -> FileDealt:
-        """Return it. Raises LakeError for files that are not on the stage."""
+        """The result. Raises LakeError for files that are not on the stage."""
         file_of = at.job.exchange.file_of
         days = DaysSeen.of(self.starts, self.ends)
         return FileDealt(
@@ -309,7 +310,7 @@ class FileWasDealt(Config):
 
 
 class RejectAs(Config):
-    """A `Reject`."""
+    """A `Reject` as JSON."""
 
     reason: Reason
     detail: str
@@ -320,7 +321,7 @@ class RejectAs(Config):
     size: Annotated[int, Field(ge=-1, lt=2**63)]
 
     def reject(self) -> Reject:
-        """Return it."""
+        """The reject."""
         return Reject(self.reason, self.detail, self.raw, self.payload, self.item, self.sha256, self.size)
 
 
@@ -337,7 +338,7 @@ class GroupWasStitched(Config):
 
     @classmethod
     def of(cls, at: Workplace, returned: tuple[GroupOutcome, tuple[Publish, ...]]) -> GroupWasStitched:
-        """Describe it."""
+        """Message for a result."""
         outcome, files = returned
         return cls(
             totals=outcome.totals,
@@ -349,7 +350,7 @@ class GroupWasStitched(Config):
         )
 
     def returned(self, at: Workplace) -> tuple[GroupOutcome, tuple[Publish, ...]]:
-        """Return it. Raises LakeError for files that are not on the stage."""
+        """The result. Raises LakeError for files that are not on the stage."""
         outcome = GroupOutcome(
             at.job.settings.max_dead_letters_per_file,
             Counter(self.totals),
@@ -369,16 +370,16 @@ class WindowsWereWritten(Config):
 
     @classmethod
     def of(cls, at: Workplace, files: tuple[Publish, ...]) -> WindowsWereWritten:  # noqa: ARG003 - as others
-        """Describe it."""
+        """Message for a result."""
         return cls(files=files)
 
     def returned(self, at: Workplace) -> tuple[Publish, ...]:
-        """Return it. Raises LakeError for files that are not on the stage."""
+        """The result. Raises LakeError for files that are not on the stage."""
         return _own_files(self.files, at)
 
 
 class TaskFailed(Config):
-    """An error of ours that a task raised."""
+    """A FlowdiffError raised by a task."""
 
     kind: Literal["failed"] = "failed"
     error: str
@@ -389,12 +390,12 @@ class TaskFailed(Config):
 
     @classmethod
     def of(cls, error: FlowdiffError) -> TaskFailed:
-        """Describe it, by the nearest class above it that other rooms know."""
+        """Message for an error, by its nearest base class listed in `_ERRORS`."""
         kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
         return cls(error=kind, slug=error.slug, message=error.message, remedy=error.remedy)
 
     def returned(self, at: Workplace) -> Any:  # noqa: ARG002 - as others
-        """Raise it."""
+        """Raise the error."""
         error = _ERRORS.get(self.error, LakeError)(self.message, remedy=self.remedy)
         error.slug = self.slug
         raise error
@@ -409,18 +410,18 @@ _RESULTS: Final[dict[str, Any]] = {
 
 
 class ResultFile(Config):
-    """A result as it lies in the lake."""
+    """Content of a result's file in the lake."""
 
     result: Annotated[Result, Field(discriminator="kind")]
 
 
 def result_of(task: str, returned: Any, at: Workplace) -> ResultFile:
-    """Describe what a task returned."""
+    """Result file for the return value of a task's function."""
     return ResultFile(result=_RESULTS[task].of(at, returned))
 
 
 def read_task(data: bytes, settings: ImportSettings) -> TaskFile:
-    """Read a task. Raises LakeError for what is none, ConfigError for one of other settings."""
+    """Parse a task. Raises LakeError if invalid, ConfigError if it was made with other settings."""
     try:
         found = TaskFile.model_validate_json(data)
     except ValidationError as error:
@@ -434,7 +435,7 @@ def read_task(data: bytes, settings: ImportSettings) -> TaskFile:
 
 
 def read_result(data: bytes, task: str, at: Workplace) -> Any:
-    """Return what a task returned, or raise what it raised. Raises LakeError for what is none."""
+    """Parse a result and return its value, or raise the error of the task. Raises LakeError if invalid."""
     try:
         found = ResultFile.model_validate_json(data).result
     except ValidationError as error:
@@ -448,7 +449,7 @@ def read_result(data: bytes, task: str, at: Workplace) -> Any:
 
 
 def settings_hash(settings: ImportSettings) -> str:
-    """Hash settings and the key of hashed parameters, so that workers can compare theirs. Hex."""
+    """Hash of settings and of the key of hashed parameters, hex: workers compare it with their own."""
     key = settings.decode.params.hash_key
     secret = b"" if key is None else key.get_secret_value()
     return hashlib.sha256(settings.model_dump_json().encode() + secret).hexdigest()
@@ -476,7 +477,7 @@ def _described(reject: Reject) -> RejectAs:
 
 
 def _own_files(files: tuple[Publish, ...], at: Workplace) -> tuple[Publish, ...]:
-    """Return staged files, each of this import and under the name that its table and window have.
+    """Staged files, each checked to be of this import and named after its table and window.
 
     Raises LakeError.
     """

@@ -1,4 +1,4 @@
-"""Inputs of a worker's own command line: a task that somebody put into the lake can name no other one."""
+"""Inputs of a worker's own command line: a task read from the lake cannot name any other."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from urllib.parse import quote, unquote_to_bytes
 from ingest.source import TOPIC_SCHEME, LogPart
 from schemas.errors import LakeError
 from schemas.visible import readable_name
-from stitch.drivers.inputs import BucketFile, files_named
-from stitch.lake.place import is_bucket
+from stitch.drivers.inputs import RemoteFile, files_named, input_file
 
 if TYPE_CHECKING:
     from ingest.kafka.topic_input import TopicInput
 
 _ANY_TIME_NS: Final = 2**62
-"""A time to read a period by, whose offsets worker 0 has found: only the topic counts here."""
+"""Time for parsing periods, whose offsets worker 0 has resolved: only the topic matters here."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnInputs:
-    """The arguments of the command line, read when a task first asks for one of them."""
+    """Arguments of the command line, parsed when a task first asks for one."""
 
     given: tuple[str, ...]
-    _files: dict[str, Path | BucketFile] = field(default_factory=dict, init=False, compare=False)
-    """By `named`."""
+    _files: dict[str, Path | RemoteFile] = field(default_factory=dict, init=False, compare=False)
+    """Name in tasks (`named`) -> file."""
     _topics: dict[int, TopicInput] = field(default_factory=dict, init=False, compare=False)
-    """By the position of the argument."""
+    """Position of the argument -> topic."""
 
-    def file(self, name: str) -> Path | BucketFile:
-        """Return a file by its name in a task (`named`). Raises LakeError for one that was not given."""
+    def file(self, name: str) -> Path | RemoteFile:
+        """File by its name in a task (`named`). Raises LakeError if the command line does not have it."""
         if name not in self._files:  # it may have been written since the last look
             for pattern in self.given:
                 if not pattern.startswith(TOPIC_SCHEME):
@@ -45,7 +44,7 @@ class OwnInputs:
         return found_file
 
     def position_of(self, part: LogPart) -> int:
-        """Return the position of the argument that a part of a topic comes from. It must be there."""
+        """Position of the argument that names a part of a topic. The part must come from one."""
         return next(
             at
             for at in range(len(self.given))
@@ -55,7 +54,7 @@ class OwnInputs:
         )
 
     def servers(self, position: int, topic: str, partition: int, start: int, end: int) -> tuple[str, ...]:
-        """Return the brokers of an argument. Raises LakeError where it does not ask for such offsets."""
+        """Brokers of an argument. Raises LakeError if it does not include these offsets."""
         asked = self._topic(position) if position < len(self.given) else None
         if asked is None or not asked.has(topic, partition, start, end):
             raise _foreign(f"{topic!a}/{partition}@{start}:{end} of argument {position}")
@@ -71,21 +70,13 @@ class OwnInputs:
         return self._topics[position]
 
 
-def input_file(name: str) -> Path | BucketFile:
-    """Return where a file lies that was given by name."""
-    if not is_bucket(name):
-        return Path(name).absolute()
-    folder, _, last = name.rpartition("/")
-    return BucketFile(folder, last)
-
-
-def named(file: Path | BucketFile) -> str:
-    """Name a file in a task: ASCII, whatever bytes its name is made of."""
+def named(file: Path | RemoteFile) -> str:
+    """Name of a file in tasks: ASCII, even if its own name is not UTF-8."""
     return quote(os.fsencode(file) if isinstance(file, Path) else f"{file.folder}/{file.name}")
 
 
 def shown(name: str) -> str:
-    """Return the name of a file in a task as text for people."""
+    """File name of a task, for display."""
     return readable_name(os.fsdecode(unquote_to_bytes(name)))
 
 

@@ -1,4 +1,4 @@
-"""Stitch one group of whole requests, and stage what comes of it window by window."""
+"""Stitch one group of whole requests, and write the flows of each window to the stage."""
 
 from __future__ import annotations
 
@@ -32,31 +32,32 @@ from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, 
 from stitch.structures import StructureMemo
 
 _MEMO_SHARE: Final = 10
-"""One part in ten of the budget is for structures already described."""
+"""Divisor of the memory budget: the share for cached structures."""
 _MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 _SMALL_PART_BYTES: Final = 2 * 2**20
-"""In memory; some 300 KB on disk, of which the fixed cost of a file is 2 %."""
+"""Bytes in memory below which a part is small: some 300 KB on disk, of which the fixed cost of a file is 2
+%."""
 
 
 @dataclass(slots=True)
 class GroupOutcome:
-    """Outcome of a group, filled in by who stitches it and booked by the import's ledger."""
+    """Outcome of a group, filled in by the stitcher and booked by the import's ledger."""
 
     max_letters: int
-    """Dead letters kept of one refusal; the others are counted."""
+    """Maximum dead letters kept of one refusal; the others are only counted."""
     totals: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    """By reason: `rejects`, and those that were only counted."""
+    """Reason -> number of refused events, in `rejects` or only counted."""
     starts_ns: set[int] = field(default_factory=set)
-    """Starts of the windows that it has flows in."""
+    """Starts of the windows that contain flows of the group."""
     waiting: list[WindowPart] = field(default_factory=list)
-    """Parts of small windows, not written yet,"""
+    """Parts of small windows in memory, not written yet."""
     left: list[LeftPart] = field(default_factory=list)
-    """and those that lie in files."""
+    """Parts of small windows in files, not written yet."""
 
     def count(self, made: Stitched, n_events: int) -> None:
-        """Book `n_events` events that the kernel made flows of."""
+        """Book `n_events` events that the kernel stitched."""
         duplicate, rejected = made.counts["duplicates"], made.counts["rejected"]
         self.totals["flows"] += made.flows.num_rows
         self.totals["events_duplicate"] += duplicate
@@ -66,7 +67,7 @@ class GroupOutcome:
         self.refused.update(reject.reason.value for reject in made.rejects)
 
     def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
-        """Return the events but those of `rows` ([events]), which become dead letters."""
+        """Events without those of `rows` ([events] True), which become dead letters."""
         refused = events.filter(pa.array(rows))
         if not refused.num_rows:
             return events
@@ -78,17 +79,18 @@ class GroupOutcome:
 
 
 class Stitcher:
-    """Makes flows of groups of events. Threads may share it: nothing of it changes but what it remembers."""
+    """Stitches groups of events. Thread-safe: only its structure cache changes."""
 
     def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
-        """`manifest`: the lake before the import. `absurd_days`: whose events are refused."""
+        """manifest: the lake before the import. absurd_days: days whose events are refused."""
         self._manifest = manifest
         self._settings = settings
         self._absurd_days = absurd_days
         self._memo = StructureMemo(settings.memory_bytes // (_MEMO_SHARE * _MEMO_BYTES_PER_STRUCTURE))
 
     def stitch_group(self, staging: Staging, group: Group, part: int) -> GroupOutcome:
-        """Stage the flows of a group as file `part` of each window, but for small windows, which wait.
+        """Write the flows of a group as file `part` of each window; parts of small windows wait in the
+        outcome.
 
         Raises LakeError for more windows than an import may have.
         """
@@ -127,7 +129,7 @@ class Stitcher:
         return outcome
 
     def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
-        """Return events of requests that the lake has, but for duplicates: those of the same flow again."""
+        """Events of requests that the lake already has, without those of identical flows (duplicates)."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
         n_same = int(np.count_nonzero(same))
@@ -142,7 +144,8 @@ class Stitcher:
 
 
 def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
-    """Stage windows, the parts of each as one file a table. Raises OSError, LakeError."""
+    """Write windows to the stage, merging the parts of each into one file a table. Raises OSError,
+    LakeError."""
     for part, of_window in load_parts(windows):
         window = _merged(of_window)
         for table in WINDOW_TABLES:
@@ -160,12 +163,12 @@ def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> N
 
 
 def _is_small(part: WindowPart) -> bool:
-    """Tell whether a part is worth waiting for the rest of its window."""
+    """True if a part is small enough to wait for the rest of its window."""
     return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
 
 
 def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
-    """Copy parts to memory of their own: what the kernel gave shares the buffers of its group.
+    """Copy parts, so that they do not keep the buffers of their whole group in memory.
 
     All are copied at once, as each copy takes a millisecond however few rows it has.
     """
@@ -177,7 +180,7 @@ def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
 
 
 def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """Yield each table as a slice of one copy of them all."""
+    """Yield a copy of each table, as slices of one concatenated copy."""
     whole = pa.concat_tables(tables)
     copied = whole.take(pa.array(np.arange(whole.num_rows))).combine_chunks()
     at = 0

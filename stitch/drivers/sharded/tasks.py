@@ -1,10 +1,9 @@
-"""Tasks of an import, which any engine can run: deal a file, stitch a group, write windows.
+"""Tasks of an import, which any engine can run: partition a file, stitch a group, write windows.
 
-Each is a function of a module, of arguments that can be pickled, and may run in any process of any machine,
-more than once. What one task leaves for another goes through the job's exchange. An attempt writes to a stage
-folder of its own and makes its files durable before it names them, so an attempt that nobody heard of leaves
-only what the owner of the stage sweeps. Who starts the tasks gathers what they
-return (`ledger`) and commits once.
+Each is a module-level function whose arguments can be pickled; it may run in any process of any machine, more
+than once. Tasks pass files to each other through the job's exchange. An attempt writes to its own stage
+folder and makes its files durable before it reports them, so a lost attempt leaves only files that the owner
+of the stage sweeps. The starter of the tasks collects their results (`ledger`) and commits once.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ from stitch.lake.staging import Staging
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Facts that all tasks of one import share. Equal where their stage is."""
+    """Data shared by all tasks of one import. Jobs are equal if their stages are."""
 
     lake: str
     lane: int
     seq: int
     stage: str
-    """Beginning of the name of each attempt's stage folder; no two imports share it."""
+    """Prefix of the attempts' stage folders; unique to the import."""
     exchange: Exchange = field(compare=False)
     settings: ImportSettings = field(compare=False)
     absurd_days: tuple[int, ...] = field(default=(), compare=False)
 
     def with_absurd_days(self, days: tuple[int, ...]) -> Job:
-        """Return the job as it is once all files are read: events of these days are refused."""
+        """Copy of the job that refuses events of these days; made once all files are read."""
         return replace(self, absurd_days=days)
 
 
 @dataclass(frozen=True, slots=True)
 class FileDealt:
-    """Result of dealing one file."""
+    """Result of partitioning one file."""
 
     counts: FileCounts
     events: Dealt
     letters_file: HandedFile
     refused: list[Counter[str]]
-    """[batches of dead letters] by reason, how many items were refused."""
+    """[batches with dead letters] reason -> number of refused items."""
 
     def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
-        """Yield the dead letters of each batch that had some, and how many items it refused."""
+        """Yield (dead letters, reason -> number of refused items) of each batch that has some."""
         return zip(read_stream(self.letters_file), self.refused, strict=True)
 
 
 def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
-    """Decode a file in so many threads (`decoders`), and deal its events by request.
+    """Decode a file in `decoders` threads, and partition its events by request.
 
     Raises InputError, OSError.
     """
@@ -96,7 +95,7 @@ def _one_batch(rejects: pa.Table) -> pa.RecordBatch:
 
 
 def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple[Publish, ...]]:
-    """Stitch a group (`Stitcher.stitch_group`); what became of it, and the files that lie on the stage."""
+    """Stitch a group (`Stitcher.stitch_group`): (outcome, files written to the stage)."""
     staging, stitcher = _at_work(job)
     outcome = stitcher.stitch_group(staging, group, part)
     outcome.left, outcome.waiting = leave_parts(outcome.waiting, job.exchange), []
@@ -104,14 +103,14 @@ def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple
 
 
 def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publish, ...]:
-    """Write windows (`write_windows`); the files that lie on the stage."""
+    """Write windows (`write_windows`); return the files written to the stage."""
     staging, _ = _at_work(job)
     write_windows(staging, windows)
     return staging.persisted()
 
 
 def _at_work(job: Job) -> tuple[Staging, Stitcher]:
-    """Open a stage for one attempt, and what makes flows: one for all tasks of a job in a process."""
+    """Stage for one attempt, and the stitcher, which all tasks of a job in one process share."""
     place, stitcher = _opened(job)
     return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
 

@@ -1,12 +1,12 @@
-"""Run tasks in workers that somebody else starts, and that meet in the lake: an Indexed Job of Kubernetes.
+"""Run tasks in workers that are started externally and meet in the lake: an Indexed Job of Kubernetes.
 
-Worker 0 leads: it holds the lane, puts tasks on its stage, and commits. All workers, the first too, claim a
-task, do it, and put what came of it. Task, claim and result are files of a queue, each put if absent. So no
-two numbers have the same task, and a worker that is started again does what it had claimed: its attempt
-before is heard, or lies on the stage until that is swept. Where worker 0 is started again, it opens the lane
-anew, which sweeps the stage with the queue; the others go on with the next one.
+Worker 0 leads: it holds the lane, puts tasks on its stage, and commits. Every worker, worker 0 included,
+claims a task, runs it, and puts its result. Task, claim and result are files of a queue, each put if absent.
+So two workers never have the same task, and a restarted worker repeats the task it had claimed: its earlier
+attempt is either the result, or lies on the stage until that is swept. If worker 0 is restarted, it opens the
+lane anew, which sweeps the stage with the queue; the others go on with the next queue.
 
-Who can write to the lake can put a task. So tasks and results are data in a closed schema (`messages`): a
+Whoever can write to the lake can put a task. So tasks and results are data in a closed schema (`messages`): a
 task names one of three functions, inputs of the worker's own command line and files of the import's stage.
 """
 
@@ -27,7 +27,7 @@ from schemas.errors import FailedWorkerError, FlowdiffError, LakeError
 from schemas.rejects import MAX_RAW_BYTES
 from schemas.windows import NS_PER_DAY
 from stitch.drivers.import_settings import ImportSettings
-from stitch.drivers.sharded.exchange import BucketStage, SharedFolder, outside
+from stitch.drivers.sharded.exchange import RemoteStage, SharedFolder, outside
 from stitch.drivers.sharded.messages import (
     TASKS,
     ResultFile,
@@ -44,7 +44,7 @@ from stitch.drivers.sharded.tasks import Job, deal_file, stitch_group, write_win
 from stitch.lake.chain import CommitTakenError, taken
 from stitch.lake.lane import FILE_LANE
 from stitch.lake.layout import STAGE, stage_lane_folder, staged_seq
-from stitch.lake.place import is_bucket, open_store
+from stitch.lake.place import absolute, local_path, open_store
 from stitch.lake.store import Store
 
 P = ParamSpec("P")
@@ -55,41 +55,41 @@ _TASKS: Final[dict[str, Callable[..., Any]]] = {
 _KINDS: Final = ("task", "claim", "result")
 _JOB: Final = "job-"
 _QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
-"""Folder of a queue, of worker 0's stage and the job's name."""
+"""Folder of a queue: stage of worker 0, then the job's name."""
 _TASK_BYTES: Final = 64 * 2**20
-"""Most bytes of a task: names of files, some hundred bytes each."""
+"""Maximum bytes of a task: names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
 _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
-"""So long a worker that comes late learns that its job is done."""
+"""Time for which a late worker can still learn that its job is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobWorker:
-    """One of the workers of a job; worker 0 is its `Cluster` (`stitch.drivers.sharded.engines`)."""
+    """Worker of a job; worker 0 is also the job's `Cluster` (`stitch.drivers.sharded.engines`)."""
 
     lake: str
     job: str
-    """Name of this one run: another run, also of the same files, has another one."""
+    """Name of this run; a repeated run of the same files needs another name."""
     number: int
     workers: int
     inputs: OwnInputs
     settings: ImportSettings = field(repr=False)
-    """The same in all workers."""
+    """Settings, the same in all workers."""
     ahead: int = 2
-    """Tasks put for each worker at once, so that the next one is there when it has done one."""
+    """Tasks queued per worker, so that the next one is ready when a worker finishes."""
     poll_s: float = 1.0
-    """Time between two looks at the lake."""
+    """Interval at which the lake is polled, s."""
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
-        """See `Cluster.executor`. This process is one of those that do the tasks."""
+        """See `Cluster.executor`. This process also runs tasks."""
         at_once = self.ahead * self.workers
         queue = self._queue(f"{stage}{self._suffix}")
         with self._failures(), _Leader(queue, at_once, self.poll_s) as executor:
             yield executor, at_once
 
     def end(self) -> None:
-        """Tell the others that the job is done. Raises LakeError."""
+        """Tell the other workers that the job is done. Raises LakeError."""
         store, stage = open_store(self.lake), f"{STAGE}/{self._suffix}"
         with self._failures():
             with suppress(FileExistsError):
@@ -100,7 +100,7 @@ class JobWorker:
                     store.remove(f"{_ENDED}/{name}")
 
     def work(self) -> int:
-        """Do tasks until the job is done; how many it were. Raises LakeError, ConfigError."""
+        """Run tasks until the job is done; return how many. Raises LakeError, ConfigError."""
         with self._failures():
             return self._work()
 
@@ -139,21 +139,20 @@ class JobWorker:
         return f"{_ENDED}/{self.job}"
 
     def _newest(self, store: Store) -> str:
-        """Return the folder of the queue; empty where there is none. One that died has a lower number."""
+        """Folder of the newest queue; empty without one. Queues of dead leaders have lower numbers."""
         above = stage_lane_folder(FILE_LANE)
         parts = {name: _QUEUE.fullmatch(name) for name in store.names(above)}
         found = [name for name, part in parts.items() if part is not None and part[2] == self.job]
         return f"{above}/{found[-1]}" if found else ""
 
     def _queue(self, folder: str) -> _Queue:
-        lake = self.lake if is_bucket(self.lake) else str(Path(self.lake).absolute())
-        own = QueueWorker(lake, self.number, self.inputs, self.settings.named())
+        own = QueueWorker(absolute(self.lake), self.number, self.inputs, self.settings.named())
         return _Queue(open_store(self.lake), folder, own)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWorker:
-    """A worker beside a queue: what its own command line says."""
+    """A worker's own command line: inputs and settings for its tasks."""
 
     lake: str
     number: int
@@ -161,27 +160,33 @@ class QueueWorker:
     settings: ImportSettings = field(repr=False)
 
     def at(self, queue: str, scratch: str | None) -> Workplace:
-        """Return all that a task of a queue needs beside itself. Raises LakeError."""
+        """Job and inputs for the tasks of a queue. Raises LakeError."""
         above, _, last = queue.rpartition("/")
         found = _QUEUE.fullmatch(last)
         seq = staged_seq(last)
         assert found is not None, "a queue is found by its name"
         assert seq is not None, "which begins with a number"
         stage = f"{above}/{found[1]}"
-        if (scratch is None) is not is_bucket(self.lake):
+        folder = local_path(self.lake)
+        if (scratch is None) is not (folder is None):
             raise outside(scratch or "")
-        exchange = BucketStage(self.lake, stage) if scratch is None else self._scratch(scratch)
+        exchange = (
+            RemoteStage(self.lake, stage)
+            if folder is None or scratch is None
+            else _shared_folder(folder, scratch)
+        )
         return Workplace(Job(self.lake, FILE_LANE, seq, stage, exchange, self.settings), self.inputs)
 
-    def _scratch(self, name: str) -> SharedFolder:
-        beside, lake = f"{STAGE}/scratch/{name}", Path(self.lake)
-        if (lake / beside).resolve() != lake.resolve() / beside:  # a link leads out of the lake
-            raise outside(name)
-        return SharedFolder(lake / beside)
+
+def _shared_folder(lake: Path, scratch: str) -> SharedFolder:
+    beside = f"{STAGE}/scratch/{scratch}"
+    if (lake / beside).resolve() != lake.resolve() / beside:  # a link leads out of the lake
+        raise outside(scratch)
+    return SharedFolder(lake / beside)
 
 
 class _Queue:
-    """Tasks of one attempt at an import, as one worker sees them."""
+    """Tasks of one attempt at an import, as seen by one worker."""
 
     def __init__(self, store: Store, folder: str, own: QueueWorker) -> None:
         self.folder = folder
@@ -189,15 +194,14 @@ class _Queue:
         self._own = own
         self._number = str(own.number).encode()
         self._claims: dict[str, bytes] = {}
-        """Number of the worker of each task, as far as it is known here."""
+        """Task -> number of the worker that claimed it, as far as known here."""
 
     def at(self, job: Job) -> Workplace:
-        """Return where the tasks of a job are done."""
+        """Job and inputs for running the tasks of `job`."""
         return Workplace(job, self._own.inputs)
 
     def put(self, task: str, name: str, at: Workplace, arguments: tuple[Any, ...]) -> None:
-        """Put a task: its function and arguments. Raises CommitTakenError where the queue was swept,
-        OSError."""
+        """Put a task: its function and arguments. Raises CommitTakenError if the queue was swept, OSError."""
         exchange = at.job.exchange
         file = TaskFile(
             settings=settings_hash(self._own.settings),
@@ -210,10 +214,10 @@ class _Queue:
             raise self._taken() from error
 
     def result(self, task: str) -> bytes | None:
-        """Return the result of a task, None where it is not done.
+        """Result of a task; None if it is not done.
 
-        Raises CommitTakenError where the task is gone, which nobody but its leader removes or whoever takes
-        the lane over; LakeError, OSError.
+        Raises CommitTakenError if the task is gone (only its leader removes it, or a process that takes the
+        lane over); LakeError, OSError.
         """
         letters = self._own.settings.max_dead_letters_per_file
         try:
@@ -224,12 +228,12 @@ class _Queue:
             return None
 
     def forget(self, task: str) -> None:
-        """Remove a task whose result is known: none may be there while the stage is swept. Raises OSError."""
+        """Remove the files of a done task; none may be left when the stage is swept. Raises OSError."""
         for kind in _KINDS:
             self._store.remove(f"{self.folder}/{kind}-{task}")
 
     def do_next(self) -> bool:
-        """Claim a task, and do it; whether there was one. Raises OSError, LakeError, ConfigError."""
+        """Claim and run a task; True if there was one. Raises OSError, LakeError, ConfigError."""
         task = self._claim()
         if task is None:
             return False
@@ -251,7 +255,7 @@ class _Queue:
         return True
 
     def _claim(self) -> str | None:
-        """Return a task that this number has claimed, before it was started again or now."""
+        """Name of a task claimed by this worker, now or before it was restarted; None if there is none."""
         names = self._store.names(self.folder)
         tasks, claims, results = (
             {name.removeprefix(f"{kind}-") for name in names if name.startswith(kind)} for kind in _KINDS
@@ -289,7 +293,8 @@ class _Queue:
 
 
 class _Leader(Executor):
-    """Threads, each of which waits for the result of a task, and one that does tasks as all workers do."""
+    """Executor whose threads each wait for the result of a task; another thread runs tasks like any
+    worker."""
 
     def __init__(self, queue: _Queue, at_once: int, poll_s: float) -> None:
         self._queue = queue
@@ -300,14 +305,14 @@ class _Leader(Executor):
         self._own = self._threads.submit(self._work)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor. `fn` is a task, its first argument the job."""
+        """See Executor. `fn` is a task; its first argument is the job."""
         assert not kwargs, "a task's arguments have an order"
         job, *arguments = args
         assert isinstance(job, Job), "a task is of a job"
         return self._threads.submit(self._run, f"{next(self._numbers):06d}", fn, job, tuple(arguments))
 
     def __exit__(self, *_: object) -> None:
-        """Wait for the task that is done here; nobody waits for others."""
+        """Wait for the task running here, but for no others."""
         self._over.set()
         self._threads.shutdown(cancel_futures=True)
 

@@ -1,1 +1,1 @@
-"""Tasks on a Spark cluster."""
+"""Run tasks on a Spark cluster."""

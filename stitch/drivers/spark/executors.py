@@ -1,8 +1,8 @@
 """Run tasks on the executors of a Spark cluster; pyspark is imported here only.
 
-A task is a Spark job of one partition. So Spark starts an attempt anew, elsewhere, where an executor is lost
-or a task raises, and nothing passes through its shuffle: what a task leaves for another one goes through the
-exchange of its import, and the result that is collected is small.
+A task is a Spark job of one partition. So Spark retries it elsewhere if an executor is lost or the task
+raises, and nothing passes through its shuffle: tasks pass files through the exchange of the import, and the
+collected result is small.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from schemas.errors import ConfigError, FlowdiffError, LakeError
 P = ParamSpec("P")
 T = TypeVar("T")
 _QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
-"""Settings that those of the user replace."""
+"""Settings that override the user's."""
 _LONGEST_REASON: Final = 300
-"""Characters of what Spark says of a task that failed."""
+"""Maximum characters of Spark's message about a failed task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class SparkCluster:
     """See `stitch.drivers.sharded.engines.Cluster`."""
 
     master: str
-    """URL: `spark://…`, `k8s://…`, `yarn`, `local[2]`."""
+    """URL of the cluster: `spark://…`, `k8s://…`, `yarn`, `local[2]`."""
     conf: Mapping[str, str] = field(default_factory=dict)
     at_once: int | None = None
-    """Tasks; None: as many as Spark has cores when it has started."""
+    """Tasks run at once; None: as many as Spark has cores after its start."""
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:  # noqa: ARG002 - none is needed
@@ -64,7 +64,7 @@ class SparkCluster:
 
 
 class _Executors(Executor):
-    """Threads, each of which waits for a job of Spark."""
+    """Executor whose threads each wait for a Spark job."""
 
     def __init__(self, context: SparkContext, at_once: int) -> None:
         self._context = context
@@ -75,14 +75,14 @@ class _Executors(Executor):
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait for what is under way; after an exception end it."""
+        """Wait for running tasks; after an exception cancel them."""
         if kind is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._context.cancelAllJobs()
         self._threads.shutdown()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Have a task done. Raises what it raised if that is ours; else LakeError once Spark gave it up."""
+        """Run a task as a Spark job. Raises its FlowdiffError; LakeError if Spark gave up."""
         task = pickle.dumps((fn, args, kwargs))
         try:
             (done,) = self._context.parallelize([task], 1).map(_done).collect()
@@ -99,7 +99,8 @@ class _Executors(Executor):
 
 
 def _done(task: bytes) -> bytes:
-    """Do a task on an executor. An error of ours is a result: it would come again with every attempt."""
+    """Run a pickled task on an executor. A FlowdiffError is returned as the result: retries would raise it
+    again."""
     # The pool that Arrow picks by default takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())
     fn, args, kwargs = pickle.loads(task)
@@ -110,6 +111,7 @@ def _done(task: bytes) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return the last line of what Spark says but for stacks of Java: that of Python, if it has one."""
+    """Last line of Spark's error message, of its Python traceback if it has one, without Java stack
+    traces."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     return lines[-1].lstrip(": ").rstrip(".")[:_LONGEST_REASON]

@@ -26,19 +26,19 @@ class SegmentGraphs:
     """
 
     first: I8
-    """[flows + 1] offsets of the segments."""
+    """[flows + 1] offsets into the segments."""
     level: I8
     """[segments] nodes on the longest path before the segment."""
     length: I8
-    """[segments] nodes in the segment."""
+    """[segments] number of nodes."""
     first_edge: I8
-    """[flows + 1] offsets of the edges."""
+    """[flows + 1] offsets into the edges."""
     src: I8
-    """[edges] segment, counted from the flow's first."""
+    """[edges] source segment, counted from the flow's first."""
     dst: I8
-    """[edges] segment, counted from the flow's first."""
+    """[edges] destination segment, counted from the flow's first."""
     flow: I8 = field(init=False)
-    """[segments] flow."""
+    """[segments] flow of the segment."""
 
     def __post_init__(self) -> None:
         flow = np.repeat(np.arange(self.n_flows, dtype=np.int64), np.diff(self.first))
@@ -116,7 +116,7 @@ class _Cells:
     """Segments of equal cluster and colour."""
 
     of: I8
-    """[given segments] cell."""
+    """[given segments] cell of each segment."""
     size: I8
     """[cells] number of segments."""
     per_cluster: I8
@@ -124,7 +124,7 @@ class _Cells:
 
     @classmethod
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
-        """Cells of the given segments."""
+        """Number the cells of the given segments."""
         order = np.lexsort((colour, cluster))
         sorted_cluster = cluster[order]
         new = run_starts(sorted_cluster, colour[order])

@@ -30,11 +30,11 @@ class Dags:
     first_node: I8
     """[dags + 1] offsets into the nodes."""
     label: U8
-    """[nodes] hash of the label."""
+    """[nodes] hash of the node's label."""
     src: I8
-    """[edges] node of the batch."""
+    """[edges] source node, numbered over the batch."""
     dst: I8
-    """[edges] node of the batch."""
+    """[edges] destination node, numbered over the batch."""
 
     @property
     def node_dag(self) -> I8:
@@ -53,7 +53,7 @@ class CanonicalOrder:
     src: I4
     """[edges] position; transitively reduced, sorted by (dag, dst, src)."""
     dst: I4
-    """[edges] position; src < dst."""
+    """[edges] position of the destination; src < dst."""
 
 
 def canonical_order(
@@ -117,7 +117,7 @@ def _of_heads(tie: Callable[[I8], U8], heads: I8) -> Callable[[I8], U8]:
 
 
 def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
-    """(Segments of the transitive reductions, their graphs, [edges] True for edges that stay)."""
+    """(Segments of the transitive reductions, graphs of the segments, [edges] True for remaining edges)."""
     n = len(dags.label)
     node_dag = dags.node_dag
     keep = np.ones(len(dags.src), dtype=np.bool_)
@@ -160,7 +160,7 @@ def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
 
 
 def _with_edges(dags: Dags, keep: B1, member: I8, first: I8, order: I8) -> CanonicalOrder:
-    """Canonical edges of each DAG, read off its first member."""
+    """Canonical order with the edges of each DAG, in the positions of its first member."""
     n_dags = len(dags.first_node) - 1
     shown = np.full(n_dags, -1, dtype=np.int64)
     shown[member[::-1]] = np.arange(len(member) - 1, -1, -1)

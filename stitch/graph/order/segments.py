@@ -31,11 +31,11 @@ class Segments:
     first: I8
     """[segments + 1] offsets into `nodes`."""
     src: I8
-    """[segment edges] segment; edges inside a chain are gone."""
+    """[segment edges] source segment; edges inside a chain are left out."""
     dst: I8
-    """[segment edges] segment."""
+    """[segment edges] destination segment."""
     inner: B1
-    """[edges] the edge lies inside a chain; the others are `src`, `dst` in the given order."""
+    """[edges] the edge lies inside a chain; all others are listed in `src`, `dst`, in the given order."""
 
     @property
     def head(self) -> I8:

@@ -83,23 +83,22 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch; a decision has the number of the segment it places. Numbers are local to each
-    flow.
-    """
+    """Decisions of a batch; a decision has the number of the segment it places. Numbers are local to a
+    flow."""
 
     path: I8
-    """[segments] tied segments: the decision they lie under (maybe their own), counted from the flow's first
-    segment; -1 elsewhere."""
+    """[segments] of a tied segment: the decision that it lies under (maybe its own), counted from the flow's
+    first segment; -1 for others."""
     above: I8
-    """[segments] of a decision: the decision it lies under; -1: none."""
+    """[segments] of a decision: the decision above it, -1: none."""
     depth: I8
-    """[segments] of a decision: number of decisions from the top, itself included; 0: not a decision."""
+    """[segments] of a decision: its depth, 1 at the top; 0: not a decision."""
     group: I8
-    """[segments] of a decision: the smallest segment decided with it."""
+    """[segments] of a decision: the smallest segment among those ordered together with it."""
     hard: B1
-    """[flows] decisions do not explain every tie; the other fields mean nothing there."""
+    """[flows] decisions do not explain every tie; the other fields are undefined there."""
     culprit: B1
-    """[segments] of hard flows: in a cell of which the earliest is to be individualised."""
+    """[segments] of hard flows: in a cell whose earliest segment is to be individualised."""
 
     def take(self, segments: I8) -> TiePlan:
         """The plan for copies of plain flows made by `SegmentGraphs.take`."""
@@ -165,7 +164,8 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Give the tied segments `here` of one stage their paths; edges from tied predecessors, by dst."""
+        """Determine the decisions of the tied segments `here` of one stage; edges from tied predecessors, by
+        dst."""
         base, lead_size = self.base, self.size
         base[here] = -1
         if len(src):
@@ -213,7 +213,8 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark clusters of `odd` segments hard; individualise first where their predecessors were decided."""
+        """Mark the clusters of segments `odd` hard; set the cell to individualise first: that of a decided
+        predecessor, else their own."""
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):
             return
@@ -314,5 +315,5 @@ def _count_levels(graphs: SegmentGraphs) -> I8:
 
 
 def _of(tie: TieBreak, origin: I8) -> TieBreak:
-    """The tie-break for copied segments."""
+    """Tie-break for copies of segments; `origin` [copies]: the copied segment."""
     return lambda segments: tie(origin[segments])

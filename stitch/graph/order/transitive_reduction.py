@@ -8,7 +8,7 @@ from schemas.arrays import B1, I8
 from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs, run_starts
 
 _MASK_WORDS = 8 * 2**20
-"""Words of reach masks in memory at a time, at most (64 MiB), except for a single larger flow."""
+"""Maximum words of reach masks in memory at a time (64 MiB); a single larger flow may exceed it."""
 
 
 def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
@@ -52,7 +52,8 @@ def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
 
 
 def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
-    """Flows with candidates, in lots of similar mask width whose masks fit `_MASK_WORDS`."""
+    """Group flows with candidates by similar mask width, so that the masks of each group fit
+    `_MASK_WORDS`."""
     lots: list[I8] = []
     width = 1
     while True:
@@ -67,15 +68,16 @@ def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
 
 
 def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int) -> B1:
-    """[edges] redundancy in one lot; vertices are local numbers, `width` the mask words of each."""
+    """[edges] True if redundant, for one group of flows; vertices are numbered locally, `width`: mask words
+    of each vertex."""
     n = len(rounds)
     own = np.zeros((n, width), dtype=np.uint64)
     marked = np.flatnonzero(bit >= 0)
     own[marked, bit[marked] >> 6] = np.uint64(1) << (bit[marked] & 63).astype(np.uint64)
     above = np.zeros((n, width), dtype=np.uint64)
-    """Tracked proper ancestors."""
+    """[vertices, words] bit masks of the tracked proper ancestors."""
     farther = np.zeros((n, width), dtype=np.uint64)
-    """Tracked ancestors two or more steps away."""
+    """[vertices, words] bit masks of the tracked ancestors two or more steps away."""
     by_dst, _ = group_stably(dst, n)
     n_rounds = int(rounds.max()) + 1
     by_round, _ = group_stably(rounds[dst[by_dst]], n_rounds)

@@ -21,16 +21,16 @@ _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, slots=True)
 class CanonicalTree:
-    """Per span [spans], in the order given."""
+    """Canonical positions of spans; fields are [spans], in the given order."""
 
     start: I8
     """Position of the span's start in its flow."""
     size: I8
-    """Nodes in its subtree: starts, ends and marks; the end lies at `start + size - 1`."""
+    """Nodes in the span's subtree: starts, ends and marks; its end lies at `start + size - 1`."""
     sync_rank: I8
-    """Rank among the synchronous children of its parent; meaningless for asynchronous ones and roots."""
+    """Rank among the synchronous children of the parent; meaningless for asynchronous spans and roots."""
     n_sync: I8
-    """Number of its synchronous children."""
+    """Number of the span's synchronous children."""
     deferred: B1
     """True if the span or an ancestor is asynchronous."""
 
@@ -103,7 +103,8 @@ def order_trees(
 
 
 def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """[spans] nodes between the parent's start and the span's (marks left out), and rank among siblings."""
+    """`([spans] nodes between the parent's start and the span's, without marks; [spans] rank among
+    siblings)`."""
     n = len(parent)
     offset = np.ones(n, dtype=np.int64)
     rank = np.zeros(n, dtype=np.int64)

@@ -29,12 +29,11 @@ SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
 """Seconds a request may take: a file of 100 MB at 4 MB/s takes 25 s."""
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
-"""Characters that every store takes in a key, and every shell in a word, as they are."""
+"""Characters valid in a key of every store and in a shell word without quotes."""
 _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
-"""Keys of a profile that replace credentials, and are not supported here."""
+"""Keys of a profile that replace credentials and are not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,12 @@ class BucketSettings:
     prefix: str
     """Path in the bucket, without a slash at either end; may be empty."""
     endpoint: str | None = None
-    """None: the region's default."""
+    """URL of the store; None: the region's default."""
     region: str = DEFAULT_REGION
     virtual_hosted: bool = False
     anonymous: bool = False
     keys: BucketKeys | None = field(default=None, repr=False)
-    """None: the client asks the machine for a role."""
+    """Access keys; None: the client uses a role of the machine."""
     ca_file: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
 
@@ -67,22 +66,6 @@ class BucketSettings:
     def url(self) -> str:
         """The lake's name, for messages."""
         return f"{SCHEME}{self.bucket}{'/' if self.prefix else ''}{self.prefix}"
-
-    @property
-    def short_name(self) -> str:
-        """Last part of the prefix, else the bucket: the name of the lake as a folder."""
-        return self.prefix.rpartition("/")[2] or self.bucket
-
-
-def is_bucket(name: str) -> bool:
-    """True if a lake's name is that of a bucket. Raises ConfigError for another store's (`gs://…`)."""
-    scheme = _SCHEME.match(name)
-    if scheme is not None and scheme[0] != SCHEME:
-        raise ConfigError(
-            f"'{name}' names no lake: {scheme[0]} is not read.",
-            remedy="Write a folder, or s3://BUCKET/PREFIX; for other S3 stores set AWS_ENDPOINT_URL.",
-        )
-    return scheme is not None
 
 
 def bucket_settings(name: str, environ: Mapping[str, str]) -> BucketSettings:

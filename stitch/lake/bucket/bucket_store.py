@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import obstore
 import pyarrow as pa
@@ -30,7 +30,7 @@ from obstore.store import S3Store
 
 from schemas.errors import LakeError, lake_error
 from stitch.lake.bucket.bucket_settings import BucketSettings
-from stitch.lake.store import Move, UncertainError
+from stitch.lake.store import Listed, Move, UncertainError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
@@ -47,7 +47,8 @@ _OF_A_ROLE: Final = (
 )
 """Addresses in errors of requests for a role."""
 _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
-"""Error codes of denied access. The last is versitygw's code for an unknown key, and comes with 404."""
+"""Error codes of denied access. XAdminUserNotFound is versitygw's code for an unknown key, sent with status
+404."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class Failure:
     """One failed request."""
 
     error: OSError
-    """Exception to raise."""
+    """Exception to raise for the failed request."""
     certain: bool
-    """True if a put that failed like this has certainly stored nothing."""
+    """True if a put with this failure has certainly stored nothing."""
     passing: bool
     """True if repeating the request may succeed."""
 
@@ -112,23 +113,14 @@ PUT_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Names that are looked up one by one, at most; more are found in listings of 1,000 names."""
+"""Maximum names looked up one by one; more are found in listings of 1,000 names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
-"""Bytes of unfinished puts, at most: twelve times what a line of 100 MB/s takes in 100 ms."""
+"""Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
-class Listed(NamedTuple):
-    """One object of a listing."""
-
-    name: str
-    size: int
-    tag: str
-    """ETag of the content; empty where the store has none."""
-
-
 class BucketStore:
-    """Implementation of `stitch.lake.store.Store`. A `put` runs in the background until `persist` or
+    """Implementation of `stitch.lake.store.RemoteStore`. A `put` runs in the background until `persist` or
     `remove`.
 
     Errors are OSErrors whose text has a remedy. Threads may share it.
@@ -188,7 +180,8 @@ class BucketStore:
             return None
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """See Store. Many names are looked for in listings from the first to the last of each top folder."""
+        """See Store. Many names are looked up in one listing per top folder, from its first to its last
+        name."""
         if len(names) <= _HEADS_AT_MOST:
             return [*self._pool.map(self.size, names)]
         found: dict[str, int] = {}
@@ -229,7 +222,7 @@ class BucketStore:
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
-        """Files below a folder, in order of their bytes, page by page; only those behind `after`."""
+        """Files below a folder, sorted by name bytes, fetched page by page; only those after name `after`."""
         pages = obstore.list(self._client, folder or None, offset=after, chunk_size=1000)
         while (page := self._asked(folder, lambda: next(pages, None))) is not None:
             for entry in page:
@@ -289,12 +282,12 @@ class BucketStore:
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Take the unfinished puts of some names out of the list."""
+        """Remove unfinished puts, of names accepted by `mine`, from the list and return them."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 
     def _create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Put a file under a free name: see `Store.put_if_absent`, and the module."""
+        """Put a file under a free name: see `Store.put_if_absent` and the module docstring."""
         # The client refuses buffers whose items are signed.
         content = data if isinstance(data, bytes) else memoryview(data).cast("B")
         failure: Failure | None = None
@@ -352,7 +345,7 @@ class BucketStore:
             self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
 
     def _asked(self, name: str, ask: Callable[[], R]) -> R:
-        """Answer to a request; errors become OSErrors about `name`."""
+        """Call `ask` and return its answer; errors become OSErrors about `name`."""
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -413,7 +406,7 @@ class Room:
         self._changed = threading.Condition()
 
     def take(self, n_bytes: int) -> None:
-        """Wait until there is room, and reserve it."""
+        """Wait until `n_bytes` are free, and reserve them."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + n_bytes <= self._limit)
             self._used += n_bytes

@@ -31,11 +31,11 @@ class Edit:
     gone: pa.Table
     """`request_id`, `kind`, `lane` of the flows to remove."""
     flows: pa.Table
-    """Flows to add (FLOWS_SCHEMA)."""
+    """Flows (FLOWS_SCHEMA) to add."""
     structures: pa.Table
-    """Structures (STRUCTURES_SCHEMA) of at least these flows, each category once."""
+    """Structures (STRUCTURES_SCHEMA) of at least the flows to add, each category once."""
     params: pa.Table
-    """Parameters of these flows (PARAMS_SCHEMA)."""
+    """Parameters (PARAMS_SCHEMA) of the flows to add."""
 
 
 _NO_EDIT = Edit(
@@ -51,9 +51,9 @@ class Rewritten:
     """Size of a rewritten window."""
 
     flows: int
-    """Rows it has now."""
+    """Rows of flows in the window now."""
     flows_more: int
-    """Difference to the rows before; may be negative."""
+    """Rows of flows now minus before; may be negative."""
     params_more: int
 
 
@@ -89,7 +89,7 @@ def rewrite(
     files: Sequence[LakeFile],
     edit: Edit = _NO_EDIT,
 ) -> Rewritten:
-    """Stage the window's rows as one file a table; nothing is staged for a window that becomes empty.
+    """Stage the window's rows as one file a table; stage no file for a window that becomes empty.
 
     The files are read back and compared with their source. Memory: the files of the window. Raises LakeError
     where a file cannot be read, or a flow to remove does not occur exactly once; OSError.
@@ -136,9 +136,7 @@ def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str,
 def _without(
     before: Mapping[WindowTable, list[pa.Table]], gone: pa.Table, window: Window
 ) -> Mapping[WindowTable, list[pa.Table]]:
-    """Rows of all flows except some. Parameters are removed with the flow of their name, whatever its
-    lane.
-    """
+    """Rows of all flows except `gone`. Parameters are removed by flow name, whatever its lane."""
     if not gone.num_rows:
         return before
     names = flow_names(gone, with_lane=True)
@@ -157,9 +155,8 @@ def _without(
 
 
 WINDOWS_A_COMMIT: Final = 128
-"""Rewritten windows in a commit, at most: bounds the record (about 1 KB a window) and the loss by an
-interruption.
-"""
+"""Maximum rewritten windows in a commit: bounds the record (about 1 KB a window) and the loss by an
+interruption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +166,7 @@ class Compacted:
     windows: int
     files_before: int
     files_after: int
-    """0 in a dry run, which cannot know it."""
+    """Files after compaction; 0 in a dry run, which cannot know it."""
     bytes_before: int
     bytes_after: int
     removed: int

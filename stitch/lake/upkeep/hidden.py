@@ -22,7 +22,7 @@ from stitch.lake.layout import origin
 from stitch.lake.store import Store
 
 UPKEEP_LANE: Final = 2**31 - 1
-"""Above the lane of every partition."""
+"""Lane of upkeep, above the lane of every partition."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
 """Time before every window."""
 
@@ -39,9 +39,9 @@ class Hidden:
     through: I8
     """[windows × lanes] last commit of the lane that the window's current generation replaces; 0: none."""
     lanes: I8
-    """[lanes] ascending."""
+    """[lanes] lane numbers, ascending."""
     seqs: I8
-    """[windows] commit of the window's current generation."""
+    """[windows] upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
     """Table outside windows -> lane -> last commit whose files are hidden."""
 
@@ -161,7 +161,7 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[commits of the upkeep lane] True for generations and commits that built, by `until_ns`."""
+    """[upkeep commits] True if a generation, or built by `until_ns`; False if in `without`."""
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
         if until_ns is None or at.at_ns <= until_ns:
@@ -170,7 +170,7 @@ def _replacing(
 
 
 def commits_of(items: Iterable[Publish]) -> set[int]:
-    """Numbers of the commits that published some files of one lane."""
+    """Numbers of the commits that published `items`, all of one lane."""
     origins = [origin(item.final.rpartition("/")[2]) for item in items]
     return {seq for _, seq, _ in (found for found in origins if found is not None)}
 

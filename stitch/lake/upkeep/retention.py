@@ -32,7 +32,7 @@ class Retired:
     removed: int
     """Files and folders deleted from the store: hidden longer than the grace period."""
     held_back: int
-    """Windows past their age that stay because they are not sealed."""
+    """Number of windows past their age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
     """Late events, repaired events and dead letters hidden by this run."""
     reports: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class AgedSide:
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: the lane's files up to that commit are past their age."""
+    """(lane, commit), ascending: files of the lane up to this commit are past their age."""
     files: int
     rows: int
 
@@ -130,7 +130,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """True if there are late events that a repair rewrote."""
+    """True if late events rewritten by a repair are waiting."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 

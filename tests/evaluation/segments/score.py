@@ -21,7 +21,7 @@ from evaluation.segments.described import Fault
 from evaluation.segments.recorded import Pair, recorded
 
 from analyze.compare import compare
-from analyze.load import load_population
+from analyze.profile.history import StatisticsUse, read_samples
 from analyze.refine.settings import RefineSettings
 from flowdiff.samples import find_samples
 from schemas.report.findings import Finding, FindingsSection
@@ -51,15 +51,18 @@ class Scored:
     texts: tuple[str, ...]
 
 
-def scored(pair: Pair, lake: Path, seed: int, mode: Mode, changed: dict[str, Any]) -> Scored:
+def scored(
+    pair: Pair, lake: Path, seed: int, mode: Mode, changed: dict[str, Any], use: StatisticsUse
+) -> Scored:
     """Compare a pair as the command does, and judge."""
     history = pair.history if mode == "a" else ()
     texts = {"reference": [pair.reference], "problem": [pair.problem]}
     samples = find_samples(texts, history, now_ns=0, lake=str(lake))
-    population, past = load_population(samples.compared, RefineSettings(), history=samples.history)
-    outcome = compare(population, [chosen_of("robust", changed)], history=past, limits=LIMITS)
+    read = read_samples(samples.compared, samples.history, RefineSettings(), use=use)
+    chosen = [chosen_of("robust", changed)]
+    outcome = compare(read.compared, chosen, history=read.history, limits=LIMITS)
     section = next(s for s in outcome.report.sections if isinstance(s, FindingsSection))
-    callees = callees_of(population)
+    callees = callees_of(read.compared.population)
 
     def at(finding: Finding, component: str) -> bool:
         named = {finding.site.component, finding.suspect} | callee(callees, finding.site)
@@ -134,16 +137,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--case", default="", metavar="TEXT", help="only scenarios with this text")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="settings of the method")
+    parser.add_argument("--statistics", action="store_true", help="read the history from statistics")
     parser.add_argument("--shown", action="store_true", help="print every comparison")
     chosen = parser.parse_args()
     changed = {name: json.loads(value) for name, _, value in (text.partition("=") for text in chosen.set)}
     rows = []
+    use: StatisticsUse = "history" if chosen.statistics else "never"
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         lake, pairs = recorded(ROOT, seed)
         for pair in pairs:
             for mode in MODES:
                 if chosen.case in pair.scenario.name:
-                    rows.append(scored(pair, lake, seed, mode, changed))
+                    rows.append(scored(pair, lake, seed, mode, changed, use))
                     if chosen.shown:
                         row = rows[-1]
                         print(seed, mode, row.scenario, row.outcome, row.first, row.named, row.findings)

@@ -1,4 +1,4 @@
-"""Know where symptoms lie, which requests show them, on which hosts they are, and where calls go."""
+"""Facts about symptoms that relations use: position, requests, hosts, callees."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from schemas.arrays import I8
 from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]
-"""Component of a site -> (host, component); what is not in it has no host."""
+"""Component of a site -> (host, component); no entry: no host."""
 
 
 def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
-    """Tell which components of sites are those of a host. O(nodes)."""
+    """Map components that name a host to (host, component). O(nodes)."""
     named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
 
 
 def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
-    """Tell which components of records name a host first: statistics have no graphs, so the form of the name
-    (`host/component`) decides. O(sites)."""
+    """Map components of records that begin with a host, `host/component`, to (host, component). For
+    statistics, which have no graphs: the form of the name decides. O(sites)."""
     records = {
         names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
     }
@@ -54,17 +54,17 @@ def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Names of sites, operations and changes without the host that activity records put in front."""
+    """Keys of sites and changes without the host that activity records put first."""
 
     names: Names
     host_of: HostOf
 
     def host(self, site: int) -> str:
-        """Give the host of a site; empty for none."""
+        """Host of a site; empty for none."""
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
     def place(self, site: int) -> tuple[object, ...]:
-        """Give a site, equal on all hosts."""
+        """Key of a site without its host: (caller, operation, kind)."""
         caller = self.names.caller(site)
         return (
             None if caller is None else self._hostless(caller),
@@ -73,7 +73,7 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Tell what happened where, equal on all hosts: of what family, in which direction."""
+        """Key of a change without its host: place, family of kinds, direction."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -86,27 +86,27 @@ _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Requests by the operation at which their first failure began: one of them each.
+    """Failed requests by the operation at which their first failure began; a request counts once.
 
-    With few requests a caller's failures may be significant and those of each of its calls not; this says
-    whom to look at.
+    With few requests a caller's failures may be significant while those of each of its callees are not; these
+    counts point to the callee.
     """
 
     n: I8
     """[2] requests of reference and problem."""
     failed: I8
-    """[operations, 2]"""
+    """[operations, 2] failed requests of reference and problem."""
 
     def more(self) -> list[int]:
-        """List operations at which more began than did, those with most first."""
+        """Operations whose share of begun failures rose, the largest rise first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
         order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """Tell by whom most of what a change reports failed, there or below; empty for nobody, and for the
-        component of the change itself."""
+        """Callee by which most of the failures that `lead` reports began, at its operation or below; empty
+        for none, or if it is the operation's own component."""
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:
             return ""
@@ -127,7 +127,7 @@ class Failures:
 
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
-    """Take failures out of the breakdown of errors. O(rows)."""
+    """Read failures from the `origins` table of the profile. O(rows)."""
     sides = roles.reference, roles.problem
     n = [profile.responded("n", slots) for slots in sides]
     failed = [profile.at_operations("origins", "n", slots) for slots in sides]
@@ -136,7 +136,7 @@ def failures_begun(profile: Profile, roles: Roles) -> Failures:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Facts that relations ask for: symptoms, names, order, settings."""
+    """Symptoms, names, order of calls and settings, for relations to look up."""
 
     names: Names
     order: Order
@@ -149,20 +149,20 @@ class Context:
     """The larger of the two mean response times."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """Tell whether a symptom lies below another (records: after it)."""
+        """True if `one` is below `other` in the calling context (records: after it)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
-        """Give the component of a symptom's operation."""
+        """Component of the symptom's operation."""
         return self.names.operations[symptom.operation].component
 
     def callee(self, symptom: Symptom) -> str:
-        """Tell whom a symptom's operation calls."""
+        """Component that the symptom's operation calls; empty for none."""
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """Tell how many times as much comes to a site: calls, and to a loop of records requests, however
-        often it turns for each."""
+        """Growth factor of the traffic at a change's site: calls, or for loops of records requests, without
+        the turns."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
@@ -176,9 +176,10 @@ def context_of(
     begun: Failures,
     settings: CausesSettings,
 ) -> Context:
-    """Bundle significant changes to symptoms, with what is known of them.
+    """Bundle significant changes to symptoms, and collect what relations look up.
 
-    by_load: changes that the load explains; those of time may still follow from paths that brought it.
+    by_load: changes that the load explains; those of time may still follow from the paths that brought the
+    load.
     """
     profile, groups = profiled
     names = profile.names
@@ -231,7 +232,7 @@ def context_of(
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
-    """Give the larger of the mean response times of reference and problem, at least 1."""
+    """Larger of the mean response times of reference and problem, ns, at least 1."""
     means = [
         profile.responded("ns", slots) / max(profile.responded("w", slots), 1e-300)
         for slots in (roles.reference, roles.problem)

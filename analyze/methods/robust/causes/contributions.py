@@ -1,9 +1,9 @@
-"""Give each row of the breakdown to the finding that accounts for it: findings and breakdown are one sum.
+"""Assign each row of the breakdown to the finding that accounts for it, so that both add up to one sum.
 
 A change of time accounts for the `slower` part of its sites. A change of paths, calls or errors accounts for
-what the calls that come or go take: of spans the `calls` and `structure` parts of everything below the site,
-of activity records, which do not nest, the `calls` parts of the steps that are walked more or less often and
-hang together with the site. So does what follows from it. A part belongs to the first finding that claims it.
+the calls that come or go: for spans the `calls` and `structure` parts of everything below the site; for
+activity records, which do not nest, the `calls` parts of connected steps around the site that are walked more
+or less often. Changes that follow from it are included. A part belongs to the first finding that claims it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """Parts of a change of the mean by cause, and the rest; ns, together the whole change."""
+    """Parts of a change of the mean by cause, and the rest, ns; they add up to the whole change."""
 
     of_causes: tuple[float, ...]
     rest: F8
-    """[rows] part of a row of the breakdown that no cause accounts for."""
+    """[rows] part of a row of the breakdown that no cause claims."""
     mix: F8
-    """[roots] part of the workload mix, which no row has."""
+    """[roots] part of the workload mix, which is in no row."""
     cause: I8
-    """[rows] number of the cause that accounts for most of a row; -1 for none."""
+    """[rows] index of the cause that accounts for most of a row; -1 for none."""
 
     def shares(self, ups: bool) -> tuple[float | None, ...]:
-        """Give the part of each cause in all that added time (`ups`), or in all that took time away.
+        """Part of each cause in all time added (`ups`), or in all time taken away.
 
-        What adds is each cause that does, as a whole, each rest of a row that does, and the mix: so the
-        shares add up to 1 at most, and none is 0 but of a cause that accounts for nothing. None: the cause
-        went the other way.
+        The denominator sums causes, rests of rows and mixes of that sign, so shares add up to at most 1.
+        None: the cause has the other sign; 0 only for a cause that accounts for nothing.
         """
         sign = 1.0 if ups else -1.0
         every = np.concatenate([np.array(self.of_causes), self.rest, self.mix]) * sign
@@ -52,9 +51,9 @@ class Contributions:
 def contributions(
     causes: Sequence[Cause], context: Context, parts: Parts, mix: F8, call_ratio: F8
 ) -> Contributions:
-    """Give each cause its part of the change of the mean, ns; they claim in their order. O(causes · rows).
+    """Split the change of the mean, ns, among the causes; earlier causes claim first. O(causes · rows).
 
-    parts: rows by path of the same names; mix: [roots] what is of no row; call_ratio: [sites] calls a
+    parts: rows by path of the same names; mix: [roots] part of the workload mix; call_ratio: [sites] calls a
     request, after over before.
     """
     names, calls_moved = context.names, context.settings.calls_moved
@@ -80,15 +79,15 @@ def contributions(
 
 
 def _ways(cause: Cause, call_ratio: F8) -> F8:
-    """Tell which way each account may move: a loop that turns more often has no steps that are walked less
-    often, and the other way round."""
+    """Restrict call_ratio to the direction of the cause, 1 for sites that moved the other way: a loop that
+    turns more often does not account for steps walked less often."""
     if cause.lead.kind not in CALL_KINDS:
         return call_ratio
     return np.where((call_ratio > 1) == (cause.lead.kind is ChangeKind.MORE_CALLS), call_ratio, 1.0)
 
 
 def _below(operations: set[int], names: Names) -> B1:
-    """Tell of [paths] whether a path is one of an operation, or below one."""
+    """[paths] True for paths of the operations and all paths below them."""
     found = np.zeros(len(names.paths), dtype=np.bool_)
     for number, path in enumerate(names.paths) if operations else ():  # a path comes after the one above it
         above = path.above != NO_CALLER and bool(found[path.above])
@@ -97,8 +96,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Find steps walked more or less often that touch the operations, and those that hang together with
-    them."""
+    """Steps walked more or less often that touch the operations, or are connected to them through such
+    steps."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

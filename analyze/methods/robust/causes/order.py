@@ -1,4 +1,4 @@
-"""Order operations in the calling context: what lies above what, what is nearer to where a change began."""
+"""Order operations: depth and ancestors in the calling context, for activity records the order in time."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from schemas.arrays import F8, I8
 
 _MOST_BACK: Final = 1 - 1e-9
 _REQUESTS: Final = 0.5
-"""By which two counts of requests differ at least, where they differ."""
+"""Least difference of two counts of requests that counts as different."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """From where the operations of records are first entered: what statistics keep of their order in time."""
+    """Counts of which point precedes the first occurrence of each point of records: their order in time as
+    kept by statistics."""
 
     place: Mapping[int, int]
-    """Operation of a record -> its place in the arrays."""
+    """Operation of a record -> its index in the arrays."""
     requests: F8
-    """[operations] that pass it."""
+    """[operations] requests that pass the point."""
     later: I8
-    """[ways] operation, another that comes right before its first occurrence, and in how many requests."""
+    """[ways] operation; `earlier`: the one right before its first occurrence; `n`: requests."""
     earlier: I8
     n: F8
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Collect the entries of the points of records. O(rows)."""
+        """Collect the entries of record points from a profile. O(rows)."""
         names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -60,8 +61,8 @@ class Entries:
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
         """Map an operation to those that come before it in more requests than after it.
 
-        By the way on which each is first reached, step by step back to where the request began, as if a step
-        did not depend on the one after it: a Markov chain, whose expected visits are solved for.
+        Follows each first occurrence back to the start of the request, as if steps were independent (a Markov
+        chain), and solves for the expected visits.
         """
         if not asked:
             return {}
@@ -85,14 +86,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Depth and ancestors of operations over all paths there are."""
+    """Depth and ancestors of operations over all paths."""
 
     depth: tuple[int, ...]
-    """By operation: its deepest place."""
+    """[operations] depth of the deepest occurrence."""
     ancestors: tuple[frozenset[int], ...]
-    """By operation: operations above it on any path; of activity records those that come before it."""
+    """[operations] operations above it on any path; for activity records, operations before it."""
     records: frozenset[int] = frozenset()
-    """Operations of activity records: they have an order in time, not a depth."""
+    """Operations of activity records, which have an order in time and no depth."""
 
     @staticmethod
     def of(
@@ -101,9 +102,8 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order by the paths of a profile; records by the groups, or of statistics by `entries`:
-        those `asked` for. O(paths · depth + groups · asked²).
-        """
+        """Order operations by the paths of a profile; the records `asked` for by the groups, or for
+        statistics by `entries`. O(paths · depth + groups · asked²)."""
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
         trail: list[tuple[int, ...]] = []
@@ -126,19 +126,19 @@ class Order:
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
     def is_above(self, operation: int, other: int) -> bool:
-        """Tell whether `operation` is an ancestor of `other` somewhere."""
+        """True if `operation` is an ancestor of `other` on any path."""
         return operation in self.ancestors[other]
 
     def is_nearer(self, operation: int, other: int) -> bool:
-        """Tell whether `operation` is nearer to where a change began than `other`, if the same requests
-        show both: what is called is nearer than who calls; of records what came first, where paths part."""
+        """True if `operation` is nearer than `other` to where a change began, given that the same requests
+        show both: the callee is nearer than the caller; of records, the earlier point."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """Map an operation to those that come before it, first occurrences, in most requests that have both."""
+    """Map an operation to those whose first occurrence precedes its own in most requests with both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

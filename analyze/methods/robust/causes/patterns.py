@@ -1,4 +1,5 @@
-"""Compare call patterns: what is called besides or no longer, to whom calls go, after whose call it stops."""
+"""Compare call patterns: added and dropped callees, rerouted calls, the callee after which calls are cut
+short."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from analyze.profile.names import CallPattern, Names
 
 
 def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int], dict[int, int]]:
-    """Give operations with more calls, and with fewer, of a pattern against another, with how many."""
+    """({operation: additional calls of `pattern` over `other`}, {operation: missing calls})."""
     mine, theirs = Counter[int](), Counter[int]()
     for child in pattern:
         mine[child.operation] += child.calls
@@ -24,8 +25,8 @@ def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int]
 
 
 def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tuple[int, int]]:
-    """Give operations with more calls of a pattern than of another: how many more, at least and at most. A
-    pattern knows its numbers up to a power of two."""
+    """Map each operation that `pattern` calls more than `other` to (least, most) extra calls: patterns hold
+    numbers only up to a power of two."""
     least, most = Counter[int](), Counter[int]()
     for child in pattern:
         least[child.operation] += child.least
@@ -38,7 +39,7 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Find the pattern of the same site that went the other way by most."""
+    """Path change at the same site that went the other way by most; None without one."""
     others = [
         other
         for other in changes
@@ -48,8 +49,8 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
 
 
 def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int | None:
-    """Count how many more calls a request makes by a change of a path; None where nobody knows which path
-    went, or came, instead."""
+    """Number of calls that a change of a path adds to a request (negative: removes); None without a
+    counterpart."""
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
         return None
@@ -61,10 +62,10 @@ def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int 
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:
-    """Find the operations that are called besides, and no longer, by a change of a path; None: it is not
-    one thing.
+    """(operations called more, operations called less) by a change of a path; None without a counterpart, or
+    if the patterns differ in no operation.
 
-    Operations of one component of which the same is true are named once.
+    Operations of one component with equal results become one finding (`alike_at_component`).
     """
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
@@ -95,10 +96,10 @@ def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least:
 
 
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
-    """Find the component whose call was the last of calls that are cut short; empty where none is.
+    """Component of the last call before calls were cut short; empty if none were.
 
-    Cut short: a pattern that became more frequent is a part of one that became less so. Statistics do not
-    say which call was last, unless all go to one component.
+    Cut short: a pattern that became more frequent is a part of one that became less frequent. Statistics do
+    not hold which call was last, so there all calls must go to one component.
     """
     shorter = [
         change
@@ -131,9 +132,9 @@ def _is_part(shorter: CallPattern, longer: CallPattern) -> bool:
 def last_callees(
     population: Population, groups: Sequence[RequestGroup], patterns: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Map a pattern to the component of the remote call that started last in most calls of it; "" for none.
+    """Map a pattern to the component of the remote call that started last in most of its calls; "" for none.
 
-    Only the patterns asked for, which are few. O(groups · units).
+    Only for `patterns`, which are few. O(groups · units).
     """
     wanted = set(patterns)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
@@ -152,7 +153,7 @@ def last_callees(
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
-    """Find the first component that differs, going down from one last call to the next."""
+    """First component other than the unit's own, going from last call to last call; "" without one."""
     sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

@@ -1,9 +1,9 @@
 """List in RELATIONS every way in which one symptom follows from another, a row each.
 
-A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
-larger is the better fit. It fits only where v is at least as good an explanation as u: nearer to where it
-began, or, where either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case
-that fails without it.
+A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple that is larger
+for a better fit. It fits only if v explains at least as much as u: v is nearer to where it began, or, where
+either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case that fails
+without it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A row of RELATIONS; what it is for is the first line of its function."""
+    """A row of RELATIONS; the first line of its function states its purpose."""
 
     name: str
     link: Link
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
-    """The case that fails without it."""
+    """Test case that fails without the relation."""
     of_load: bool = False
-    """True if it is also asked of symptoms that the load of the whole service would explain."""
+    """True if it also applies to symptoms that the load of the whole service would explain."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
 
 
 def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate u to v where the same requests show both, and v is nearer to where it began."""
+    """Relate u to v if the same requests show both, and v is nearer to where the change began."""
     if u.timed or v.timed or not _may_lead(v, u, context):
         return None
     related = context.below(u, v) or context.below(v, u)
@@ -57,12 +57,12 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
-    """Tell whether u may follow from v, if the same requests show both.
+    """True if u may follow from v, given that the same requests show both.
 
-    What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
-    it: the path only says where the failure was. A loop that turns more often does not follow from a path
-    that was taken before; nor does a path that was never there, where the requests that come besides are not
-    those that take it, or statistics do not say which do.
+    The symptom nearer to the cause comes first. Of records, the failing point comes before the path that
+    leads to it: the path only says where the failure was. A loop that turns more often does not follow from a
+    known path; nor does a new path, if the additional requests are not those that take it, or statistics do
+    not say which do.
     """
     if u.operation in context.order.records and v.operation in context.order.records:
         if v.fails and not u.fails and _leads_to(u, v, context):
@@ -76,7 +76,7 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """Tell whether a path that became more frequent goes to an operation."""
+    """True if a path that became more frequent calls the operation of `to`."""
     taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
     return any(
         child.operation == to.operation for pattern in taken for child in context.names.patterns[pattern]
@@ -84,8 +84,8 @@ def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
-    """Tell whether hardly any take a path that many took, although more come there: extra traffic cannot make
-    an existing path disappear."""
+    """True if a frequent path became rare although the site gets more requests: extra traffic cannot make an
+    existing path disappear."""
     settings = context.settings
     return any(
         change.kind in PATH_KINDS
@@ -96,16 +96,17 @@ def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
 
 
 def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate who fails where any of its calls does to what fails in the component by which most fail."""
+    """Relate a caller that fails whenever a callee does to the failing symptom of the component where most
+    failures begin."""
     follows = u.fails and v.fails and context.below(v, u) and u.suspect == v.component
     return (u.common(v, related=True),) if follows else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what other requests see to the change of paths above that brings, or no longer brings, them.
+    """Relate a change due to other requests to the path change above that adds or removes these requests.
 
-    A time that fell follows from the path that calls another operation instead, as far as that can be who
-    left: it falls no further than the calls. Who still comes was the faster part before.
+    A time that fell follows only down to what the lost calls explain: the requests that stay were the faster
+    part before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
@@ -119,8 +120,8 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, number of calls or shares of known paths to the larger change of paths that
-    brings, or no longer brings, its calls."""
+    """Relate a component's queue, number of calls or shares of known paths to the larger path change that
+    routes calls to it, or away from it."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
@@ -131,7 +132,8 @@ def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that fail by it, or stop after its call; the call itself leads."""
+    """Relate callers that fail by one component, or stop after calling it; the call of that component
+    leads."""
     if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
         return None
     fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
@@ -142,7 +144,8 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate operations of a component that fail, loop, or call the same at once: they share code."""
+    """Relate operations of one component with the same failure, loop or added call at once: they share
+    code."""
     if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
@@ -150,9 +153,9 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Tell what operations of a component must have in common to be alike; None: nothing would do.
+    """Value that alike operations of a component must share; None: the symptom is alike to no other.
 
-    Calls of unlike components that fail have each its own cause.
+    Failing calls of different callees have different causes.
     """
     if symptom.lead.kind in PATH_KINDS:
         return what_moved(symptom.lead, symptom.changes, context.names)
@@ -163,8 +166,8 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what takes longer, or less, above or at a call that fails in most of its requests: error pages,
-    back-offs, time-outs, refusals."""
+    """Relate times that rose or fell, at or above a call that fails in most of their requests, to that
+    failure: error pages, back-offs, time-outs, refusals."""
     same = u.operation == v.operation and u.instance == v.instance
     if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
@@ -175,14 +178,15 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component that wait longer, or less, for it: the finding says how many, and
-    counts the requests of all."""
+    """Relate callers of one component whose waits for it changed alike: the finding counts the requests of
+    all."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
 
 def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
-    """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
+    """Relate times that one component explains: it is slow itself, all its callers wait for it, or it waits
+    for all its callees."""
     if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
     same = u.component == v.component and not _other_segments(u, v)
@@ -190,8 +194,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time and paths, or those of who calls it: time leads, larger loops, and failures
-    that are fast, before it."""
+    """Relate a component's time to its paths, or to its callers' paths: the time leads, except over larger
+    loops, and over failures if it fell."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
@@ -205,7 +209,7 @@ def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate the same change of one operation on several hosts."""
+    """Relate changes of one operation that are the same on several hosts."""
     hosts = context.hosts
     here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
     if not here or not there or here == there or not v.outranks(u):
@@ -214,8 +218,8 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate what a component shows as a whole, or at other calls, to the instance that most of it is: its
-    siblings hardly show it."""
+    """Relate a change of a component to the instance with most of it, if the other instances hardly
+    changed."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
     if u.instance is not None:
@@ -230,13 +234,13 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if both are changes of a segment: each has its own."""
+    """True if u and v belong to segments: two segments are never one cause."""
     return u.segment is not None and v.segment is not None
 
 
 def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate failures at a call site to a segment that nearly all of them are of, if it fails elsewhere as
-    well."""
+    """Relate failures at a call site to a segment with nearly all of them, if the segment also fails
+    elsewhere."""
     if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
         return None
     common = u.common(v, related=False)
@@ -245,8 +249,8 @@ def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a segment to the call site that says where: by most of the requests that fail, or as its times
-    are of the same component."""
+    """Relate a segment to the call site that locates it: with most of its failing requests, or for times in
+    the same component."""
     if u.segment is None or v.segment is not None or not _same_way(u, v):
         return None
     if u.timed:
@@ -256,7 +260,7 @@ def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
-    """Tell whether both are slower, or both fail more."""
+    """True if u and v are both slower, or both fail more."""
     return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
 
 
@@ -283,4 +287,4 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
     Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
 )
-"""The most telling first: a symptom follows by the first that fits."""
+"""Ordered by how telling they are: the first relation that fits applies."""

@@ -1,7 +1,7 @@
-"""Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes.
+"""Resolve symptoms to causes: each follows by its strongest edge, without cycles; the rest are causes.
 
-They are ranked by their score, what got better behind all that did not, as it needs no mending; but where the
-mean fell by test it is what changed the mean, and ranks as all do.
+Causes rank by score, improvements last, as they need no fix. If the mean fell significantly, improvements
+rank like the rest: they changed the mean.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from analyze.profile.names import Names
 from schemas.report.findings import PATH_KINDS, ChangeKind
 
 BETTER_LAST: Final = "better-last"
-"""The rule that what got better ranks behind all that did not, to leave it out by."""
+"""Name of the rule (for `without`) that ranks improvements last."""
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
-    """Find the causes, the most important first. tested: sites that some test reached; without: relations,
-    and BETTER_LAST, that are left out, by name."""
+    """Find the causes, the most important first. tested: sites that some test reached; without: names of
+    relations, or BETTER_LAST, to leave out."""
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -46,13 +46,13 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Order causes by their score, whichever way they went."""
+    """Sort causes by score, improvements included."""
     return tuple(sorted(causes, key=lambda cause: (-cause.score, cause.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Choose for a symptom what it follows from, and how: by the first relation that fits, its best fits
-    first, and by no edge that closes a circle. O(relations · symptoms²)."""
+    """Choose for each symptom the one it follows from, and the relation: the first relation that fits, its
+    best fit first, skipping edges that close a cycle. O(relations · symptoms²)."""
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]
     for relation in relations:
@@ -114,8 +114,8 @@ def _cause(
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give (hosts that have it, those that were tested and have not); elsewhere: the leading symptom
-    first."""
+    """(hosts with the change, tested hosts without it). elsewhere: symptoms on other hosts, the leading
+    symptom first."""
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
     same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]
@@ -130,11 +130,11 @@ _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, Chan
 
 
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
-    """Tell whether a cause means the same work in less time, or fewer failures.
+    """True if a cause means the same work in less time, or fewer failures.
 
-    part_ns: its part of the change of the mean, without what takes longer besides. A failure, a call that is
-    cut short, and requests that make fewer calls are no improvements, whatever they save: an answer comes
-    early, too, where it is empty. Nor is what saves less than what takes longer besides.
+    part_ns: the cause's part of the change of the mean, without its slower parts. Failures, calls cut short
+    and requests with fewer calls are no improvement, whatever time they save: an empty answer is early, too.
+    Nor is a saving smaller than the cause's slower parts.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
     own = [change for change in cause.changes if id(change) not in follows]
@@ -150,7 +150,7 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
 
 
 def longer_ns(cause: Cause) -> float:
-    """Give what takes longer in a cause, ns a request."""
+    """Time that the slower parts of a cause add, ns a request."""
     return sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
 
 
@@ -162,11 +162,10 @@ def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
 
 
 def has_effect(cause: Cause, part_ns: float, context: Context) -> bool:
-    """Tell whether a cause takes time, fails, or makes more or fewer calls.
+    """True if a cause costs or saves time, fails, or makes more or fewer calls.
 
-    part_ns: its part of the change of the mean. Known paths with as many calls as before are the only change
-    without any; all others asked for time that requests felt, for failures, or are calls that were never
-    there or are gone.
+    part_ns: the cause's part of the change of the mean. Only known paths with as many calls as before can be
+    without effect: all other tests require time that requests felt, failures, or new or lost calls.
     """
     if abs(part_ns) >= context.settings.least_effect * context.mean_ns:
         return True

@@ -1,4 +1,4 @@
-"""Bundle changes to symptoms: all that changed in one way at one operation, and for whom it speaks."""
+"""Bundle changes to symptoms: the changes of one kind at one operation, and the component they point to."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
 BundleKey = tuple[int, bool, bool, Instance | None, Segment | None]
-"""(operation, of time, faster, on which instance alone, in which segment alone)."""
+"""(operation, is of time, is faster, only instance, only segment)"""
 
 
 @dataclass(frozen=True, eq=False)
 class Symptom:
-    """All that changed at one operation: in its time, in one direction, or in what it does."""
+    """Changes at one operation: of its time, in one direction, or of its structure (paths, calls, errors)."""
 
     operation: int
     timed: bool
     changes: tuple[Change, ...]
     lead: Change
     requests: B1
-    """[requests] that show it; none where no request is at hand."""
+    """[requests] True if the request shows it; empty without requests."""
     score: float
-    """Part of the mean response time, or of the requests, as far as it is sure."""
+    """Rank: lower bound of the part of the mean response time, or of the share of requests."""
     size: float
-    """The same with what is unsure of times: by it one symptom leads another where either could."""
+    """Score with point estimates for times; decides which of two symptoms leads if either could."""
     component: str
     """Component to look at first."""
     suspect: str = ""
-    """Component after whose call calls are cut short, or by whom they fail."""
+    """Component after which calls are cut short, or which makes calls fail."""
     by_load: bool = False
-    """The load explains it: it is no finding by itself."""
+    """True if the load explains it, so that it is no finding by itself."""
     counted: int = 0
-    """Requests that show it by statistics."""
+    """Requests that show it, from statistics."""
 
     def has(self, kinds: Collection[ChangeKind]) -> bool:
-        """Tell whether one of its changes is of these kinds."""
+        """True if a change is of one of `kinds`."""
         return any(change.kind in kinds for change in self.changes)
 
     @cached_property
@@ -51,66 +51,67 @@ class Symptom:
         return int(self.requests.sum()) if len(self.requests) else self.counted
 
     def common(self, other: Symptom, *, related: bool) -> int:
-        """Number of requests that show both; of statistics as many as can, where one leads to the other."""
+        """Number of requests that show both symptoms. From statistics: the largest possible if `related`,
+        else 0."""
         if len(self.requests):
             return int((self.requests & other.requests).sum())
         return min(self.n_requests, other.n_requests) if related else 0
 
     @cached_property
     def fails(self) -> bool:
-        """Tell whether more calls fail."""
+        """True if more calls fail."""
         return self.has({ChangeKind.ERRORS})
 
     @property
     def instance(self) -> Instance | None:
-        """Only instance that shows it; None: all do."""
+        """The one instance that shows it; None: not limited to one."""
         return self.lead.instance
 
     @property
     def segment(self) -> Segment | None:
-        """Only segment of requests that shows it; None: all do."""
+        """The one segment that shows it; None: not limited to one."""
         return self.lead.segment
 
     @cached_property
     def is_new(self) -> bool:
-        """Tell whether a path is taken that was never there."""
+        """True if it has a path that was never taken before."""
         return self.has({ChangeKind.NEW_PATH})
 
     @cached_property
     def of_known_paths(self) -> bool:
-        """Tell whether known paths are taken more or less often, and nothing else changed."""
+        """True if only the frequencies of known paths changed."""
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def outranks(self, other: Symptom) -> bool:
-        """Tell whether it leads where either could."""
+        """True if self leads where either symptom could."""
         return (self.size, -self.operation) > (other.size, -other.operation)
 
 
 def one_a_site(changes: Iterable[Change]) -> list[Change]:
-    """Keep one change of time a site; where it is slower and has a tail the former: both are one thing."""
+    """Keep one change of time per site; the median's before the tail's, as both are one thing."""
     ordered = sorted(changes, key=lambda change: change.kind is not ChangeKind.TAIL)
     return list({change.site: change for change in ordered}.values())
 
 
 def _alike(change: Change, lead: Change) -> bool:
-    """True if a change of the same operation is of the kind of the lead."""
+    """True if a change is of the same kind as the lead."""
     if lead.kind in TIME_KINDS:
         return change.kind in TIME_KINDS
     return change.kind is lead.kind
 
 
 def part_ns(changes: Iterable[Change]) -> float:
-    """Sum the part of changes of time in the change of the mean, ns a request."""
+    """Sum of the changes' parts in the change of the mean, ns a request; one per site."""
     return sum(change.contribution_ns for change in one_a_site(changes))
 
 
 def sure_part(change: Change) -> float:
-    """Give the lower 95 % bound of an effect over the effect."""
+    """Lower 95 % bound of an effect, as a fraction of the effect; at least 0."""
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
 
 def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Change]]:
-    """Put together what changed in one way at one operation."""
+    """Group changes by operation, time or structure, direction, instance and segment."""
     bundles: dict[BundleKey, list[Change]] = defaultdict(list)
     for change in changes:
         timed = change.kind in TIME_KINDS
@@ -121,13 +122,12 @@ def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Cha
 
 
 def largest(changes: Sequence[Change]) -> Change:
-    """Find what a change of time is headed by."""
+    """Leading change of a symptom of time: the largest contribution."""
     return max(one_a_site(changes), key=lambda change: abs(change.contribution_ns))
 
 
 def leading(changes: Sequence[Change]) -> Change:
-    """Find what a symptom is headed by: an error, then calls, then the path that became more frequent by
-    most."""
+    """Leading change of a symptom of structure: errors first, then what rose, then the largest change."""
     return max(
         changes,
         key=lambda c: (
@@ -141,9 +141,10 @@ def leading(changes: Sequence[Change]) -> Change:
 def covering(
     found: Mapping[BundleKey, Sequence[Change]], names: Names, caller_weight: float
 ) -> dict[BundleKey, str]:
-    """Find the component for which each change of time speaks: few components cover them all.
+    """Map each symptom of time to the component it points to: a greedy cover by few components.
 
-    A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
+    A slow component covers its own times and the waits for it; one that waits for all its callees covers
+    those waits.
     """
     left = {place: abs(part_ns(mine)) + 1e-6 for place, mine in found.items() if place[1]}
     speaks = {place: _speaks_for(place[0], names, caller_weight) for place in left}
@@ -170,38 +171,38 @@ def _speaks_for(operation: int, names: Names, caller_weight: float) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Why a symptom is no cause of its own."""
+    """The reason why a symptom is not a cause: the relation by which it follows from another."""
 
     changes: tuple[Change, ...]
-    """Changes of the symptom that follows."""
+    """Changes of the following symptom."""
     of: Change
-    """Leading change of the symptom that it follows from."""
+    """Leading change of the symptom it follows from."""
     relation: str
-    """Name of a row of RELATIONS."""
+    """Name of the relation, a row of RELATIONS."""
     follows: bool
-    """It, or what it belongs to, is a consequence; else the same elsewhere, or another side."""
+    """True for a consequence, direct or not; False for the same change elsewhere, or another side of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Group of changes that becomes a finding: one symptom and those that follow from it."""
+    """Changes that become one finding: a symptom and those that follow from it."""
 
     lead: Change
     operation: int
     component: str
-    """To look at first."""
+    """Component to look at first."""
     changes: tuple[Change, ...]
     score: float
     suspect: str = ""
-    """Component after whose call requests were cut short, or whose calls fail."""
+    """Component after which requests were cut short, or whose calls fail."""
     elsewhere: tuple[Change, ...] = ()
     """The same change elsewhere: on other hosts, in other operations, at other callers; without the lead."""
     hosts: tuple[str, ...] = ()
-    """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
+    """Hosts with the leading change, if sites tell hosts apart; the leading site's first."""
     spared: tuple[str, ...] = ()
-    """Hosts on which the same site was tested and is as before."""
+    """Hosts on which the leading site was tested and did not change."""
     edges: tuple[Edge, ...] = ()
-    """Relations by which all changes but those of the leading symptom follow."""
+    """Edges to the symptoms that follow from the leading one, one each."""
 
     @property
     def alike(self) -> tuple[Change, ...]:

@@ -1,8 +1,9 @@
-"""Name whom calls go to that recorded nothing of them: a database, a cache, somebody else's service.
+"""Name callees that record no spans of their own: databases, caches, third-party services.
 
-Such a call is a span that calls nothing. Its parameters say where it goes, so that calls of one database by
-several services can be one finding. Only what changed is asked, so few parameters are read, and no name that
-tests are made of depends on them: a service that begins to record itself, or falls silent, is no other site.
+Such a call is a span without children. Its parameters say where it goes, so that calls of one database by
+several services become one finding. Only operations that changed are read, so few parameters are; and names
+that tests are made of do not depend on them, so that a service that starts or stops recording remains the
+same site.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ KEYS: Final = (
     *("peer.service", "server.address", "net.peer.name"),
     *("db.system.name", "db.system", "messaging.system"),
 )
-"""Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new). The last say
-what kind of system it is: several callers may each have one, but those that change at once will hardly."""
+"""Parameters that name the callee, the best first (OpenTelemetry's conventions, old and new). The last ones
+name a kind of system only: several callers may each have one of its own, but rarely do two change at once."""
 _CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
 _NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
-"""Text that names nobody: the machine itself, a socket's path."""
+"""Values that name no callee: the local machine, a socket's path."""
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls of an operation that call nothing, in requests that have no other call of its place."""
+    """Childless calls of one operation, in requests with no other call of that place."""
 
     place: tuple[str, str]
-    """(component, point) as they are stored."""
+    """(component, point) as stored."""
     groups: list[tuple[int, I8, int]] = field(default_factory=list)
-    """(category, rows, calls a request)"""
+    """(category, rows, calls a request) of the requests with such calls."""
 
 
 def unrecorded_callees(
@@ -55,11 +56,11 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Map an operation to the name of whom it calls: of operations that changed, that changed patterns call,
-    or `failing`.
+    """Map operations to the name of their callee: operations that changed, that changed patterns call, or
+    `failing`.
 
-    Those that call something in any request, begin a request or are a server's side are not asked. Requests
-    must be at hand; else nothing is known. Reads parameters of `callee_requests` requests an operation.
+    Left out: operations that call something in any request, begin a request or are a server's side. Empty
+    without requests. Reads parameters of `callee_requests` requests per operation.
     """
     calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
@@ -83,7 +84,7 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """List operations to ask, the largest changes first."""
+    """Operations to look up, those with the largest changes first."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
@@ -99,8 +100,7 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 def _ends(
     population: Population, groups: Sequence[RequestGroup], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """Find calls by operation, the most wanted first; those that do not qualify are left out. O(groups ·
-    units)."""
+    """Childless calls by operation, in the order of `wanted`, up to `most` operations. O(groups · units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
@@ -132,7 +132,7 @@ def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
 
 
 def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
-    """Tell whether a call is the last that was recorded, on the caller's side."""
+    """True for a client-side call without recorded children."""
     assert graph.nesting is not None
     kind = int(graph.nesting.kind[int(sites.start[unit])])
     return not names.patterns[int(sites.pattern[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
@@ -141,8 +141,8 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
 def _chosen(
     population: Population, calls: Mapping[int, _Calls], most: int
 ) -> tuple[ChosenRequests, dict[int, int]]:
-    """Choose (at most so many requests of each operation, evenly spaced and grouped by it; calls that they
-    have)."""
+    """(requests chosen, at most `most` per operation, evenly spaced and grouped by operation; operation ->
+    number of its calls in them)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []
@@ -164,7 +164,7 @@ def _chosen(
 
 
 def _agreed(said: Counter[str], least: float) -> str:
-    """Give the name that so many calls say; empty where there is none, or it is a mere address."""
+    """Name that at least `least` calls state; empty for none, or for a mere address."""
     name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     return name if times >= least and _is_name(name) else ""
 

@@ -1,1 +1,1 @@
-"""Explain significant changes by something else than the service: the recording, names, clocks, load."""
+"""Explain significant changes by causes other than the service: recording, names, clocks, load."""

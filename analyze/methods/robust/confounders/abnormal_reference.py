@@ -1,4 +1,4 @@
-"""Explain what differs from the history and not from the reference: it was there before."""
+"""Explain changes against the history that the reference already had: they were there before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AbnormalReference(Confounder):
     case = "recordings: the same incident on both sides"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes that were there before."""
+        """Explain the changes with `there_before`."""
         found = tuple(change for change in changes if change.there_before)
         if not found:
             return None

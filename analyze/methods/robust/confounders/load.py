@@ -1,9 +1,8 @@
-"""Explain slow-downs by more requests: a server that was busy makes the next ones wait.
+"""Explain slow-downs by more requests: a busy server makes the next ones wait.
 
-How busy a place was is measured (Little's law: arrivals a second times seconds each); how much longer one
-waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no
-slower by load, so a fault under higher load is still found where it is; a place that was nearly full may get
-as slow as it likes, and nobody can tell a fault from the load there.
+Utilization is measured (Little's law: arrivals a second times seconds each), and queueing theory predicts the
+wait at the new load. An idle place gets no slower by load, so a fault under higher load is still found where
+it is; a nearly saturated place may get arbitrarily slow, so there a fault cannot be told from load.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ _MAX_NS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LoadMet:
-    """Requests a second as requests meet them, reference and problem."""
+    """Mean arrival rate around a request, requests a second, reference and problem."""
 
     before: float
     after: float
 
     @property
     def ratio(self) -> float:
-        """After over before; 1 where either is not known."""
+        """After over before; 1 if either is unknown."""
         return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
 
 
 def load_met(comparison: Comparison) -> LoadMet:
-    """Average over requests the arrival rate around them.
+    """Mean over requests of the arrival rate in the block of time around each.
 
     A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
-    Blocks hold about `load_requests` where requests are at hand; without they are slots of the profile.
+    Blocks hold about `load_requests` requests; without requests at hand they are slots of the profile.
     O(requests).
     """
     population, roles = comparison.population, comparison.roles
@@ -80,14 +79,15 @@ def _of_slots(profile: Profile, slots: B1) -> float:
 
 
 class Load(Confounder):
-    """Explains what is slower under more requests, and faster under fewer."""
+    """Explains slow-downs under more requests, and speed-ups under fewer."""
 
     name = "load"
     doc = "More requests wait longer where a server was busy."
     case = "tests/unit/test_confounders.py: a full place waits"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain slow-downs of no more than queueing with so many more requests makes; speed-ups alike."""
+        """Explain slow-downs that queueing under the higher load predicts; speed-ups under lower load
+        alike."""
         met = load_met(comparison)
         found = load_changes(changes, met, comparison)
         if not found:
@@ -103,7 +103,7 @@ class Load(Confounder):
 
 
 def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison) -> list[Change]:
-    """Find the changes that the load explains: slower under more, faster under less."""
+    """Changes that the load explains: slower under more requests, faster under fewer."""
     settings = comparison.settings.confounders
     if 1 / settings.load_ratio < met.ratio < settings.load_ratio:
         return []
@@ -128,11 +128,11 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
 
 
 def _factors(view: View, ratio: float) -> tuple[F8, F8]:
-    """Give ([sites] factor of the mean time at the site's operation by queueing, [sites] factor that was
-    seen).
+    """([sites] factor of the mean time that queueing predicts at the site's operation, [sites] factor
+    measured).
 
-    One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
-    is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
+    One server with random arrivals (M/M/1): t = s / (1 - rho), with rho / (1 - rho) requests present. So rho
+    follows from the number present, slot by slot; with rho·ratio >= 1 the factor is infinite.
     """
     profile, roles, votes = view.profile, view.roles, by_site(view.values(OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
@@ -167,7 +167,7 @@ def _factors(view: View, ratio: float) -> tuple[F8, F8]:
 
 
 def _mean_ns(votes: Histograms, n_places: int, n_columns: int) -> F8:
-    """Give the [places, columns] mean; NaN where there is none."""
+    """[places, columns] mean, ns; NaN without votes."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: F8 = votes.sums(votes.n * value_of(votes.bin + 0.5), n_places, n_columns) / votes.sums(
             votes.n, n_places, n_columns

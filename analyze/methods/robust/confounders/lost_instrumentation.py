@@ -1,9 +1,9 @@
-"""Find components that are called as before and tell nothing any more: their instrumentation is lost.
+"""Find components that callers call as before but that no longer record spans: lost instrumentation.
 
-The caller's side of a remote call is named with whom it calls, by the span that arrives from there. Where
-none arrives, the same call stands without that name, as often as before: nobody stopped calling. A service
-that is down is called, too; but then calls fail, or take another time. Where they do not, what the
-component's spans showed (its time, what it calls) is now its caller's own time, and no change of the service.
+The caller's side of a remote call is named after its callee if the callee's span arrives. Without that span
+the same call appears without that name, as often as before: nobody stopped calling. A service that is down is
+called, too, but then calls fail or take another time. Otherwise the time and calls that the component's spans
+showed are now its caller's own time, and no change of the service.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from analyze.stats.proportions import exact_p
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A component without a span in the problem."""
+    """A component with spans in the reference but not in the problem."""
 
     component: str
     calls: tuple[Rename, ...]
-    """Its callers' sides of calls: named with it before, and without."""
+    """Calls of its callers: old name, with the component as callee, and new name, without."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentComponents(Noticed):
-    """Components that record nothing in the problem."""
+    """Components without spans in the problem."""
 
     silent: tuple[Silent, ...]
-    """Components by name, at least one."""
+    """Silent components by name, at least one."""
 
 
 class LostInstrumentation(Confounder):
-    """Compares calls of a component that records nothing any more under their old names."""
+    """Compares calls of a component that stopped recording under their old names."""
 
     name = "lost-instrumentation"
     doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
@@ -57,14 +57,14 @@ class LostInstrumentation(Confounder):
     state = SilentComponents
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Give the profile with the calls' old names."""
+        """Rename the calls in the profile back to their old names."""
         settings = comparison.settings.confounders
         found = silent_components(comparison.profile, comparison.roles, settings)
         calls = tuple(call for one in found for call in one.calls)
         return with_old_names(comparison, calls, SilentComponents(found))
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes at the calls of silent components, and at what they did."""
+        """Explain changes at calls of silent components, and at their former spans."""
         noticed = comparison.noticed_as(SilentComponents)
         if noticed is None:
             return None
@@ -90,7 +90,7 @@ class LostInstrumentation(Confounder):
 
 
 def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Silent, ...]:
-    """Find those that the reference knows, the problem does not, and callers call as before; by name.
+    """Components in the reference without spans in the problem that callers call as before; by name.
     O(sites)."""
     before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     names = profile.names.operations
@@ -118,7 +118,7 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
 
 
 def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
-    """Tell whether calls with the name are gone, and as many without it came."""
+    """True if calls with the callee's name are gone, and equally many without it appeared."""
     if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
         return False
     return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(
@@ -127,7 +127,7 @@ def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: Co
 
 
 def _alike(before: Uses, named: int, after: Uses, nameless: int, settings: ConfounderSettings) -> bool:
-    """Tell whether calls take as long and fail as seldom."""
+    """True if calls take about as long, and fail about as often, as before."""
     calls = float(before.calls[named]), float(after.calls[nameless])
     if not all(calls):
         return False

@@ -1,9 +1,8 @@
-"""Explain changes that lost events make, where events of one period were lost on the way.
+"""Explain changes by events of one period that were lost in transit.
 
-Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
-that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
-lost by chance is lost everywhere alike, so what all places lack in common shows how much, and a place that
-lacks more than that has changed.
+If three of a hundred events are lost, only four in ten requests of thirty events arrive whole. Some losses
+are visible (no end, a parent without a record), most are not: a step is skipped. But random loss is the same
+everywhere, so what all places lack in common measures it, and a place that lacks more has changed.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ from stitch.graph.placed import is_made_up
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Share of one period's events that never arrived, beyond what the other period lacks."""
+    """Share of one period's events lost in transit, beyond the other period's."""
 
     in_problem: bool
-    """Else the reference is the one that lacks."""
+    """True if the problem lost events, False if the reference did."""
     rate: float
-    """Share of the events."""
+    """Share of events lost."""
     missing: tuple[float, float]
-    """Share of the flows in which something is seen to be missing, reference and problem."""
+    """Share of flows visibly incomplete, reference and problem."""
     places: int
-    """Places that tell of the rate."""
+    """Number of calls that `rate` is estimated from; 0: from `missing`."""
 
 
 class LostRecords(Confounder):
-    """Explains changes of paths, and times of steps, that lost events make."""
+    """Explains changes of paths, and times of steps, by lost events."""
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
     case = "tests/integration/test_simulated_negatives.py: records that are lost"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes that such a loss makes, in size and in kind."""
+        """Explain changes that the loss can cause, by kind and size."""
         settings = comparison.settings.confounders
         loss = loss_of(comparison.profile, comparison.roles, comparison.population.incomplete, settings)
         if loss is None:
@@ -71,7 +70,7 @@ class LostRecords(Confounder):
 def loss_of(
     profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]], settings: ConfounderSettings
 ) -> Loss | None:
-    """Find the loss, where the periods differ in flows with something missing; None else.
+    """Loss of events, if the shares of incomplete flows differ between the periods; else None.
 
     incomplete: see `Population.incomplete`.
     """
@@ -91,8 +90,7 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """Give [calls that nearly every request at a place makes] the share of them that the lossy period
-    lacks."""
+    """[calls that nearly every request at a place makes] share of them missing in the lossy period."""
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
     for site, pattern, votes in zip(
@@ -112,7 +110,7 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Call patterns of both periods: rows (site, pattern), weighted votes [rows, 2]; total [sites, 2]."""
+    """Call patterns of two periods: rows (site, pattern), weighted votes [rows, 2]; total [sites, 2]."""
 
     site: I8
     pattern: I8
@@ -132,7 +130,7 @@ class _Patterns:
 
 
 def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
-    """Find the changes that the loss explains, in size and in kind."""
+    """Changes that the loss explains, by kind and size."""
     if loss.rate <= 0:
         return []
     profile, settings = comparison.profile, comparison.settings.confounders
@@ -143,10 +141,10 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
-        """Tell whether a path moved by no more than the loss lets it, and what grew is what a loss leaves.
+        """True if a path moved no more than the loss allows, towards patterns that a loss leaves.
 
-        Own times are compared within their pattern, and a call that is not made in all of a pattern's
-        requests is another pattern: so a loss moves paths, and of times those of steps over what is lost.
+        Own times are compared within a pattern, and a pattern includes which calls are made: so a loss moves
+        paths, and of times only those of steps over lost records.
         """
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
@@ -167,8 +165,8 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
 
 
 def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: ConfounderSettings) -> B1:
-    """Tell which sites are steps between two points that others lie between, and neither more of them nor
-    longer ones than losses make of the ways by those: their time is not that of such a step."""
+    """[sites] True for steps A→B that appear because records of A→…→B were lost: no more frequent and no
+    slower than the loss predicts. Their time is not that of a direct step."""
     whole, lossy = (sums.before, sums.after) if loss.in_problem else (sums.after, sums.before)
     steps = {
         (name.caller, name.operation): at
@@ -199,7 +197,7 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
 
 
 def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
-    """Give [sites] the share of the calls that lose at least one of those they make."""
+    """[sites] share of calls that lose at least one of their child calls."""
     made = np.array(
         [sum(child.calls for child in pattern) for pattern in profile.names.patterns], dtype=np.float64
     )
@@ -210,10 +208,11 @@ def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
 
 
 def _below(profile: Profile, sums: View, in_problem: bool) -> tuple[list[int], dict[int, set[int]]]:
-    """Give ([operations] number of the name without callee, what a lost event may leave below such a name).
+    """([operations] index of the operation's name without callee, {index: operations that may follow it after
+    a loss}).
 
-    That is whatever came after it where nothing is lost, and where something is, what comes after the next. A
-    call whose other side is lost has no callee in its name.
+    These are all its successors in the period without loss, and successors at distance two and more in the
+    lossy one. A call whose callee side is lost has no callee in its name.
     """
     bases = Numbering[tuple[str, str]]()
     base = [bases[name[:2]] for name in profile.names.operations]

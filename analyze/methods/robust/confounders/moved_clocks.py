@@ -1,4 +1,4 @@
-"""Explain times between hosts whose clocks moved: they are no evidence; times on one host are."""
+"""Explain times between hosts whose clocks moved. Times on one host are unaffected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MovedClocks(Confounder):
     case = "tests/unit/test_record_clocks.py: a clock that was set"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes of times that mostly lie between such hosts, and are no larger than the move."""
+        """Explain changes of times mostly between such hosts, no larger than the clock move."""
         by_us = _by_codes(comparison.population)
         found = [
             change
@@ -43,7 +43,7 @@ class MovedClocks(Confounder):
 
 
 def _by_codes(population: Population) -> dict[tuple[int, int], float]:
-    """Map a pair of hosts, ascending, to how far their clocks moved, µs; infinite where nobody knows."""
+    """Map a pair of host codes, ascending, to the clock move between them, µs; infinite if unknown."""
     code = {host: number for number, host in enumerate(population.hosts)}
     found = {}
     for move in population.clock_moves:
@@ -54,7 +54,7 @@ def _by_codes(population: Population) -> dict[tuple[int, int], float]:
 
 
 def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Comparison) -> bool:
-    """Tell whether most times of a change are between such hosts, and it is no larger than they moved.
+    """True if most times of a change are between hosts in `moves`, and it is no larger than the move.
 
     O(requests at the site).
     """

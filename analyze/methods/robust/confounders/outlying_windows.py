@@ -1,4 +1,4 @@
-"""Leave windows of ordinary times out in which something happened that happens in no other."""
+"""Leave out windows of the baseline that differ from all others: they had an incident."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class LeftOut(Noticed):
     """Outlying windows of one comparison."""
 
     texts: tuple[str, ...]
-    """Time of each, and the values in which it differs from the others."""
+    """Texts, one per window: its time, and the values in which it differs from other windows."""
     of: int
     where: str
 
 
 class OutlyingWindows(Confounder):
-    """Takes windows with an incident out of the history, or out of what a long reference tells of noise."""
+    """Removes windows with an incident from the history, or from the noise blocks of a long reference."""
 
     name = "outlying-windows"
     doc = "One window of the history with an incident must not hide the same as ordinary."
@@ -46,7 +46,7 @@ class OutlyingWindows(Confounder):
     state = LeftOut
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Take outlying blocks out of ordinary times; the reference itself stays the value before."""
+        """Remove outlying blocks from the baseline; the reference itself remains the value before."""
         roles = comparison.roles
         candidate = np.ones(roles.n_noise, dtype=np.bool_)
         has_history = len(roles.history) > 0
@@ -73,7 +73,7 @@ class OutlyingWindows(Confounder):
         return adjusted.with_noticed(left_out)
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """List the windows; they explain no change."""
+        """Report the windows left out; explains no change."""
         found = comparison.noticed_as(LeftOut)
         if found is None:
             return None
@@ -88,9 +88,9 @@ class OutlyingWindows(Confounder):
 
 
 def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
-    """Tell which candidates differ from the others by mean response time or by failures: [blocks].
+    """[blocks] True for candidates whose mean response time or failures differ from the others'.
 
-    Few of them, and enough others: what happens more often is ordinary.
+    All False if they are many, or too few blocks remain: what happens often is ordinary.
     """
     settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
     verdict = settings.verdict
@@ -107,9 +107,9 @@ def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1
 
 
 def _levels(blocks: PeriodBlocks, time_tau: float, share_tau: float) -> Iterator[tuple[F8, F8, float]]:
-    """Give ([blocks] value, [blocks] variance by chance, assumed noise) of each measure of a window.
+    """Yield ([blocks] value, [blocks] sampling variance, assumed noise) for each measure of a window.
 
-    Times as logarithms of means, shares as angles (arcsine of the root), whose variance is 1 / 4n.
+    Times are logarithms of means; shares are angles (arcsine of the root), whose variance is 1 / 4n.
     """
     value, variance = blocks.response_times().log_means()
     yield value[0], variance[0], time_tau
@@ -125,8 +125,8 @@ def _when(slots: Sequence[Slot]) -> str:
 
 
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
-    """Say `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a failing call, others at most 1
-    %`."""
+    """Difference of a block in words: `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a
+    failing call, others at most 1 %`."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
     mean = blocks.time_us.sum(axis=1) / weight
     said = []

@@ -1,7 +1,7 @@
-"""Define what a confounder is: something other than the service that may explain a change.
+"""Define a confounder: a possible cause of changes other than the service.
 
-To add one: a class of its kind in a file of its own, and a row in `registry.CONFOUNDERS`; it says
-itself which case fails without it.
+To add one: a class in a file of its own, and a row in `registry.CONFOUNDERS`; its `case` names the test that
+fails without it.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ Kind = Literal["quality", "skew", "load", "labels", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Significant changes that something explains, and that are therefore not findings."""
+    """Significant changes that a confounder explains, which therefore become no findings."""
 
     kind: Kind
     """Kind of the row under data quality."""
     text: str
-    """One sentence or two, with the size."""
+    """Sentences, one or two, with the size of the effect."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
-    """True if the findings that are left may be incomplete."""
+    """True if the remaining findings may be incomplete."""
     hidden_paths: float = 0.0
-    """Share of a path that could be its doing."""
+    """Largest share of a path that the confounder could move unseen."""
 
 
 class Confounder(ABC):
-    """A row of `registry.CONFOUNDERS`."""
+    """A possible cause of changes other than the service: a row of `registry.CONFOUNDERS`."""
 
     name: str
     doc: str
     """Purpose in one sentence."""
     case: str
-    """The case that fails without it."""
+    """The test case that fails without it."""
     state: ClassVar[type[Noticed] | None] = None
-    """Class of what it notices where it adjusts a comparison; None: it adjusts none."""
+    """Class of the state that `adjust` stores; None: it adjusts nothing."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Give the comparison as it is without the confounder, where that can be done; else as it is."""
+        """Remove the confounder from the comparison where possible; by default return it unchanged."""
         return comparison
 
     @abstractmethod
     def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
-        """Tell which of the changes it explains; None where it was not there."""
+        """Take the changes that the confounder explains; None if it does not occur in the comparison."""
 
 
 def counted_changes(changes: Sequence[Change]) -> str:
-    """Count changes in words: `3 changes at 2 call sites`."""
+    """Number of changes in words: `3 changes at 2 call sites`."""
     sites = len({change.site for change in changes})
     noun = "change" if len(changes) == 1 else "changes"
     where = "call site" if sites == 1 else "call sites"

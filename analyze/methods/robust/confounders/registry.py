@@ -1,5 +1,4 @@
-"""List CONFOUNDERS in their order: data quality, then load; the first that explains a change explains it
-alone."""
+"""List CONFOUNDERS in order: data quality, then load. A change is explained by the first that can."""
 
 from __future__ import annotations
 
@@ -31,33 +30,33 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
 )
 
 _REAL: Final = (AbnormalReference.name, Load.name)
-"""Confounders whose changes happened to the service."""
+"""Confounders whose changes are real changes of the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confounded:
-    """Significant changes, with those that a confounder explains apart."""
+    """Significant changes: kept for findings, or explained by a confounder."""
 
     kept: tuple[Change, ...]
-    """Changes that findings are made of."""
+    """Changes that become findings."""
     explained: Mapping[str, Explained]
-    """By confounder."""
+    """Name of a confounder -> what it explains."""
 
     def text(self, name: str) -> str:
-        """Give the sentence of a confounder; empty where it was not there."""
+        """Sentence of a confounder; empty if it does not occur."""
         return self.explained[name].text if name in self.explained else ""
 
     def changes(self, name: str) -> tuple[Change, ...]:
-        """Give the changes that a confounder explains."""
+        """Changes that a confounder explains."""
         return self.explained[name].changes if name in self.explained else ()
 
     @property
     def hidden_paths(self) -> float:
-        """Share of a path that confounders hide."""
+        """Largest path share that may be hidden."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
     def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
-        """Give the same where a confounder's changes (by id) were taken by findings after all."""
+        """Remove the changes `taken` (ids) from a confounder, as findings claim them."""
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):
             return self
@@ -69,14 +68,14 @@ class Confounded:
 
 
 def adjusted(comparison: Comparison) -> Comparison:
-    """Let every confounder take itself out of the profile, where that can be done."""
+    """Let each confounder in use adjust the comparison."""
     for confounder in _used(comparison):
         comparison = confounder.adjust(comparison)
     return comparison
 
 
 def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
-    """Ask every confounder what it explains of the changes that are left."""
+    """Split changes into kept and explained; each confounder in turn gets what is left."""
     left = list(changes)
     explained = {}
     for confounder in _used(comparison):
@@ -89,8 +88,8 @@ def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
 
 
 def recorded_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
-    """Give the changes that the recording did not make: load, and what was there before, are no excuse for a
-    gate to pass."""
+    """Drop changes that the recording made. Those explained by load, or there before, remain: a gate must not
+    pass because of them."""
     found = confounded(changes, comparison)
     kept = [*found.kept, *(change for name in _REAL for change in found.changes(name))]
     wanted = {id(change) for change in kept}

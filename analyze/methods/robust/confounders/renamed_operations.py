@@ -1,10 +1,9 @@
-"""Find operations that were renamed: vanished under one name and new under another, at the same place.
+"""Find renamed operations: vanished under one name and new under another, at the same place.
 
-A deploy that renames a label makes every path through it new. Names differ, places do not: the new name
-stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
-tested under the old names, so that whatever else changed there is still found. No name makes work shorter:
-what takes far less time under another one of its component, and fails no more often, is another operation,
-and its calls go there instead.
+A deploy that renames a label makes every path through it new. The place remains: the new name has the old
+one's neighbours, in as many of the requests. The problem is then tested under the old names, so that other
+changes there are still found. A name makes no work shorter: an operation of the same component that takes far
+less time, and fails no more often, is another operation, and its calls moved there.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from schemas.arrays import B1, F8
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """One operation under two names."""
+    """Operation with its old and new name."""
 
     old: OperationName
     new: OperationName
     requests: float
-    """Recorded problem requests that pass it."""
+    """Recorded problem requests that pass the operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renames(Noticed):
-    """Operations that the problem knows under another name."""
+    """Operations renamed in the problem."""
 
     renamed: tuple[Rename, ...]
     """Renames by old name, at least one."""
@@ -53,9 +52,9 @@ class Uses:
     """Use of operations in one period; arrays are [operations]."""
 
     n: F8
-    """Recorded requests that pass, each site's counted: how much is known."""
+    """Recorded requests that pass, counted at each site: the sample size."""
     share: F8
-    """The same over the period's requests, both weighted: a measure of how often."""
+    """Requests that pass over the period's requests, both weighted: the frequency."""
     failing: F8
     """Recorded requests with a failing call."""
     calls: F8
@@ -65,11 +64,11 @@ class Uses:
 
 
 Ways = Mapping[int, Mapping[tuple[str, int], float]]
-"""Operation -> neighbour (where from, where to) -> share of its ways that go there."""
+"""Operation -> (direction, neighbour) -> share of the operation's calls from or to that neighbour."""
 
 
 class RenamedOperations(Confounder):
-    """Compares under the old names."""
+    """Compares renamed operations under their old names."""
 
     name = "renamed-operations"
     doc = "A deployment that renames an operation makes every path through it new."
@@ -77,19 +76,18 @@ class RenamedOperations(Confounder):
     state = Renames
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Give the profile with the old names for the new ones."""
+        """Rename operations in the profile back to their old names."""
         found = renames(comparison.profile, comparison.roles, comparison.settings.confounders)
         return with_old_names(comparison, found, Renames(found))
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Say what was renamed; nothing of it is left among the changes."""
+        """Report the renames; no change is left to explain."""
         found = comparison.noticed_as(Renames)
         return None if found is None else Explained("labels", rename_text(found.renamed))
 
 
 def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed: Noticed) -> Comparison:
-    """Return the comparison under the old names, with the state of the confounder that found them; the
-    comparison itself without any."""
+    """Return the comparison under the old names, with the state `noticed`; unchanged without renames."""
     if not renamed:
         return comparison
     adjusted = replace(comparison, profiled=under_old_names(comparison.profiled, renamed))
@@ -97,7 +95,7 @@ def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed:
 
 
 def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:
-    """Find operations of the reference that the problem knows under another name, by name. O(sites)."""
+    """Find operations of the reference that have another name in the problem, by old name. O(sites)."""
     names = profile.names.operations
     sides = roles.ordinary, roles.problem
     n0, n1 = (profile.at_operations("visits", "n", slots) for slots in sides)
@@ -131,15 +129,14 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Find components that have another name in places only: what else they did is gone, so they are
-    others."""
+    """Components renamed in places only, while their other operations are gone: no rename."""
     renamed = {old.component for old, new in found.items() if old.component != new.component}
     return {old.component for old in gone if old.component in renamed and old not in found}
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """Allow a name inside its component; a component's where all of it went and came. Else it is another
-    route."""
+    """True if the names may be one operation's: another point inside the same component, or a renamed
+    component or callee with the same point. Else it is another route."""
 
     def same(one: str, other: str) -> bool:
         return one == other or (one in moved[0] and other in moved[1])
@@ -152,7 +149,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """Tell how operations are used in some slots. O(sites)."""
+    """Use of operations in the given slots. O(sites)."""
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
@@ -164,7 +161,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def _ways(profile: Profile, slots: B1) -> Ways:
-    """Tell where calls of operations come from and go to in some slots. O(sites)."""
+    """Neighbours of operations in the given slots. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -180,7 +177,7 @@ def _ways(profile: Profile, slots: B1) -> Ways:
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
-    """Tell whether as many requests pass the new operation as passed the old one."""
+    """True if the share of requests that pass `new` after equals that of `old` before, up to chance."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     requests = before.requests + after.requests
     pooled = (share0 * before.requests + share1 * after.requests) / requests
@@ -189,8 +186,8 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Give the part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are
-    alike."""
+    """Overlap of the neighbours of `old` before and `new` after, 0 to 1; neighbours in `gone` and `come`
+    match each other, as they may be renamed, too."""
 
     def merged_ways(ways: Ways, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
@@ -207,9 +204,9 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) inside a component of which the new takes far less time by itself, by a part of
-    the response that is felt. A component that has another name may have got faster, too. A step of records
-    is no time of the point that it leads to. O(votes at their sites)."""
+    """Pairs (old, new) inside a component whose new own time is far shorter, by a felt part of the response.
+    Renamed components are exempt: they may have become faster, too. Steps of records are left out: their time
+    is not the point's. O(votes at their sites)."""
     names = profile.names.operations
     inside_one = {
         (old, new)
@@ -239,8 +236,7 @@ def _shorter(
 def _failing_more(
     before: Uses, after: Uses, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) of which the new fails in more of the requests than chance explains: what fails
-    may end early."""
+    """Pairs (old, new) whose new operation fails more often than chance explains: failures may end early."""
     failing0, n0, failing1, n1 = before.failing, before.n, after.failing, after.n
     found = set()
     for _, old, new in options:
@@ -252,7 +248,7 @@ def _failing_more(
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
-    """Give the profile with the old names for the new ones, and its groups renumbered. O(rows log rows)."""
+    """Rename operations in a profile back to their old names, and renumber its groups. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
     codes = RunNames().taken_in(name_columns(names))
@@ -285,7 +281,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """Say what was renamed, in one sentence."""
+    """Sentence on the renames."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

@@ -1,4 +1,4 @@
-"""Explain paths that are taken as before within every root type: other requests came."""
+"""Explain path changes by another mix of root types, if each root type takes its paths as before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RootMix(Confounder):
     case = "tests/unit/test_root_mix.py"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes of shares that are gone, or less than half as large, within root types."""
+        """Explain path changes that vanish, or shrink to less than half, within root types."""
         floor = comparison.settings.pattern_floor
         found = []
         for change in changes:
@@ -42,7 +42,7 @@ class RootMix(Confounder):
 
 
 def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
-    """Give the change of a share from reference to problem: (of all requests, within root types)."""
+    """Change of a share from reference to problem: (of all requests, within root types)."""
     roles, population = comparison.roles, comparison.population
     touching: dict[str, F8] = {}
     taking: dict[str, F8] = {}

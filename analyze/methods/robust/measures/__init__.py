@@ -1,1 +1,1 @@
-"""Observe everything that is tested at call sites: a row each in `registry`; large ones have a file."""
+"""Measures at call sites: one row each in `registry`; large ones have a file of their own."""

@@ -1,11 +1,10 @@
-"""Find few calls that take far longer than any ordinary one did: a second of back-off in one read of
-100.
+"""Find few calls that take far longer than any baseline call: a second of back-off in 1 % of reads.
 
-Ranks say little of them: five of five largest values in one period are chance once in 32 times. How far
-they lie says the rest. Beyond the largest ordinary time the tail is continued by Pareto's law of index 1,
-heavier than any whose mean exists: ten times as long is then ten times as rare. A rare way of its own (a
-checkpoint that holds a lock now and then) is not of that tail: so there must be several, not in one burst,
-unlikely by rank as well, and they must take much of the time.
+Ranks say little about them: the five largest values all in one period are chance once in 32 times. Their
+distance says more. Beyond the largest baseline time the tail is continued by Pareto's law of index 1, heavier
+than any whose mean exists: ten times as long is then ten times as rare. A rare separate mode (a checkpoint
+that holds a lock now and then) is not of that tail: so there must be several, not in one burst, unlikely by
+rank as well, and they must take much of the time.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class FarCalls:
-    """Arrays are [sites]; ordinary times have no such call."""
+    """Calls of the problem far slower than all baseline calls; arrays are [sites]."""
 
     threshold: I8
-    """Bin over which a call is far slower than any."""
+    """Highest bin that is not far slower."""
     n: F8
-    """Requests over it, problem."""
+    """Problem requests above the threshold."""
     p: F8
-    """Probability of so many at the site and its like, by continued tails; 1 where there is none."""
+    """p of as many at the site or its sets of sites, by continued tails; 1 if there is none."""
     passes: B1
     excess_ns: F8
-    """Time beyond the end of that bin, a call of the problem."""
+    """Mean time above the threshold, a call of the problem, ns."""
 
 
 def far_calls(
@@ -46,12 +45,13 @@ def far_calls(
     visited: VisitSums,
     settings: RobustSettings,
 ) -> FarCalls:
-    """Test every site with its like: who calls a slow one, or what follows a slow step, does not matter.
+    """Test every site together with each set it is in: who calls a slow call, or what follows a slow step,
+    does not matter.
 
-    values: own times given their patterns, by site and period (1 the problem, the others ordinary). by_block:
-    those of the problem at some sites, [sites] whether at it, by block. alike: ways to put sites together,
-    [sites] number of a site's set in each. visited: sums of the problem. A site's own ordinary times say what
-    is far there; of a set that counts all sites do that have such a call. O(rows).
+    values: own times given their patterns, by site and period (1 the problem, the others baseline). by_block:
+    maps [sites] True for wanted sites to their problem times by block. alike: partitions of the sites, each
+    [sites] set numbers. visited: sums of the problem. The threshold is the site's own; a set sums all its
+    sites. O(rows).
     """
     n_sites = len(alike[0])
     ordinary = values.column != 1
@@ -85,20 +85,20 @@ def far_calls(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Calls that are far slower than any, and sums [sites] of sites that ordinary times know."""
+    """Far slower calls, and sums [sites] of sites that the baseline knows."""
 
     blocks: Histograms
-    """By block of the problem."""
+    """Far slower calls by block of the problem."""
     n: F8
     n0: F8
     n1: F8
     beyond: F8
-    """Chance of the largest ordinary one to be as far away as the nearest of these."""
+    """Probability that the largest baseline call were as far away as the nearest of these."""
     excess_ns: F8
 
 
 def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings) -> tuple[F8, B1]:
-    """Give ([sites] p, whether it passes) of each site's set."""
+    """([sites] p, [sites] True if the other conditions hold), both of the site's set in `sets`."""
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)

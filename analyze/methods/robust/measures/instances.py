@@ -1,301 +1,60 @@
-"""Compare each instance of a component, and each version or zone, with its siblings now.
+"""Compare each instance of a component, and each version or zone, with its siblings in the problem.
 
-An instance that is slower than it was, relative to its siblings within the problem period, is slower whatever
-the weather; one that always was slower is none. Own times are taken relative to the reference's median of
-their call site and pattern, so those of a whole component can be put together. One request has one say.
-Resource attributes are those of the instance that recorded a call: they are read for a few of its requests.
+An instance that became slower relative to its siblings is slower whatever else changed; one that was always
+slower is not. Own times are taken relative to the reference's median of their call site and pattern, so that
+those of a whole component can be pooled. A request counts once.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.special import betainc
 
-from analyze.cache_blocks import FEW_CELLS
-from analyze.explain.chosen_requests import chosen_rows
-from analyze.explain.parameters import parameter_words
+from analyze.methods.robust.calls_by_instance import Calls, Level
 from analyze.methods.robust.changes import Instance
 from analyze.methods.robust.measures.observed import Observed
-from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Population
-from analyze.profile.batches import batches, requests_of
-from analyze.profile.call_sites import RequestGroup
-from analyze.profile.names import Names
-from analyze.profile.times import call_times
+from analyze.methods.robust.view import View
 from analyze.stats.estimate import FIRST_BLOCK, Estimate, level_change, share_change
-from analyze.stats.histograms import BIN_LOG, Histograms, bin_of
+from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
-if TYPE_CHECKING:
-    from analyze.methods.robust.view import View
-
-HOST: Final = "host"
 _MIDDLE: Final = 4096
-"""Bin of a call that takes what is usual."""
-_ASKED_OF_A_HOST: Final = 3
-"""Requests of an instance whose resource attributes are read."""
-_CALLS_AT_ONCE: Final = 1 << 20
-"""Calls that are added up at once: 92 MB of columns."""
+"""Bin of a relative time of 1."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Variance of a weighted median over that of the mean; the median of two is their mean."""
-
-
-class _Level(NamedTuple):
-    """Instances of a component that have one value of an attribute."""
-
-    attribute: str
-    value: str
-    hosts: tuple[int, ...]
-    siblings: tuple[tuple[int, ...], ...]
-    """Hosts of every other value of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Calls of components that have several instances, added up; arrays are [rows]."""
-
-    component: I8
-    site: I8
-    pattern: I8
-    host: I8
-    late: I8
-    """1 in the problem, 0 in the reference."""
-    bin: I8
-    """Bin of the own time of a call."""
-    n: F8
-    """A request counts once at a site, once at a component."""
-    of_component: F8
-    failing: F8
-    """Requests with a failing call, counted as in `n`."""
-    count: F8
-    own_ns: F8
-    """Own time of all calls, recorded or not: by the weight of the requests."""
-
-    def where(self, keep: B1) -> Calls:
-        """Keep some of the rows."""
-        return Calls(*(getattr(self, name)[keep] for name in self.__slots__))
-
-
-@dataclass(frozen=True, slots=True)
-class ByInstance:
-    """Calls of components with several instances, and the levels at which these are told apart."""
-
-    calls: Calls
-    levels: Mapping[int, tuple[_Level, ...]]
-    """By component."""
-
-    @staticmethod
-    def of(
-        population: Population,
-        groups: Sequence[RequestGroup],
-        names: Names,
-        roles: Roles,
-        settings: RobustSettings,
-    ) -> ByInstance | None:
-        """Add up the calls of components with two instances or more; None where there is none."""
-        components = sorted({operation.component for operation in names.operations})
-        number = {component: at for at, component in enumerate(components)}
-        of_site = np.array(
-            [number[names.operations[s.operation].component] for s in names.sites], dtype=np.int64
-        )
-        spans = [
-            one
-            for one in groups
-            if one.sites.are_calls and population.categories[one.category].host is not None
-        ]
-        hosts = _hosts_of(population, spans, of_site, roles)
-        several = {at for at, mine in hosts.items() if 1 < len(mine) <= settings.most_instances}
-        if not several:
-            return None
-        calls = _calls_of(population, spans, of_site, several, roles)
-        values = _attributes_of(population, spans, of_site, components, several, settings)
-        return ByInstance(calls, {at: tuple(_levels_of(hosts[at], at, population, values)) for at in several})
-
-
-def _hosts_of(
-    population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
-) -> dict[int, list[int]]:
-    """Map a component to the hosts that its calls in the problem ran on, ascending."""
-    seen = np.zeros((int(of_site.max(initial=-1)) + 1, len(population.hosts) + 1), dtype=np.bool_)
-    for group in groups:
-        host = population.categories[group.category].host
-        assert host is not None
-        rows = group.rows[roles.problem[group.slot]]
-        seen[of_site[group.sites.site][:, None], host[np.ix_(group.sites.start, rows)] + 1] = True
-    return {at: np.flatnonzero(seen[at, 1:]).tolist() for at in np.flatnonzero(seen.any(axis=1)).tolist()}
-
-
-def _calls_of(
-    population: Population, groups: Sequence[RequestGroup], of_site: I8, several: set[int], roles: Roles
-) -> Calls:
-    parts: list[Calls] = []
-    n_calls = 0
-    wanted = np.isin(np.arange(int(of_site.max(initial=-1)) + 1), list(several))
-    compared = roles.problem | roles.reference
-    chosen = [
-        one._replace(rows=one.rows[kept], slot=one.slot[kept])
-        for one in groups
-        if (kept := compared[one.slot]).any()
-    ]
-    for batch in batches(population, chosen, requests_of(population, chosen), FEW_CELLS):
-        component = of_site[batch.site]
-        units = np.flatnonzero(wanted[component])
-        if not len(units):
-            continue
-        layout, cells = batch.unit.chosen(units)
-        own = call_times(batch).own[cells]
-        request = layout.at(batch.first_request[batch.unit_group[units]])
-        late = roles.problem[batch.requests.slot[request]].astype(np.int64)
-        weight = batch.requests.weight[request]
-        starts = layout.at(batch.node.first[batch.start[units]])
-        failed = np.zeros(len(batch.times), dtype=np.bool_)
-        failed[batch.failing()] = True
-        of_a_site, of_a_component = (
-            layout.spread(1 / np.bincount(same)[same[units]])
-            for same in (numbered((batch.unit_group, of))[0] for of in (batch.site, component))
-        )
-        whole = Calls(
-            layout.spread(component[units]),
-            layout.spread(batch.site[units]),
-            layout.spread(batch.pattern[units]),
-            batch.hosts()[starts].astype(np.int64),
-            late,
-            bin_of(own),
-            of_a_site,
-            of_a_component,
-            failed[starts] * of_a_site,
-            weight,
-            own * weight,
-        )
-        parts.append(whole.where(whole.host >= 0))
-        n_calls += len(parts[-1].host)
-        if n_calls >= _CALLS_AT_ONCE:
-            parts = [_added(_joined(parts))]
-            n_calls = 0
-    return _added(_joined(parts))
-
-
-def _joined(parts: Sequence[Calls]) -> Calls:
-    return Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in Calls.__slots__))
-
-
-def _added(calls: Calls) -> Calls:
-    """Add up rows of equal keys."""
-    code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
-    keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
-    values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)
-    component, site, pattern, host, late, bins = (key[first] for key in keys)
-    sums = (totals(code, value, len(first)) for value in values)
-    return Calls(component, site, pattern, host, late, bins, *sums)
-
-
-def _attributes_of(
-    population: Population,
-    groups: Sequence[RequestGroup],
-    of_site: I8,
-    components: Sequence[str],
-    several: set[int],
-    settings: RobustSettings,
-) -> dict[tuple[int, str], dict[int, str]]:
-    """Give (component, attribute) -> host -> value, of those that are the same in every request that was
-    asked."""
-    n_hosts = len(population.hosts) + 1
-    left = np.zeros((len(components), n_hosts), dtype=np.int64)
-    left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
-    asks = left.ravel()
-    chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
-    for group in groups:
-        host = population.categories[group.category].host
-        assert host is not None
-        of_unit = of_site[group.sites.site]
-        code = of_unit[:, None] * n_hosts + host[np.ix_(group.sites.start, group.rows)] + 1
-        wanted = np.flatnonzero(asks[code] > 0)
-        if not len(wanted):
-            continue
-        found, first = np.unique(code.ravel()[wanted], return_index=True)
-        asks[found] -= 1
-        rows = group.rows[wanted[first] % len(group.rows)]
-        for place, asked in zip(found.tolist(), rows.tolist(), strict=True):
-            chosen[group.category, asked].add((place // n_hosts, place % n_hosts - 1))
-    if not chosen:
-        return {}
-    order = sorted(chosen)
-    category, row = (np.array(column) for column in zip(*order, strict=True))
-    requests = chosen_rows(population, category.astype(np.int32), row.astype(np.int64))
-    said: dict[tuple[int, str], dict[int, dict[int, set[str]]]] = defaultdict(lambda: defaultdict(dict))
-    for word in parameter_words(population, requests, settings.instance_attributes):
-        for component, one in chosen[order[word.request]]:
-            if word.where.startswith(f"{components[component]}/"):
-                said[component, word.key][one].setdefault(word.request, set()).add(word.text)
-    # A request that visits two instances says the values of both: an instance has what all its requests say.
-    agreed = {
-        key: {host: set.intersection(*by_request.values()) for host, by_request in by_host.items()}
-        for key, by_host in said.items()
-    }
-    return {
-        key: {host: next(iter(words)) for host, words in by_host.items()}
-        for key, by_host in agreed.items()
-        if all(len(words) == 1 for words in by_host.values())
-    }
-
-
-def _levels_of(
-    hosts: Sequence[int],
-    component: int,
-    population: Population,
-    attributes: Mapping[tuple[int, str], Mapping[int, str]],
-) -> Iterator[_Level]:
-    """Give the values of every attribute that has several; of two that part alike the host's name counts."""
-    for host in hosts:
-        yield _Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
-    seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}
-    for (of, key), value in sorted(attributes.items()):
-        if of != component or not set(hosts) <= value.keys():
-            continue
-        groups: dict[str, list[int]] = defaultdict(list)
-        for host in hosts:
-            groups[value[host]].append(host)
-        parts = {word: tuple(mine) for word, mine in groups.items()}
-        if len(parts) > 1 and frozenset(parts.values()) not in seen:
-            seen.add(frozenset(parts.values()))
-            for word, mine in parts.items():
-                yield _Level(key, word, mine, tuple(v for k, v in parts.items() if k != word))
-
-
-# ---------------------------------------------------------------- what is tested
+"""Variance of a weighted median over that of the mean (for two values the median is the mean)."""
 
 
 class _Row(NamedTuple):
-    """A level of a site or a component; values are its siblings' together, its own, theirs one by one."""
+    """Instance (or version, zone) at a site or component, against its siblings. `value`, `scale`:
+    siblings pooled, own, then each sibling."""
 
     site: int
-    level: _Level
+    level: Level
     value: F8
     scale: F8
-    """Variances of values, or requests that they are of."""
+    """Variances of `value`; of failures, the numbers of requests."""
     requests: float
     requests_before: float
-    """Its own in the reference; of a newcomer its siblings'."""
+    """Own requests in the reference; for an instance without any, its siblings' in the problem."""
     siblings: float
-    """By how much they changed against their past; of failures their share."""
+    """Change of the siblings against their past; of failures, their share."""
     rank_p: float = 1.0
     past: float = np.nan
     added_ns: float = 0.0
     tau: float = 0.0
     known: tuple[float, float] = (np.inf, np.inf)
-    """Degrees of freedom that their own values give the first two variances."""
+    """Degrees of freedom of the first two variances."""
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
-    """Lay out values and scales as [rows, columns]; `fill` where a row has fewer siblings."""
+    """Pad `value` and `scale` of all rows to equal length: two [rows, columns], padded with `fill`."""
     width = max(len(row.value) for row in rows)
     values, scales = (
         np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])
@@ -307,7 +66,7 @@ def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
 def _observed(
     view: View, rows: Sequence[_Row], e: Estimate, floor: float, matters: B1, added_ns: F8
 ) -> Observed:
-    """Observe the rows' estimate; added_ns: [rows] what each adds to the critical time of the problem."""
+    """Observations of the rows' estimate; added_ns: [rows] critical time added to the problem by each."""
     site = np.array([row.site for row in rows])
     requests, is_share = max(view.after.requests, 1e-300), e.unit == "share"
     return Observed(
@@ -328,8 +87,8 @@ def _observed(
 
 
 def slower_instance(view: View) -> Observed | None:
-    """Observe the own time of calls on one instance, version, zone: what it takes more than it did, beyond
-    what its siblings do."""
+    """Observe own times of calls on one instance, version or zone: the increase over its past beyond its
+    siblings'."""
     found, after, settings = view.by_instance, view.after, view.settings
     if found is None:
         return None
@@ -403,9 +162,9 @@ def slower_instance(view: View) -> Observed | None:
 
 
 def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
-    """Take every call for its site, and again for its component where that has several sites.
+    """Pool calls by site, and again by component if it has several sites.
 
-    Gives (calls, [scopes] component, [calls] scope).
+    Returns (calls, [scopes] component, [calls] scope).
     """
     sites, code = np.unique(calls.site, return_inverse=True)
     component = np.zeros(len(sites), dtype=np.int64)
@@ -419,17 +178,17 @@ def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
     return both, np.r_[component, wide], np.r_[code, place[calls.component[pooled]]]
 
 
-def _numbers(levels: Sequence[_Level]) -> dict[tuple[int, ...], int]:
+def _numbers(levels: Sequence[Level]) -> dict[tuple[int, ...], int]:
     return {hosts: number for number, hosts in enumerate(dict.fromkeys(level.hosts for level in levels))}
 
 
 def _levels_by_period(
     calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool, trim: float
 ) -> tuple[LogMedians, F8]:
-    """Give [groups, (reference, problem)] levels of times, and requests.
+    """([groups, (reference, problem)] levels of log times, [groups, (reference, problem)] requests).
 
-    Of one call site a trimmed mean, which needs fewest requests. Of a whole component the median: most of its
-    calls must be slower, one operation of several is reported by itself.
+    For one call site a trimmed mean, which needs fewest requests. For a whole component the median: most of
+    its calls must be slower; a single slow operation is reported by itself.
     """
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
@@ -441,7 +200,7 @@ def _levels_by_period(
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
-    """Find the site with most of the time of some calls: (site, the log of their median there)."""
+    """Site with most of the time of the calls `mine`: (site, log of the median own time there)."""
     sites, code = np.unique(calls.site[mine], return_inverse=True)
     best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
     here = np.flatnonzero(mine)[code == best]
@@ -453,13 +212,13 @@ def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
 
 
 def _rank_p(calls: Calls, own: B1, usual: float) -> float:
-    """Test an instance's times against those of all others by ranks, less what it usually takes more."""
+    """Rank-sum p of one instance's times against all others', after subtracting its usual offset (log)."""
     bins = calls.bin - own * round(usual / BIN_LOG)
     return float(Histograms.of(np.zeros_like(bins), own.astype(np.int64), bins, calls.n).rank_p(1)[0])
 
 
 def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, float]:
-    """Give the median of values by how sure they are, and the variance of its sampling."""
+    """(Median weighted by 1 / (sampling + between), its sampling variance)."""
     order = np.argsort(value)
     weight = 1 / (sampling[order] + between)
     past = np.cumsum(weight) - weight / 2
@@ -469,8 +228,8 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
 
 
 def _relative(calls: Calls, least: int) -> Calls:
-    """Take own times relative to the reference's median of their site and pattern; what has none is left
-    out."""
+    """Rescale own times by the reference's median of their site and pattern; calls with fewer than `least`
+    requests there are dropped."""
     code, first = numbered((calls.site, calls.pattern))
     before = calls.late == 0
     table = Histograms.of(
@@ -484,8 +243,8 @@ def _relative(calls: Calls, least: int) -> Calls:
 
 
 def failing_instance(view: View) -> Observed | None:
-    """Observe the share of calls that fail on one instance, version, zone: more than the siblings', and more
-    than its own were."""
+    """Observe the share of failing calls on one instance, version or zone: above its siblings' and its own
+    past."""
     found, settings = view.by_instance, view.settings
     if found is None:
         return None
@@ -531,7 +290,7 @@ def failing_instance(view: View) -> Observed | None:
 
 
 def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
-    """Tell which shares are over their own past by the floor, and by more than chance makes of it."""
+    """True for shares above their past by the floor and by more than chance; True without a past."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
         # As many or more of n1 by the past's share.
@@ -543,7 +302,7 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
 
 
 def _alone(e: Estimate) -> Estimate:
-    """Judge by what siblings do now: they are no blocks of ordinary times, and p has their noise in it."""
+    """Remove the baseline's blocks: siblings are not blocks of time, and p includes their scatter."""
     n = len(e.p)
     return replace(
         e,

@@ -1,4 +1,4 @@
-"""Hold the observations of a measure."""
+"""Define the observations of a measure, the input of the tests."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ class Observed:
     site: I8
     estimate: Estimate
     tested: B1
-    """Enough requests on both sides, and something to say."""
+    """True if the row is tested: enough requests on both sides, and a change is possible."""
     floor: F8 | float
-    """Least size that counts, in the estimate's unit."""
+    """Smallest change that counts, in the estimate's unit."""
     matters: B1
-    """True where the further conditions of the measure hold: requests felt it, several show it."""
+    """True if the measure's further conditions hold, such as: requests felt the change, several requests show
+    it."""
     gain_ns: F8
     """Part of the change of the mean response time, ns a request of the period."""
     weight: F8
     """Share of the requests that changed, by which a change without much time is ranked."""
     call_ratio: F8
-    """Calls a request of the site, after over before."""
+    """Calls of the site a request, after over before."""
     pattern: I8 | None = None
     """Call pattern that the row is about."""
     reference: Estimate | None = None
-    """The same against the reference alone, where a history makes ordinary times more than that."""
+    """Estimate against the reference alone; None without a history."""
     plain: Estimate | None = None
-    """Against the reference alone by limits that are its own; None: `reference`, or without a history the
-    estimate."""
+    """Estimate against the reference alone with the reference's own limits; None: `reference`, or without a
+    history `estimate`."""
     plain_matters: B1 | None = None
-    """Conditions as in `matters` for `plain`; None: the same."""
+    """`matters` for `plain`; None: the same."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
     instance: Sequence[Instance] | None = None
-    """Only instance that shows each change; None: all instances do."""
+    """The one instance that shows each change; None for measures without regard to instances."""
     of_calls: B1 | None = None
-    """True where a share is of the calls that a request makes here, because some make several; None: all
-    shares are of requests."""
+    """True for shares of the calls that a request makes at the site (some requests make several), False for
+    shares of requests; None: all are of requests."""
 
     by_p_alone: bool = False
-    """True if the estimate has no standard error: p, and what the measure asks besides, decide."""
+    """True if the estimate has no standard error, so that p and `matters` decide."""
 
     @property
     def against_reference(self) -> Estimate:
-        """The change as reference and problem show it, whatever a history holds."""
+        """Change from reference to problem, the history left aside."""
         if self.plain is not None:
             return self.plain
         return self.estimate if self.reference is None else self.reference

@@ -1,14 +1,13 @@
 """List in MEASURES everything that is tested at call sites, a row each.
 
-To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
-else a place must show to count) and add its row to MEASURES with the case that fails without it. A kind of
-change that is new needs a sentence in `titles` and a word in `sections.findings.KIND`. All p of first looks
-are corrected together, those of a second look by themselves, and the same is asked of every row: significant
-by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside of the
-envelope (`testing`).
+To add a measure: write a function from a `View` to its `Observed` (an `Estimate` of every place, and further
+conditions) and add its row to MEASURES with the case that fails without it. A new kind of change needs a
+member of `ChangeKind` and a row in `kind_words`. All p of first looks are corrected together, those of a
+second look by themselves, and every row must pass the same tests: significant by q, `min_z` standard errors
+including the noise of the baseline, above the floor, outside of the envelope (`testing`).
 
-One request has one say: several calls of a site in one request are not independent, so what is compared is
-a value a request (a mean of its calls, a number of calls, a share of them).
+A request counts once: several calls of a site in one request are not independent, so what is compared is one
+value per request (a mean of its calls, a number of calls, a share of them).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
-"""Bin of one call."""
+"""Bin of a count of one call."""
 
 
 class Look(StrEnum):
@@ -45,18 +44,19 @@ class Look(StrEnum):
 
     FIRST = "first"
     SECOND = "second"
-    """Second look at every call site, for what first looks cannot see."""
+    """Second look at every call site, for changes that first looks cannot see."""
     WHERE_SILENT = "where-silent"
-    """Second look at call sites where the measure `of` says nothing."""
+    """Second look at call sites where the measure `of` is not significant."""
     WHERE_FOUND = "where-found"
-    """Second look at call sites where the measure `of` counts: it says at which instance, by `instance_q`."""
+    """Second look at call sites where the measure `of` is significant: locates the instance, by `instance_q`.
+    """
     WITHOUT_STRUCTURE = "without-structure"
-    """Second look at operations where no other change of structure counts, there or at their callers."""
+    """Second look at operations without another change of structure, there or at their callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A row of MEASURES."""
+    """A quantity tested at call sites: a row of MEASURES."""
 
     name: str
     doc: str
@@ -65,12 +65,12 @@ class Measure:
     """The case that fails without it (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
     kinds: tuple[ChangeKind, ChangeKind | None]
-    """Kinds of a change to more and to less; None: less is no change. Patterns that are new or gone become
-    `NEW_PATH` and `LOST_PATH`."""
+    """Kinds of a change (up, down); None: down is no change. New or gone patterns become `NEW_PATH` and
+    `LOST_PATH`."""
     unit: Unit
     look: Look = Look.FIRST
     of: str = ""
-    """Measure of the same call sites that a second look depends on."""
+    """For second looks: name of the first measure that decides where this one is tested."""
 
 
 # ---------------------------------------------------------------- times
@@ -79,8 +79,8 @@ class Measure:
 def own_time(view: View) -> Observed:
     """Observe the own time of a call given its pattern; the response must have waited for it, too.
 
-    A plain change (large, and far from chance in many requests) may be a smaller part of its response: 100 us
-    of 20 ms (NSDI 8.6).
+    A plain change (large, and significant in many requests) may be a smaller part of its response: 100 us of
+    20 ms (NSDI 8.6).
     """
     settings, (found, alone) = view.settings, view.own_time_change
     floor = np.log1p(settings.time_floor)
@@ -91,7 +91,7 @@ def own_time(view: View) -> Observed:
 
 
 def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
-    """Tell at which sites responses waited for a change of own times since `before`."""
+    """[sites] True if responses waited for the change of own times since `before`."""
     settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
@@ -103,13 +103,12 @@ def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary, and of the
-    reference where half of its calls are over that: slow calls are no tail there, and the history, in which
-    none is as slow, says nothing of how many there were before.
+    """Observe the share of calls slower than max(98th percentile, 3 × median) of the baseline. If half of the
+    reference's calls are slower than that, the limit is the reference's own, and the history is left out:
+    there slow calls are no tail, and the history does not know how many there were before.
 
-    A rise below the floor counts where very slow calls take much of the response time. Without a history a
-    rise must also show without the block of the problem that has most of it: a burst is one event, and
-    nobody says how often there is one.
+    A rise below the floor counts if very slow calls take much of the response time. Without a history a rise
+    must also show without the problem's worst block: a burst is one event of unknown frequency.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
     limit, slow_before = _slow_from(view)
@@ -151,8 +150,9 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Estimate the share of calls that are very slow for the reference: a history with an incident calls
-    nothing slow."""
+    """Change from the reference in the share of calls very slow for the reference, by chance alone, and
+    [sites] True if responses felt it. A history with an incident would set the limit so high that no call is
+    very slow."""
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.full(view.n_sites, np.iinfo(np.int64).max // 2)
@@ -174,8 +174,8 @@ def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
 
 
 def _slow_from(view: View) -> tuple[I8, B1]:
-    """Give ([sites] bin over which a call is very slow, 0 where nothing is ordinary; [sites] whether it is
-    the reference's own)."""
+    """([sites] highest bin that is not very slow, 0 without a baseline; [sites] True if it is the reference's
+    own limit)."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
@@ -190,7 +190,7 @@ def _slow_from(view: View) -> tuple[I8, B1]:
 
 
 def _without_worst_block(view: View, values: Histograms, over: B1, found: Estimate) -> B1:
-    """Tell where a rise shows without the block of the problem that has most very slow calls."""
+    """[sites] True if a rise shows without the block of the problem with most very slow calls."""
     slots = np.flatnonzero(view.roles.problem)
     mine = view.roles.problem[values.column]
     cell = values.place[mine] * len(slots) + np.searchsorted(slots, values.column[mine])
@@ -208,7 +208,7 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
 
 
 def far_slower_calls(view: View) -> Observed:
-    """Observe the share of calls far slower than any ordinary one; p is by their distance, not by ranks."""
+    """Observe the share of calls far slower than any baseline call; p is by distance, not by ranks."""
     settings = view.settings
     far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), view.after, settings)
     n = view.own_requests
@@ -228,7 +228,8 @@ def far_slower_calls(view: View) -> Observed:
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
-    """Put sites of one operation together; and steps of records that begin at one point."""
+    """Two partitions of the sites, [sites] each: by operation; the same, but steps of records by their first
+    point."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
@@ -236,11 +237,10 @@ def _alike(names: Names) -> tuple[I8, I8]:
 
 
 def overlap(view: View) -> Observed | None:
-    """Observe how many children of a call run at a time.
+    """Observe the mean number of concurrent children of a call.
 
-    That number also falls where one of them gets slower by itself, and all still begin together. They run
-    one after the other only if they also take longer together than the longest of them does, by more than
-    before.
+    It also falls if one child gets slower by itself while all still start together. Children count as
+    sequential only if their total duration grew relative to the longest child's.
     """
     values = view.values(OVERLAP)
     if not len(values.bin):
@@ -264,17 +264,18 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how often a request walks a step of activity records: a loop shows only so."""
+    """Observe how often a request walks a step of activity records: the only sign of a loop."""
     return _calls(view, SiteKind.STEP)
 
 
 def calls(view: View) -> Observed | None:
-    """Observe how often a request that calls at all calls: from 5 calls to 8 the pattern is the same."""
+    """Observe the number of calls a request, of requests that call: the pattern is the same for 5 calls and
+    for 8."""
     return _calls(view, SiteKind.CALL)
 
 
 def _calls(view: View, kind: SiteKind) -> Observed | None:
-    """Estimate the mean, not the median: most requests call once, whatever a loop does."""
+    """Observe mean numbers of calls, not medians: most requests call once, whatever a loop does."""
     settings, n_sites = view.settings, view.n_sites
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     if not chosen.any():
@@ -308,7 +309,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-    """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
+    """(Logarithms of mean counts with sampling variance, requests), each [places, columns]."""
     # Counts were put in bins of ratios; small ones are known exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
@@ -324,9 +325,9 @@ class _Patterns:
     site: I8
     pattern: I8
     votes: F8
-    """Weight of requests, each shared out over its calls' patterns."""
+    """Weight of requests, each split among its calls' patterns."""
     requests: F8
-    """Requests in which the pattern shows."""
+    """Requests with the pattern."""
     calls: F8
     inclusive_ns: F8
 
@@ -369,16 +370,16 @@ def call_pattern(view: View) -> Observed:
 
 
 def failing_calls(view: View) -> Observed:
-    """Observe the share of a request's calls here that fail."""
+    """Observe the share of a request's calls at a site that fail."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
     found = _shares(view, np.arange(view.n_sites), view.failing_change, requests)
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
 def failing_requests(view: View) -> Observed:
-    """Observe the share of requests with at least one failing call here, where requests make several.
+    """Observe the share of requests with at least one failing call at a site, if requests make several.
 
-    A share of calls dilutes one that fails among twelve.
+    A share of calls dilutes one failure among twelve calls.
     """
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
@@ -397,11 +398,11 @@ def failing_requests(view: View) -> Observed:
 
 
 def new_failing(view: View) -> Observed | None:
-    """Observe root types that ordinary times never had, and that fail: what is new has no value before that
-    could have changed.
+    """Observe root types that are absent from the baseline and fail: they have no earlier value that could
+    have changed.
 
-    p is of as many requests never having been there by chance; the share is that of its own requests which
-    fail, and as unsure as a count of so many is.
+    p is that of so many requests being absent by chance; the share is of the root type's own requests that
+    fail, with the error of a count.
     """
     settings, names = view.settings, view.names
     roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)
@@ -440,10 +441,9 @@ def new_failing(view: View) -> Observed | None:
 
 
 def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
-    """Observe changes of weighted shares of the requests that touch sites; rows of several may be of one
-    site.
+    """Observe changes of weighted shares of the requests that touch sites; a site may have several rows.
 
-    requests: [rows, columns] those in which it shows, at least.
+    requests: [rows, columns] requests with the outcome.
     """
     settings = view.settings
     found, alone = change
@@ -463,7 +463,7 @@ def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], reques
 
 
 def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:
-    """Observe an estimate of every site."""
+    """Observe an estimate with one row per site."""
     return Observed(
         np.arange(view.n_sites),
         found,

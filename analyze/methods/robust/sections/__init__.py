@@ -1,1 +1,1 @@
-"""Say each section of robust mode as blocks."""
+"""Sections of robust mode, as blocks."""

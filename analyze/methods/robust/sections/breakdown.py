@@ -1,5 +1,5 @@
-"""Break the change of each measure down, call site by call site, adding up exactly: the rows, and how they
-are shown, a waterfall a measure, then load and root types."""
+"""Break the change of each measure down by call site, exactly, and show it: a waterfall per measure, then
+load and root types."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _US = 1e-3
 
 
 def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
-    """Break a measure down: the mean (ns), the share of requests over the run's threshold by where their time
-    went, or the share with a failing call by the site at which it began."""
+    """Exact breakdown of a measure: the mean (ns), the share of requests over the run's threshold by where
+    their time went, or the share with a failing call by the site at which it began."""
     periods = (run.roles.reference, run.roles.problem)
     if measure == "errors":
         rows = error_rows(run.profile, *periods)
@@ -43,8 +43,8 @@ def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
 
 
 def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
-    """Give rows of the share of failed requests; `reference`, `problem` [slots]. A request is one call of
-    the site that failed it: none of the change is more calls."""
+    """Rows of the share of failed requests; `reference`, `problem`: [slots]. A request counts as one call of
+    the site that failed it, so no part is more calls."""
     requests = root_requests(profile, reference, problem)
     origins = profile.origins
     root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
@@ -64,8 +64,7 @@ def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int,
 
 
 def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], int]:
-    """Map (root, site) to the rank of the finding that holds a change of the operation at which failures
-    began."""
+    """Map (root, site) to the rank of the finding with a change at the operation where failures began."""
     sites = run.profile.names.sites
     first: dict[int, int] = {}
     for rank, cause in enumerate(run.causes, 1):
@@ -76,7 +75,7 @@ def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], in
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
-    """Put together all accounts, the root types and the load."""
+    """Build the section: all accounts, root types and load."""
     profile, roles = run.profile, run.roles
     table = profile.responses
     root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
@@ -126,8 +125,8 @@ def account_of(
     accounted: Mapping[tuple[int, int], int],
     limits: ReportLimits,
 ) -> Account:
-    """Give an exact account as the report has it; interval: (low, high, whether it changed by test);
-    accounted: rank of the finding that accounts for a row, by (root, place)."""
+    """Convert an exact breakdown to the report's; interval: (low, high, changed significantly); accounted:
+    (root, place) -> rank of the finding that accounts for the row."""
     names = run.profile.names
     scale = _US if measure == "mean" else 1.0
     by_path = measure != "errors"
@@ -192,15 +191,15 @@ def _path_site(path: int, names: Names) -> Site:
 
 # How a breakdown is shown. No settings: a stored report has all rows, and reads the same for everybody.
 PLACES: Final = 10
-"""Call sites with a row of their own."""
+"""Most call sites with a row of their own."""
 PRINTED: Final = 3
-"""The same on a terminal."""
+"""Most call sites with a row of their own on a terminal."""
 MATERIAL: Final = 0.01
-"""A call site with less than this share of all that moved has no row of its own."""
+"""A call site with less than this share of the gross change has no row of its own."""
 PART: Final = 0.02
-"""A kind of change with less than this share of all that moved is not named."""
+"""A kind of change with less than this share of the gross change is not named."""
 LOAD_MOVED: Final = 1.1
-"""Rates nearer than this factor are called about the same."""
+"""Rates that differ by less than this factor are called about the same."""
 
 _ROOTS: Final = (
     b.Column("root", "Root type", "name"),
@@ -216,7 +215,7 @@ class WaterfallRow:
     """One row of the waterfall: a call site, the mix, or all other call sites together."""
 
     row: AccountRow | None
-    """None: the mix, or the rest."""
+    """The call site's row; None: the mix, or the rest."""
     text: str
     """Label of a row that is no call site."""
     calls: float
@@ -226,7 +225,7 @@ class WaterfallRow:
 
 
 def breakdown_blocks(section: AccountSection) -> b.Blocks:
-    """Show a waterfall a measure, then load and root types."""
+    """Blocks of the section: a waterfall per measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # What did not change significantly is noise, call site by call site: it is there for who asks.
@@ -273,7 +272,7 @@ def _mix(account: Account) -> b.Details:
 
 
 def _waterfall(account: Account, most: int) -> b.Grid:
-    """Draw rows from the value before to the value after, each with its bar."""
+    """Grid of rows from the value before to the value after, each with its bar."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
@@ -315,7 +314,7 @@ def _waterfall(account: Account, most: int) -> b.Grid:
 
 
 def _place(line: WaterfallRow, named: Counter[str]) -> b.Words:
-    """Name a call site; who calls where several have its name."""
+    """Name of a call site; with its caller if several rows have the same name."""
     if line.row is None:
         return line.text
     site = line.row.site
@@ -338,7 +337,7 @@ def _tone(line: WaterfallRow) -> str:
 
 
 def title(account: Account) -> str:
-    """Name what is broken down: `Mean response time`."""
+    """Title of a measure: `Mean response time`."""
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
@@ -348,27 +347,26 @@ def title(account: Account) -> str:
 
 
 def moved(account: Account) -> str:
-    """Say `86.2 ms → 205 ms`."""
+    """Value before and after: `86.2 ms → 205 ms`."""
     return measures.moved(account.unit, account.before, account.after)
 
 
 def interval(account: Account) -> str:
-    """Say `+110 to +124 ms`."""
+    """Interval of the change: `+110 to +124 ms`."""
     if account.low is None or account.high is None:
         return measures.NO_INTERVAL
     return measures.span(account.unit, Interval(low=account.low, high=account.high))
 
 
 def verdict(account: Account) -> str:
-    """Say `changed`, `not significant`, or that there is no test."""
+    """`changed`, `not significant`, or that there is no test."""
     if account.changed:
         return "changed"
     return "not testable" if account.low is None or account.high is None else "not significant"
 
 
 def parts(account: Account) -> str:
-    """Say what kinds of change it is made of: `Slower calls +101 ms, more calls +18 ms, workload mix +540
-    µs.`"""
+    """Parts of the change by kind: `Slower calls +101 ms, more calls +18 ms, workload mix +540 µs.`"""
     named = (
         ("slower calls" if account.slower > 0 else "faster calls", account.slower),
         ("more calls" if account.calls > 0 else "fewer calls", account.calls),
@@ -387,8 +385,8 @@ def parts(account: Account) -> str:
 
 
 def lines(account: Account, most: int) -> tuple[WaterfallRow, ...]:
-    """Choose the mix, at most `most` call sites by |total| that are worth a row, and the rest; their
-    totals add up to the change."""
+    """Rows of the waterfall: the mix, at most `most` call sites above MATERIAL by |total|, and the rest; they
+    add up to the change."""
     least = MATERIAL * max(account.gross_up - account.gross_down, 0.0)
     shown = [row for row in account.rows[:most] if row.total and abs(row.total) >= least]
     places = [WaterfallRow(row, "", row.calls, row.structure, row.slower, row.total) for row in shown]
@@ -408,13 +406,13 @@ def _rest(account: Account, places: Sequence[WaterfallRow]) -> tuple[WaterfallRo
 
 
 def part(account: Account, amount: float) -> str:
-    """Say `+99.2 ms`, `+3.4 points`; empty for nothing, or for less than is shown."""
+    """Part of a change: `+99.2 ms`, `+3.4 points`; empty for 0, or less than is shown."""
     text = measures.shift(account.unit, amount)
     return "" if not amount or text[:1] not in "+−" else text
 
 
 def load(section: AccountSection) -> str:
-    """Say one sentence about the arrival rate."""
+    """Sentence about the arrival rate."""
     before, after = section.rate0, section.rate1
     rates = wording.significant(before), wording.significant(after)
     if not before or not after:

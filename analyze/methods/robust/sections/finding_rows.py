@@ -59,7 +59,8 @@ from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _MOST_LOOKED_AT = 500
-"""Requests of a category that an example is chosen from, evenly spaced: it need not be the very median."""
+"""Most requests of a category, evenly spaced, among which an example is chosen: it need not be the exact
+median."""
 _CHAIN = 5
 
 
@@ -69,9 +70,9 @@ def findings_of(
     claims_ns: Sequence[float],
     shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
-    """Give the findings, the most important first, and whom they affect; claims_ns: part of the change of
-    the mean of each cause; shares: of all that added time (or took it away), where the mean changed by
-    test."""
+    """Findings, the most important first, and the affected requests of each; claims_ns: part of the change of
+    the mean of each cause; shares: each cause's share of all added (or removed) time, if the mean changed
+    significantly."""
     found, affected = [], []
     explained = foremost(claims_ns, run.settings.explained)
     differences: dict[int, Difference] = {}
@@ -91,7 +92,7 @@ def findings_of(
 def evidence_of(
     change: Change, names: Names, relation: str = "", consequence_of: int | None = None
 ) -> Evidence:
-    """Give a change as a row of evidence."""
+    """Convert a change to a row of evidence."""
     what = pattern_words(names.patterns[change.pattern], names) if change.pattern != NO_PATTERN else ""
     what = change.segment.text if change.segment is not None else what
     return Evidence(
@@ -115,7 +116,7 @@ def evidence_of(
 
 
 def site_of(site: int, names: Names) -> Site:
-    """Name a call site."""
+    """Convert a call site to the report's."""
     name, caller = names.operation(site), names.caller(site)
     operation = f"{name.point} -> {name.callee}" if name.callee else name.point
     return Site(
@@ -198,20 +199,20 @@ def _finding(
 
 
 def _interval(change: Change) -> Interval:
-    """Give the interval of after - before; shares differ by 100 points at most."""
+    """Interval of after - before; that of shares is clipped to ±1."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
-    """Give the interval of the share: as uncertain as the leading effect."""
+    """Interval of the share, with the relative width of the leading effect's."""
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
     return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
 
 
 def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
-    """List consequences, one a site, those of most requests first."""
+    """Titles of consequences, one a site: failures first, then by size of the change."""
     seen = {cause.lead.site}
     chain = []
     for change in sorted(cause.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
@@ -223,11 +224,10 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Choose requests of both periods: the reference's at the median, the problem's affected at median and
-    tail.
+    """Example requests: of the reference at the median, of the affected problem ones at median and tail.
 
-    The reference's is of the root type of the problem's at the median, where it has one: the two are held
-    side by side.
+    The reference's example has the root type of the problem's median, if possible: the two are shown side by
+    side.
     """
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
@@ -263,7 +263,7 @@ _Timed = tuple[int, int, int]
 
 
 def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> list[_Timed]:
-    """List requests in the order of their response times, of each category at most `_MOST_LOOKED_AT`."""
+    """Requests sorted by response time, at most `_MOST_LOOKED_AT` of each category, evenly spaced."""
     return sorted(
         (int(run.population.categories[category].response_ns[row]), category, int(row))
         for category, mine in rows.items()
@@ -276,7 +276,7 @@ def _at_quantile(flat: Sequence[_Timed], place: float) -> _Timed:
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
-    """Draw one request."""
+    """Schedule of one request, as drawn."""
     source = run.population.categories[category]
     sites = next(group.sites for group in run.profiled.groups if group.category == category)
     return train_schedule(
@@ -304,7 +304,7 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
 
 
 def _counts(at: Sequence[AtSite]) -> dict[tuple[int, bool], list[int]]:
-    """Map (category, whether requests show the change) to how many do, of reference and problem."""
+    """Map (category, True for requests that show the change) to counts [reference, problem]."""
     counts: dict[tuple[int, bool], list[int]] = {}
     for found in at:
         for hit in (False, True):
@@ -327,8 +327,8 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 
 
 def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
-    """Sample the affected requests and the others that touch the site, to explain their difference; None
-    where no request is at hand."""
+    """Difference to explain: a sample of affected requests and of others that touch the site; None without
+    requests."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before or lead.segment is not None:  # which says it
@@ -354,7 +354,8 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
 
 
 def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
-    """Give the instance at which alone a change is, beside its siblings."""
+    """Factors to which a change is limited: the values of its segment, or its instance, each beside the rest;
+    empty for none."""
     if (segment := lead.segment) is not None:
         return tuple(
             Factor(
@@ -386,11 +387,12 @@ def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
 
 
 _STEPS = 200
-"""Most steps of a request that are drawn; the drawing says what it cuts."""
+"""Most steps of a request that are drawn; the drawing states how many it omits."""
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Give the own time of the site's calls a request, before and after; None where the site has no time."""
+    """Histogram of the own time of the site's calls a request, before and after; None if the site has no
+    time."""
     before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
@@ -399,8 +401,7 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
-    """Account step by step: of a path that changed against the one it replaced, else of the most affected
-    one."""
+    """Step account: of a changed path against the one it replaced, else of the most affected path."""
     if not at:
         return None
     counts = _counts(at)
@@ -432,9 +433,9 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Find begin and end from the times of the requests at a site, and which of them show the change.
+    """Begin and end of a change, from the start times of the requests at a site and which of them show it.
 
-    Of a site or an instance that no request of the reference touches: from all requests of their root types.
+    If no request of the reference touches the site or instance, all requests of the root types count.
     """
     hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
     parts = [
@@ -452,15 +453,15 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
 
 
 def _elsewhere(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Give the times of the problem's requests at the site on other instances; none is hit."""
+    """Yield (start times, all False) of the problem's requests at the site on other instances."""
     for found in at:
         rows = found.rows[(found.sample == PROBLEM) & ~found.inside]
         yield population.categories[found.category].start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Give the times of the problem's requests of the same root types that do not touch the site; none is
-    hit."""
+    """Yield (start times, all False) of the problem's requests of the same root types that do not touch the
+    site."""
     touching: dict[int, list[I8]] = {}
     for found in at:  # a category may have several groups
         touching.setdefault(found.category, []).append(found.rows)
@@ -473,7 +474,7 @@ def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, 
 
 
 def finding_tables(findings: Sequence[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:
-    """Make the tables `findings`, `evidence` and `account`, of everything: the page is cut afterwards.
+    """Tables `findings`, `evidence` and `account`, complete: only the page is cut.
 
     Findings with all their evidence, by rank; accounts with all their rows: call sites of each measure in
     their order, then the root types' parts of the mix.

@@ -1,4 +1,4 @@
-"""Show findings, a card each, with what a person needs in sight and the evidence on demand."""
+"""Show findings as cards: the essentials at a glance, evidence on demand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.bars import Axis, shift
@@ -41,33 +42,17 @@ from schemas.report.findings import (
 )
 
 INDEXED: Final = 3
-"""More findings than this are listed above their cards."""
+"""With more findings than this, an index precedes the cards."""
 PRINTED: Final = 5
-"""Findings on a terminal."""
+"""Most findings on a terminal."""
 CHAIN: Final = 2
-"""Consequences in a line."""
+"""Most consequences in a line."""
 _MOST_Q: Final = 1e-12
-"""Smaller q-values are shown as less than this."""
-
-KIND: Final = {
-    ChangeKind.SLOWER: ("slower", "worse", "median over requests"),
-    ChangeKind.FASTER: ("faster", "better", "median over requests"),
-    ChangeKind.TAIL: ("slow", "worse", "requests over the limit"),
-    ChangeKind.MORE_CALLS: ("more calls", "", "calls a request"),
-    ChangeKind.FEWER_CALLS: ("fewer calls", "", "calls a request"),
-    ChangeKind.PATH: ("other path", "", "requests on this path"),
-    ChangeKind.NEW_PATH: ("new path", "", "requests on this path"),
-    ChangeKind.LOST_PATH: ("path gone", "", "requests on this path"),
-    ChangeKind.ERRORS: ("fails", "failing", "requests in which it fails"),
-    ChangeKind.FEWER_ERRORS: ("fails less", "better", "requests in which it fails"),
-    ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
-    ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
-}
-"""Word for a kind of change; colour where it is good or bad by itself; meaning of the numbers."""
+"""Smaller q-values are shown as below this."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
-    b.Column("", "What", "text", lambda row: (_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
+    b.Column("", "What", "text", lambda row: (kind_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
     b.Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
     b.Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
     b.Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
@@ -91,9 +76,9 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose places: the first, and that of the largest part of the change, wherever it ranks.
+    """Choose the first `most` indices; the largest |part| replaces the last if it is later.
 
-    What got better comes last, and may be what moved the mean.
+    What got better ranks last, and may be what moved the mean.
     """
     largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
     if not most or largest < most:
@@ -102,7 +87,7 @@ def foremost(parts: Sequence[float], most: int) -> list[int]:
 
 
 def findings_blocks(section: FindingsSection) -> b.Blocks:
-    """Show an index where there are many, the cards, and what made no finding."""
+    """Blocks of the section: an index if there are many, the cards, and the changes that are no findings."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = section.better_total if section.only == "worse" else 0
     total = section.findings_total - better
@@ -145,12 +130,12 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
 
 
 def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
-    """Show one finding of a section without a frame and a title: (at a glance, on demand)."""
+    """Finding without frame and title: (blocks at a glance, blocks on demand)."""
     return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
 def _card(finding: Finding, unknown: str) -> b.Part:
-    """Show a finding; unknown: why its part of the change of the mean cannot be told, or empty."""
+    """Card of a finding; unknown: why its share of the change of the mean cannot be given, or empty."""
     return b.Part(
         (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
         (*_glance(finding, unknown), *_details(finding)),
@@ -160,7 +145,7 @@ def _card(finding: Finding, unknown: str) -> b.Part:
 
 
 def _glance(finding: Finding, unknown: str) -> b.Blocks:
-    """Show what a person on call needs in sight."""
+    """Essentials of a finding for a person on call."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
@@ -174,8 +159,8 @@ def _glance(finding: Finding, unknown: str) -> b.Blocks:
 
 
 def _where(kind: ChangeKind, site: Site) -> b.Words:
-    """Show the kind and the call site."""
-    return (_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
+    """Kind and call site."""
+    return (kind_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
 def _numbers(finding: Finding, unknown: str) -> b.Facts:
@@ -196,7 +181,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
     elif unknown:
         share.append(b.Styled(unknown, "span"))
     affected = (f"{count(f.affected0)} → ", b.strong(count(f.affected1)))
-    what = f"{KIND[f.kind][2]}: expected from its siblings → seen" if f.factors else KIND[f.kind][2]
+    what = KIND_WORDS[f.kind].numbers + (": expected from its siblings → seen" if f.factors else "")
     return b.Facts(
         (
             b.Fact(what, values),
@@ -212,7 +197,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
 
 
 def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
-    """Show the numbers on a terminal."""
+    """Yield the numbers shown on a terminal."""
     part = f": {share}" if (share := share_sentence(finding)) else f"; {unknown}" if unknown else ""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
@@ -221,7 +206,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """Show what a person on call needs."""
+    """Yield the facts of a finding that terminal, Markdown and page all show."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
@@ -241,7 +226,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
-    """Show what the page has room for."""
+    """Yield the facts that only the page has room for."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
@@ -337,47 +322,49 @@ def _follows(evidence: Evidence) -> b.Words:
     return (mark, clip(evidence.site.text, 96), b.dim(clip(whence(evidence.site), 96)))
 
 
-def _tag(kind: ChangeKind) -> b.Styled:
-    word, colour, _ = KIND[kind]
-    return b.tag(word, colour)
+def kind_tag(kind: ChangeKind) -> b.Styled:
+    """Label of a kind of change, in its colour."""
+    words = KIND_WORDS[kind]
+    return b.tag(words.tag, words.tone)
 
 
 def whence(site: Site) -> str:
-    """Say `, from …`: who calls, or where a step begins; empty for a root."""
+    """`, from …`: the caller, or the point where a step begins; empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
     return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:
-    """Say `12.1 ms → 264 ms`."""
+    """Value before and after: `12.1 ms → 264 ms`."""
     return measures.moved(thing.unit, thing.before, thing.after)
 
 
 def interval(thing: Finding | Evidence) -> str:
-    """Say `+238 to +266 ms`."""
+    """Interval of the change: `+238 to +266 ms`."""
     return measures.span(thing.unit, thing.change)
 
 
 def amount(finding: Finding) -> str:
-    """Say what it adds to the mean, or takes away: `+99.2 ms on the mean`."""
+    """Part in the change of the mean: `+99.2 ms on the mean`."""
     return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """Say `82 % (78 to 86 %) of all added time`; empty where the mean did not change, or the other way,
-    and where requests end early as they fail: that saves nothing."""
+    """Sentence like `82 % (78 to 86 %) of all that got slower`; empty if the mean did not change, or changed
+    the other way, or if requests end early as they fail."""
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
-    whole = "all added time" if finding.contribution_us > 0 else "all saved time"
+    whole = "all that got slower" if finding.contribution_us > 0 else "all that got faster"
     span, estimate = measures.share_span(finding.share_of_change), percent(finding.share_estimate)
     known = "" if finding.share_estimate is None or estimate == span else f"{estimate} ("
     return f"{known}{span}{')' if known else ''} of {whole}"
 
 
 def part_unknown(finding: Finding, mean: Interval | None) -> str:
-    """Say why a finding has no share of a change of the mean that is not significant; mean: its interval."""
+    """Reason why a finding has no share of a change of the mean: the change is not significant; empty
+    otherwise. mean: its interval."""
     if mean is None or not moves(finding.contribution_us):
         return ""
     sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
@@ -385,12 +372,12 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
 
 
 def part_sentence(finding: Finding) -> str:
-    """Say the share where there is one, else the amount."""
+    """`share_sentence` if there is one, else `amount`."""
     return share_sentence(finding) or amount(finding)
 
 
 def sureness(finding: Finding) -> str:
-    """Say how sure a finding is, by its leading evidence: `41 × ordinary variation (q < 1e-12)`."""
+    """Strength of a finding's leading evidence: `41 × ordinary variation (q < 1e-12)`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     if not finding.evidence:
         return f"q {value}"
@@ -398,15 +385,15 @@ def sureness(finding: Finding) -> str:
 
 
 def factor_sentence(found: Factor) -> str:
-    """Say `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    """Sentence like `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
     here = measures.shift(found.unit, found.effect_here)
     elsewhere = measures.shift(found.unit, found.effect_elsewhere)
     return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
 
 
 def differs(explanation: Explanation) -> str:
-    """Say what distinguishes affected requests, where that is reliable, or changed with the period; else why
-    nothing does."""
+    """Attributes that distinguish affected requests reliably, or changed with the period; else the reason
+    why none does."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
@@ -420,7 +407,7 @@ def differs(explanation: Explanation) -> str:
 
 
 def further(views: Sequence[FurtherView]) -> b.Blocks:
-    """Give the command of the most telling view, on a line of its own; what others there are."""
+    """Command of the most telling further view, on a line of its own; then names of the others."""
     others = ", ".join(view.method for view in views[1:])
     there = f" ({others}: on the page)" if others else ""
     return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))

@@ -1,4 +1,4 @@
-"""First screen of a comparison: verdict, since when, cause, who is affected, and the next step, in ten
+"""First screen of a comparison: verdict, since when, cause, affected requests, and the next step, in ten
 lines."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Final
 
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.methods.robust.sections.findings import differs
 from analyze.methods.robust.sections.picture import picture_blocks
 from analyze.methods.robust.sections.verdict import meaning
@@ -26,27 +27,12 @@ from schemas.report.suspects import SuspectsSection
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
-"""Findings listed after the first."""
+"""Most findings listed after the first."""
 _MOST_ROOTS: Final = 3
-"""Root types named on each side."""
+"""Most root types named on each side, affected and unaffected."""
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
 
-_WORD: Final = {
-    ChangeKind.SLOWER: "SLOWER",
-    ChangeKind.TAIL: "SLOWER",
-    ChangeKind.SERIAL: "SLOWER",
-    ChangeKind.FASTER: "FASTER",
-    ChangeKind.PARALLEL: "FASTER",
-    ChangeKind.ERRORS: "FAILING",
-    ChangeKind.FEWER_ERRORS: "FAILING LESS",
-    ChangeKind.MORE_CALLS: "MORE CALLS",
-    ChangeKind.FEWER_CALLS: "FEWER CALLS",
-    ChangeKind.PATH: "OTHER PATHS",
-    ChangeKind.NEW_PATH: "OTHER PATHS",
-    ChangeKind.LOST_PATH: "OTHER PATHS",
-}
-"""Verdict word of a report that a finding of this kind leads."""
 Accounts = Mapping[AccountedMeasure, Account]
 
 _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
@@ -66,7 +52,7 @@ def first_screen(report: Report) -> FirstScreen:
         headline=_headline(report, verdict, word, lead),
         blocks=(
             *(b.Text(f"! {note}", "warning") for note in said),
-            b.Only("terminal", (b.Text(_numbers(report, accounts)),)),
+            b.Text(_numbers(report, accounts)),
             *((b.Text(_who(lead, account)),) if lead is not None else ()),
             b.Facts([*_facts(report, shown, lead, total, accounts, word[0])], look="table"),
             b.Only("terminal", (b.Text(_periods(report.samples, (account.rate0, account.rate1)), "dim"),)),
@@ -78,7 +64,7 @@ def first_screen(report: Report) -> FirstScreen:
 
 
 def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Finding]) -> tuple[str, b.Tone]:
-    """Choose the verdict word and its tone: more failures, then the mean, then slow requests, else the first
+    """Verdict word and its tone: by failures if they rose, then the mean, then slow requests, else the first
     finding."""
     if verdict.outcome == "unchanged":
         return "UNCHANGED", "better"
@@ -96,7 +82,9 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
         return "SLOWER", "worse"
     if lead is not None:
         improves = lead.kind in (ChangeKind.FASTER, ChangeKind.FEWER_ERRORS, ChangeKind.PARALLEL)
-        return _WORD[lead.kind], "better" if lead.is_better else "warning" if improves else "worse"
+        return KIND_WORDS[
+            lead.kind
+        ].verdict, "better" if lead.is_better else "warning" if improves else "worse"
     if "errors" in ups:
         return "FAILING LESS", "better"
     return ("FASTER", "better") if "tail" in ups else ("CHANGED", "warning")
@@ -116,9 +104,9 @@ def _agrees(finding: Finding, word: str) -> bool:
     if word == "FAILING":
         return ChangeKind.ERRORS in kinds
     if word == "SLOWER":
-        return finding.contribution_us > 0 or _WORD[finding.kind] == word
+        return finding.contribution_us > 0 or KIND_WORDS[finding.kind].verdict == word
     if word == "FASTER":
-        return finding.contribution_us < 0 or _WORD[finding.kind] == word
+        return finding.contribution_us < 0 or KIND_WORDS[finding.kind].verdict == word
     return True
 
 
@@ -142,7 +130,7 @@ def _headline(
 
 
 def _without_finding(report: Report, verdict: VerdictSection) -> str:
-    """Say in the headline why no finding is shown."""
+    """Headline if no finding is shown: the reason."""
     section = report.section(FindingsSection)
     if section.only == "worse" and section.findings and all(one.is_better for one in section.findings):
         return "all findings are for the better, and not shown (--only worse)"
@@ -160,8 +148,8 @@ def _onset_ns(lead: Finding | None) -> int | None:
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """Say since when: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until 20:40:10Z`; where
-    that is unknown, `in the period from 20:38:00Z`."""
+    """Begin of a finding: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until 20:40:10Z`;
+    if unknown, `in the period from 20:38:00Z`."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
     start = _clock(period.start_ns, day)
@@ -185,7 +173,7 @@ def _clock(ns: int, day: str) -> str:
 
 
 def _numbers(report: Report, accounts: Accounts) -> b.Words:
-    """Word mean, 99th percentile, failing requests and load, before and after."""
+    """Mean, 99th percentile, failing requests and load in words, before and after."""
     before, after = report.samples
     mean, errors = accounts["mean"], accounts["errors"]
     by = f" ({percent(mean.after / mean.before - 1, sign=True)})" if mean.before > 0 else ""
@@ -202,24 +190,26 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
     shares = percent(errors.before), percent(errors.after)
     same = "" if errors.changed else _CHANCE
     parts.append(
-        f"failing {shares[0]} (same)" if shares[0] == shares[1] else f"failing {' → '.join(shares)}{same}"
+        f"calls fail in {shares[0]} (same)"
+        if shares[0] == shares[1]
+        else f"calls fail in {' → '.join(shares)}{same}"
     )
     load = None if report.headline.change is None else report.headline.change.load_ratio
     if load is not None:
         parts.append(f"load {percent(load - 1, sign=True)}")
-    return "   ".join(part.replace(" ", NBSP) for part in parts)
+    return " · ".join(part.replace(" ", NBSP) for part in parts)
 
 
 RECORDED_WHOLLY: Final = 0.9
-"""Share of a period from which on it counts as recorded wholly."""
+"""Least share of a period that counts as completely recorded."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
-"""Slash between two instants."""
+"""Slash between two instants of a period."""
 _CHANCE: Final = " (may be chance)"
-"""Remark on two numbers that do not differ significantly."""
+"""Note on two numbers that do not differ significantly."""
 
 
 def _who(finding: Finding, account: AccountSection) -> b.Words:
-    """Word how many requests of which root types are affected, and which root types are not."""
+    """Number of affected requests by root type, and unaffected root types, in words."""
     hit: dict[str, int] = {}
     for member in finding.members:
         hit[member.root] = hit.get(member.root, 0) + member.requests1
@@ -246,7 +236,7 @@ def _facts(
     accounts: Accounts,
     word: str,
 ) -> Iterator[b.Fact]:
-    """Give the lines below: of the finding in the headline, of the others, or why there is none."""
+    """Yield the lines below the headline: on its finding, the others, or why there is none."""
     verdict, mean = report.section(VerdictSection), accounts["mean"]
     if found:
         others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
@@ -297,15 +287,17 @@ def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.F
 
 
 def _explains_failing(finding: Finding, errors: Account) -> str:
-    """Say what part of the failing requests a finding makes; empty where their share did not change."""
+    """Share of the failing requests that a finding makes, in words; empty if their share did not change."""
     whole, part = errors.after - errors.before, finding.share1 - finding.share0
     if not errors.changed or whole <= 0 or part <= 0:
         return ""
-    return f"{percent(min(part / whole, 1.0))} of the {significant(100 * whole, 2)} points more that fail"
+    more = f"{significant(100 * whole, 2)} points more with a failing call"
+    return f"{percent(min(part / whole, 1.0))} of the {more}"
 
 
 def _explains(finding: Finding, mean: Account) -> str:
-    """Say what part of the change of the mean a finding makes, in numbers that can be divided by hand."""
+    """Share of the change of the mean that a finding makes, in words, rounded so that it can be checked by
+    hand."""
     part, whole = finding.contribution_us, mean.after - mean.before
     if not mean.changed or not whole:
         return f"{wording.change(part)} on the mean; what the whole mean did may be chance"
@@ -319,7 +311,7 @@ def _explains(finding: Finding, mean: Account) -> str:
 
 
 def _only(explanation: Explanation) -> b.Words:
-    """Say the rule that holds for most affected and fewest other requests, as the finding's sentence does."""
+    """Rule that holds for most affected and fewest other requests, worded as in the finding."""
     contrast = explanation.contrast
 
     def shares(rule: Rule) -> tuple[float, float]:
@@ -337,8 +329,8 @@ def _only(explanation: Explanation) -> b.Words:
 
 
 def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
-    """Order what changed with the period, each once with its place: the most alike first, as two versions
-    are; of what has several values, as what is new at every start has, only where nothing has one."""
+    """Identifiers that changed with the period, each with its place, most similar first (two versions are).
+    Those with several values, as ids new at every start have, only if no other changed."""
     places: dict[tuple[str, str, str], list[ChangedIdentifier]] = {}
     for one in identifiers:
         places.setdefault((one.key, one.before, one.after), []).append(one)
@@ -357,8 +349,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Fact with the command that draws an affected request of the problem, and the id of one of the reference
-    to compare it with."""
+    """Yield a fact with the command that draws an affected request, and the id of a reference request to
+    compare with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return
@@ -375,9 +367,9 @@ def _request(example: Example) -> b.Words:
 
 
 def _periods(samples: Sequence[SampleSummary], rates: Sequence[float]) -> b.Words:
-    """Word both periods with their requests and rates, of which the load is the ratio.
+    """Both periods in words, with requests and rates; the ratio of the rates is the load.
 
-    A rate is of the time that was recorded; the words say so if that is not the whole period.
+    The denominator of a rate is the recorded time; the words say so if that is not the whole period.
     """
     parts = []
     for name, sample, rate in zip(("before", "after"), samples, rates, strict=True):

@@ -1,4 +1,4 @@
-"""Show which requests take another whole path now: at the end of the page, in one line on a terminal."""
+"""Show changes of whole paths: at the end of the page, in one line on a terminal."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ from schemas.report.paths import (
 )
 
 _NAMES = 12
-"""Steps named a group."""
+"""Most steps named in a group."""
 _ROOTS = 8
-"""Root types named a group."""
+"""Most root types named in a group."""
 
 
 def paths_section(
     population: Population, history: Population | None, settings: PathSettings, limits: ReportLimits
 ) -> PathsSection:
-    """Compare whole paths of samples 0 and 1; `history` has samples of ordinary times. Deterministic."""
+    """Compare whole paths of samples 0 and 1; `history` holds samples of ordinary times, None without.
+    Deterministic."""
     found = path_changes(population, history, settings)
     times = _time_rows(found)
     mix, structure, timing, rest = found.account.sums_us
@@ -163,7 +164,7 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
-    """List paths whose times changed by test, by |contribution|."""
+    """Rows of paths whose times changed significantly, by |contribution|."""
     part, table, times = found.account.timing_us, found.table, found.times
     changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
@@ -201,7 +202,7 @@ def _rare_rows(found: PathChanges) -> tuple[RarePathsRow, ...]:
 
 
 TIMES_SHOWN: Final = 50
-"""Paths with other times listed; the rest is counted."""
+"""Most paths with changed times listed; the rest is counted."""
 
 _BREAKDOWN: Final = (
     b.Column("what", "Mean response time", value=lambda row: row[0]),
@@ -238,15 +239,15 @@ _TIMES: Final = (
 
 
 def paths_blocks(section: PathsSection) -> b.Blocks:
-    """Show one line for a terminal; for the page the breakdown over paths, moves, repeats, rare paths,
-    times."""
+    """Blocks of the section: one line for a terminal; for the page the breakdown over paths, moves, repeats,
+    rare paths, times."""
     line = one_line(section)
     printed = (b.Text((b.strong("Paths: "), line)),) if line else ()
     return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
 
 
 def whole_paths(section: PathsSection) -> b.Blocks:
-    """Show all of the section, for a page of its own."""
+    """Blocks of the whole section, for a page of its own."""
     return tuple(_page(section, one_line(section)))
 
 
@@ -343,7 +344,7 @@ def _rare(row: RarePathsRow) -> b.Words:
 
 
 _NAMED = 2
-"""Steps that a sentence names."""
+"""Most steps that a sentence names."""
 
 
 def move_title(
@@ -356,7 +357,7 @@ def move_title(
     new: bool,
     lost: bool,
 ) -> str:
-    """Say one sentence about a group of moves: "write now goes to sn-data instead of sn-meta"."""
+    """Sentence on a group of moves: "write now goes to sn-data instead of sn-meta"."""
     after = f" after {anchor.text}" if anchor is not None else ""
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
@@ -383,13 +384,13 @@ def move_title(
 
 
 def repeats_title(row: RepeatsRow) -> str:
-    """Say `read: 3.1 → 7.9 times a request`."""
+    """Title of a repeat: `read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
     return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
-    """Say all of the section in one line, for a terminal; empty where no path changed."""
+    """The section in one line, for a terminal; empty if no path changed."""
     parts = []
     if section.groups_total:
         share = sum(group.share for group in section.groups)

@@ -13,7 +13,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from analyze.methods.robust.sections.findings import KIND
+from analyze.methods.robust.kind_words import KIND_WORDS
 from analyze.report import blocks as b
 from analyze.report import measures
 from analyze.report.drawing.charts import histogram
@@ -21,42 +21,28 @@ from analyze.report.drawing.graph import CHAR_PX, LATENCY_PX, label, outline
 from analyze.report.drawing.layout import Box
 from analyze.report.drawing.svg import element, px
 from analyze.report.wording import clip, counted, duration, percent, percents, significant
-from schemas.report.findings import ERROR_KINDS, PATH_KINDS, ChangeKind
+from schemas.report.findings import ERROR_KINDS, PATH_KINDS
 from schemas.report.picture import FlowPicture, FlowStep
 
 WIDTH: Final = 430
 _LANE: Final = 18
 _GAP: Final = 10
-"""Distance of two boxes, px."""
+"""Gap between two boxes, px."""
 _LINE: Final = 16
 _ROOTS: Final = 2
-"""Root types named in a caption."""
+"""Most root types named in a caption."""
 _PLAIN_PX: Final = 6.9
-"""Mean width of a 12 px letter."""
+"""Mean width of a 12 px letter, px."""
 _BOLD_PX: Final = 7.2
-"""The same of a bold one, digits and spaces among them."""
+"""Mean width of a bold 12 px letter, digits and spaces included, px."""
 _ONCE: Final = 0.05
-"""A number of calls nearer to 1 than this is not written."""
+"""A number of calls within this distance of 1 is not written."""
 
-_SIGN: Final = {
-    ChangeKind.SLOWER: "▲",
-    ChangeKind.TAIL: "▲",
-    ChangeKind.FASTER: "▼",
-    ChangeKind.MORE_CALLS: "×",
-    ChangeKind.FEWER_CALLS: "×",
-    ChangeKind.PATH: "⇄",
-    ChangeKind.NEW_PATH: "⇄",
-    ChangeKind.LOST_PATH: "⇄",
-    ChangeKind.ERRORS: "!",
-    ChangeKind.FEWER_ERRORS: "✓",
-    ChangeKind.SERIAL: "≡",
-    ChangeKind.PARALLEL: "∥",
-}
 _ONLY: Final = {"after": ("+", "new", "gained"), "before": ("−", "gone", "lost")}
 
 
 def picture_blocks(picture: FlowPicture) -> b.Blocks:
-    """Show the graph, and the distribution of response times beside it."""
+    """Blocks of the graph and the distribution of response times beside it."""
     if not picture.steps:
         return ()
     roots = _roots(picture)
@@ -80,7 +66,7 @@ def _roots(picture: FlowPicture) -> str:
 
 
 def _legend(picture: FlowPicture) -> b.Words:
-    """Explain the signs that occur."""
+    """Legend of the signs that occur."""
     signs: dict[str, None] = {}
     for step in picture.steps:
         if sign := _sign(step):
@@ -92,13 +78,13 @@ def _legend(picture: FlowPicture) -> b.Words:
 def _sign(step: FlowStep) -> str:
     if step.only:
         return _ONLY[step.only][0]
-    return "" if step.change is None else _SIGN[step.change]
+    return "" if step.change is None else KIND_WORDS[step.change].sign
 
 
 def _word(step: FlowStep) -> str:
     if step.only:
         return _ONLY[step.only][1]
-    return "" if step.change is None else KIND[step.change][0]
+    return "" if step.change is None else KIND_WORDS[step.change].tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +97,9 @@ class _Row:
     right: str = ""
     """Text at the right end of the first line."""
     above: int | None = None
-    """Row that an arrow comes from."""
+    """Index of the row that an arrow comes from; None without an arrow."""
     straight: bool = False
-    """True: the arrow comes from above, not from the side."""
+    """True if the arrow comes from above, False if from the side."""
     top: float = 0.0
 
     @property
@@ -123,7 +109,7 @@ class _Row:
 
 
 def _rows(picture: FlowPicture) -> list[_Row]:
-    """Lay the steps out, from top to bottom."""
+    """Rows of the picture, from top to bottom."""
     steps = picture.steps
     last = {step.above: at for at, step in enumerate(steps)}
     rows: list[_Row] = []
@@ -160,7 +146,7 @@ def _rows(picture: FlowPicture) -> list[_Row]:
 
 
 def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str, ...], str]:
-    """(Lines of a box, text at the right end of the first)."""
+    """(lines of a box, text at the right end of the first)."""
     room = WIDTH - 4 - 10 - lane * _LANE - 24
     name = step.operation or step.component
     if not _sign(step):
@@ -178,16 +164,14 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
 
 
 def _ending(text: str, room: float, letter: float) -> str:
-    """Text, or its end where there is no room for all: names begin with what many share."""
+    """Shorten a text to `room` px by its beginning, as names share their beginnings."""
     most = max(int(room / letter), 2)
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _usual(step: FlowStep, above: FlowStep | None) -> str:
-    """Number of calls where it is not one, and own time, of a step that did not change by itself.
-
-    Below a step that takes other paths, the number of calls before and after.
-    """
+    """Number of calls if it is not one, and own time, of a step that did not change itself; below a step that
+    takes other paths, the number of calls before and after."""
     before, after = step.calls0, step.calls1
     time = "" if step.time1_us is None else duration(step.time1_us)
     if before is None or after is None:
@@ -204,7 +188,7 @@ def _usual(step: FlowStep, above: FlowStep | None) -> str:
 
 
 def _changes(step: FlowStep) -> Iterator[str]:
-    """Say what changed, in numbers."""
+    """Yield the changes of a step in numbers."""
     if step.only:
         there, time = (step.calls1, step.time1_us) if step.only == "after" else (step.calls0, step.time0_us)
         often = "" if there is None else _often(there)
@@ -212,7 +196,7 @@ def _changes(step: FlowStep) -> Iterator[str]:
         was = " before" if step.only == "before" else ""
         yield f"{_ONLY[step.only][1]}:{was} {', '.join(filter(None, (often, took)))}".rstrip(": ")
     if step.unit is not None and step.before is not None and step.after is not None:
-        word = "" if step.change is None else KIND[step.change][0]
+        word = "" if step.change is None else KIND_WORDS[step.change].tag
         of = " of its requests" if step.unit == "share" else ""
         if not step.only or step.change in ERROR_KINDS:
             yield f"{word}: {measures.moved(step.unit, step.before, step.after)}{of}"
@@ -222,8 +206,8 @@ def _changes(step: FlowStep) -> Iterator[str]:
 
 def _often(calls: float) -> str:
     if abs(calls - 1) <= _ONCE:
-        return "at every pass"
-    return f"{significant(calls, 2)} times a pass" if calls > 1 else f"at {percent(calls)} of the passes"
+        return "called every time"
+    return f"{significant(calls, 2)} calls each time" if calls > 1 else f"called {percent(calls)} of the time"
 
 
 def _drawn(picture: FlowPicture, title: str) -> Markup:
@@ -245,7 +229,7 @@ def _drawn(picture: FlowPicture, title: str) -> Markup:
 
 
 def _said(row: _Row) -> str:
-    """Description of a row for readers who do not see it."""
+    """Description of a row for screen readers."""
     if row.step is None:
         return row.lines[0]
     step = row.step
@@ -260,7 +244,7 @@ def _left(row: _Row) -> float:
 
 
 def _arrow(above: _Row, row: _Row) -> Markup:
-    """Draw a line from the bottom of a box to the side, or the top, of one below it."""
+    """Arrow from the bottom of a box to the side, or the top, of one below it."""
     x, bottom = _left(above) + 8, above.top + above.height
     if row.straight:
         y = row.top
@@ -282,7 +266,7 @@ def _look(step: FlowStep | None) -> str:
         return "quiet"
     if step.only:
         return f"only {_ONLY[step.only][2]}"
-    colour = KIND[step.change][1] if step.change is not None else ""
+    colour = KIND_WORDS[step.change].tone if step.change is not None else ""
     return {"worse": "slower", "failing": "slower failing", "better": "faster"}.get(colour, "moved")
 
 

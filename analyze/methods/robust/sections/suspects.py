@@ -1,4 +1,4 @@
-"""Show suspects: where to look first, where nothing that was found says it."""
+"""Show suspects: places to look at first if no finding gives one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.sections.finding_rows import site_of
-from analyze.methods.robust.sections.findings import KIND
+from analyze.methods.robust.sections.findings import kind_tag
 from analyze.methods.robust.suspects import Suspected, suspects_of
 from analyze.methods.robust.titles import finding_title
 from analyze.report import blocks as b
@@ -20,18 +20,18 @@ from schemas.report.suspects import SUSPECTS, Suspect, SuspectsSection
 from schemas.windows import NS_PER_US
 
 ASKED: Final = ("cannot-tell", "not-explained")
-"""Outcomes that leave open where something changed."""
+"""Outcomes that do not tell where something changed: only these ask for suspects."""
 
 
 def suspects_section(run: RobustRun, verdict: VerdictSection) -> SuspectsSection:
-    """Fill the section; empty where the verdict says where, or that nothing did."""
+    """Fill the section; empty unless the verdict leaves open what changed."""
     asked = verdict.outcome in ASKED and not verdict.by_load and not run.causes
     found = suspects_of(run) if asked else ()
     return SuspectsSection(suspects=tuple(_row(one, rank, run) for rank, one in enumerate(found, 1)))
 
 
 def suspects_table(section: SuspectsSection) -> pa.Table:
-    """Make the table `suspects`."""
+    """Table `suspects` of the section."""
     return arrow_table(SUSPECTS, section.suspects)
 
 
@@ -59,7 +59,7 @@ def _row(found: Suspected, rank: int, run: RobustRun) -> Suspect:
 
 
 _COLUMNS: Final = (
-    b.Column("title", "Where", value=lambda row: (b.tag(*KIND[row.kind][:2]), " ", row.title, _look(row))),
+    b.Column("title", "Where", value=lambda row: (kind_tag(row.kind), " ", row.title, _look(row))),
     b.Column("requests{}", "Requests", "count", far=1),
     b.Column("", "Change, of what is needed", "figure", lambda row: _far(row)),
     b.Column("", "What would settle it", "text", lambda row: settling(row)),
@@ -67,7 +67,7 @@ _COLUMNS: Final = (
 
 
 def suspects_blocks(section: SuspectsSection) -> b.Blocks:
-    """Show the list, or nothing."""
+    """Blocks of the list; empty without suspects."""
     if not section.suspects:
         return ()
     return (
@@ -81,7 +81,7 @@ def suspects_blocks(section: SuspectsSection) -> b.Blocks:
 
 
 def settling(row: Suspect) -> str:
-    """Say what would settle it."""
+    """Data that would decide whether a suspect changed, in words."""
     if row.is_hidden:
         return "a history without incidents: against the reference alone it is significant"
     if row.requests_needed is None:

@@ -1,5 +1,4 @@
-"""Show the verdict: what came out, why, how good the data are, and what size of change would have been
-seen."""
+"""Show the verdict: outcome, reasons, data quality, and the size of change that would have been detected."""
 
 from __future__ import annotations
 
@@ -78,7 +77,7 @@ def verdict_section(
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
-    """Give the largest changes that ordinary times hide, with the windows that held such values."""
+    """Largest changes hidden by the baseline, with the windows that had such values."""
     return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
 
 
@@ -115,7 +114,7 @@ def _hidden_row(found: Hidden, run: RobustRun) -> HiddenChange:
 
 
 def _untested(run: RobustRun) -> int:
-    """Count problem requests with no site that a test reached."""
+    """Number of problem requests without a site that any test reached."""
     tested = np.zeros(len(run.profile.names.sites), dtype=np.bool_)
     tested[list(run.tested.sites)] = True
     total = 0
@@ -142,11 +141,11 @@ _MEANS: Final = {
     "cannot-tell": "Too little was recorded to decide.",
 }
 MOST_HIDDEN: Final = 5
-"""Changes that ordinary times hide, in a report."""
+"""Most hidden changes in a report."""
 WORTH: Final = 0.05
-"""Share of the time in root types that is worth a sentence."""
+"""Least share of the time in root types that is worth a sentence."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
-"""Outcomes that raise the question what would have been seen."""
+"""Outcomes after which the smallest detectable change is shown."""
 
 _QUALITY: Final = (
     b.Column("kind", "About"),
@@ -175,7 +174,7 @@ _VISIBLE: Final = (
 
 
 def verdict_blocks(section: VerdictSection) -> b.Blocks:
-    """Show the outcome and its reasons in sight, the rest on demand."""
+    """Blocks of the section: outcome and reasons in sight, the rest on demand."""
     is_open = section.outcome in _OPEN
     reasons: list[b.Words] = [*(reason.text for reason in section.reasons), *map(b.dim, gaps(section))]
     same = equivalent(section)
@@ -212,14 +211,14 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
 
 
 def outcome(section: VerdictSection) -> str:
-    """Say `Changed, partly explained`; who is the cause, where it is the clients."""
+    """Outcome in words: `Changed, partly explained`; names the clients if they are the cause."""
     if section.by_load:
         return "Changed by load"
     return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
 
 
 def meaning(section: VerdictSection) -> str:
-    """Say what the outcome stands for, in a sentence."""
+    """Sentence on what the outcome means."""
     if section.external:
         return "Clients sent less, and not because answers took longer."
     if section.by_load:
@@ -228,14 +227,13 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Say what a reader must know before the headline."""
+    """Sentences that a reader must know before the headline."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """Say under which names was compared, what is missing, unless a reason tells it, and what was not
-    tested."""
+    """Sentences on limits: name mapping used, data missing (unless a reason states it), tests skipped."""
     sentences = [row.text for row in section.quality if row.kind == "labels" and not row.severe]
     missing = section.missing_requests
     if missing is not None and all(reason.requests is None for reason in section.reasons):
@@ -254,7 +252,7 @@ def _moved(row: HiddenChange) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """Say what is shown to be the same; empty where little is, or where it is not enough to tell."""
+    """Sentence on what is shown to be the same; empty if little is, or too little to decide."""
     known = section.equivalent_share
     if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
@@ -262,7 +260,7 @@ def equivalent(section: VerdictSection) -> str:
 
 
 def visible_sentence(section: VerdictSection) -> str:
-    """Say what would have been seen at the best tested root type; empty where none was tested."""
+    """Sentence on the smallest detectable change of the best tested root type; empty if none was tested."""
     if any(reason.kind is ReasonKind.BOUND for reason in section.reasons):
         return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]

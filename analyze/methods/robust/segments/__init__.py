@@ -1,1 +1,1 @@
-"""Segments: places to test that are a value of an attribute, pooled over operations."""
+"""Segments: requests with one attribute value, tested over many operations together."""

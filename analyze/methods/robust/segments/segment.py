@@ -1,4 +1,4 @@
-"""Segment: requests that have a value of an attribute, or of two."""
+"""Segment: requests with one attribute value, or with two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from schemas.arrays import I8
 
 Attributes = tuple[tuple[str, str], ...]
-"""(attribute, value)"""
+"""Conjunction of (attribute, value) pairs."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -19,29 +19,29 @@ class Segment:
     """Requests that a change is limited to."""
 
     where: Attributes
-    """Values that a request must have, all of them."""
+    """Values that each request in the segment has (conjunction)."""
     alike: Attributes
-    """Further values that the same requests have."""
+    """Other attribute values that the requests of the segment share."""
     rows: Mapping[int, I8]
-    """Category -> rows of its requests that could have the outcome, of both periods, ascending."""
+    """Category -> ascending rows of requests in the segment that could have the outcome, both periods."""
     hits: Mapping[int, I8]
-    """Category -> rows of those that have it."""
+    """Category -> ascending rows of requests in the segment with the outcome."""
     sites: tuple[int, ...]
     """Call sites of the change, the leading one first."""
     operations: int
-    """Number of operations of these call sites."""
+    """Number of distinct operations of `sites`."""
     elsewhere: float
-    """Change of the other requests there, in the unit of the change."""
+    """Change of the requests outside the segment, in the unit of the change."""
 
     def rows_of(self, category: int) -> I8:
-        """Give the rows of a category, of none none."""
+        """Rows of a category; empty if it has none."""
         return self.rows.get(category, _NONE)
 
     def hits_of(self, category: int) -> I8:
-        """Give the rows of a category that show it."""
+        """Rows of a category with the outcome."""
         return self.hits.get(category, _NONE)
 
     @property
     def text(self) -> str:
-        """`attribute = value and …`."""
+        """Text of the conjunction: `attribute = value and …`."""
         return " and ".join(f"{key} = {value}" for key, value in self.where)

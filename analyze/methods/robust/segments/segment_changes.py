@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.segments.segment_search import Found, SegmentSearch, excess
 from analyze.methods.robust.segments.segment_tests import SLOW
-from analyze.methods.robust.settings import RobustSettings
-from analyze.population import Population
 from analyze.profile.call_sites import RequestGroup
 from analyze.profile.names import Names
 from analyze.profile.times import own_time_ns
@@ -21,22 +20,19 @@ from schemas.arrays import B1, I8
 from schemas.report.findings import ChangeKind
 
 SEGMENTS: Final = "segments"
-"""Name of the rule that values of attributes are places to test, to leave it out by."""
+"""Name of the rule (for `without`) that attribute values are tested."""
 _Z_95: Final = 1.96
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 def segment_changes(
-    population: Population,
-    history: Population | None,
-    groups: Sequence[RequestGroup],
-    names: Names,
-    settings: RobustSettings,
+    comparison: Comparison, groups: Sequence[RequestGroup], names: Names
 ) -> tuple[Change, ...]:
-    """Find segments, and the call sites at which each is; none where no request is at hand."""
+    """Find segments and their call sites, a change each; empty without requests."""
+    settings = comparison.settings
     if not groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
-    search = SegmentSearch(population, history, settings)
+    search = SegmentSearch(comparison.population, comparison.history, comparison.kept_segments, settings)
     changes = []
     for found in search.found():
         at = _Places(search, groups, names, found)
@@ -47,7 +43,7 @@ def segment_changes(
 
 
 class _Places:
-    """Call sites of a segment's requests."""
+    """Call sites of one segment's requests."""
 
     def __init__(
         self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
@@ -66,7 +62,7 @@ class _Places:
         self.n_problem = max(int((flat.sample == PROBLEM).sum()), 1)
 
     def _rows(self, marked: B1) -> dict[int, I8]:
-        """Give rows by category of the compared population."""
+        """Map category -> rows of the requests `marked`, [requests]."""
         found = {}
         for number, category in enumerate(self.search.population.categories):
             mine = marked[self.first[number] : self.first[number] + category.n_requests]
@@ -88,8 +84,8 @@ class _Places:
         )
 
     def failing(self) -> Change | None:
-        """Give the change of a segment that fails, at the call sites at which more failures begin than its
-        reference foretells; at the one with most more, if there is no other."""
+        """Change of a failing segment, at the call sites where more failures begin than the reference
+        predicts; the site with the largest excess leads. None without failures."""
         flat, found, c = self.search.flat, self.found, self.found.counts
         # [sites, reference or problem]
         failures = np.zeros((len(self.names.sites), 2))
@@ -121,7 +117,7 @@ class _Places:
         )
 
     def slower(self) -> Change | None:
-        """Give the change of a segment that is slow, at the component whose own time rose by most in it."""
+        """Change of a slow segment, at the component whose own time rose by most in it; None if too small."""
         component, sites, gain, (before, after, error), others = self._own_times()
         settings = self.search.settings
         if component is None or after - before - others < settings.time_floor * max(before, 1.0):
@@ -137,7 +133,8 @@ class _Places:
     def _own_times(
         self,
     ) -> tuple[str | None, tuple[int, ...], float, tuple[float, float, float], float]:
-        """Give (component, its sites that rose, ns in all, (before, after, error) a visit, others' rise)."""
+        """(component, its sites that rose, total ns added, (before, after, error) ns a visit, rise outside
+        the segment)."""
         flat, n_sites = self.search.flat, len(self.names.sites)
         # [sites, in the segment or not, before or after]: visits, ns, squares of ns
         sums = np.zeros((3, n_sites, 2, 2))

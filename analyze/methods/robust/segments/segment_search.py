@@ -1,8 +1,8 @@
 """Find segments whose requests fail, or are slow, by more than the others: one after another.
 
-The surest value of an attribute comes first, within it a second one where that holds most of the excess; of
-values that stand for the same requests the one of the attribute with the fewest values. Its requests are
-taken out, and what is left is tested again: so that nothing is named that another explains.
+The most significant attribute value comes first, narrowed to a second one if that holds most of the excess;
+of values with the same requests, that of the attribute with the fewest values. Its requests are then removed
+and the rest is tested again, so that nothing is named that another segment explains.
 """
 
 from __future__ import annotations
@@ -15,38 +15,43 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.segments.attribute_values import AttributeValue, attribute_values
-from analyze.methods.robust.segments.flat_requests import FlatRequests, flat_requests
+from analyze.methods.robust.segments.kept_history import KeptHistory
 from analyze.methods.robust.segments.segment_tests import (
     SLOW,
     Compared,
+    Counts,
     Outcome,
     alike_weight,
     chance_p,
     compared,
+    compared_counts,
+    counted,
     dispersion,
     widened,
 )
-from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings, SegmentSettings
 from analyze.population import Population
+from analyze.profile.attribute_values import AttributeValue, ValueCounts, attribute_values
+from analyze.profile.flat_requests import FlatRequests, flat_requests
+from analyze.profile.segment_sums import SegmentSums
 from schemas.arrays import B1, F8, I8
 
 _FAMILIES: Final = 3
-"""Families of tests with as much of the error each: all root types, one root type, two values together."""
+"""Families of tests that share the error rate equally: all root types, one root type, pairs of values."""
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Segment that counts."""
+    """A significant segment."""
 
     values: tuple[AttributeValue, ...]
     alike: tuple[AttributeValue, ...]
     outcome: Outcome
     rows: I8
-    """Places of its requests."""
+    """Indices of its requests."""
     counts: Compared
-    """Against the reference; one row."""
+    """Counts against the reference; one row."""
     p: float
     z: float
     q: float
@@ -55,39 +60,51 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Values tested together against the reference alone."""
+    """Test of one value, or a pair, against the reference alone."""
 
     values: tuple[AttributeValue, ...]
     outcome: Outcome
     c: Compared
     at: int
-    """Row of `c`."""
+    """Row of the tested segment in `c`."""
     p: float
     n_tests: float
     """Number of tests that p is corrected for."""
     changed: bool = False
-    """True if p is as if ordinary times were known."""
+    """True if p treats the baseline rate as known."""
 
 
 class SegmentSearch:
-    """Search among the values of attributes that the requests of a comparison have."""
+    """Search among the attribute values of a comparison's requests."""
 
-    def __init__(self, population: Population, history: Population | None, settings: RobustSettings) -> None:
-        """Read the attributes of both periods; those of a history when a segment asks for them."""
+    def __init__(
+        self,
+        population: Population,
+        history: Population | None,
+        kept: Sequence[SegmentSums],
+        settings: RobustSettings,
+    ) -> None:
+        """Read the attributes of both periods; those of a history are read on demand. kept: a history stored
+        as statistics, one per block."""
         self.population, self.history, self.settings = population, history, settings
         self.own = settings.segments
         self.flat = flat_requests(population, history)
+        self.kept = KeptHistory(kept, self.flat) if kept else None
         self.without = {*settings.exclude, *settings.failure_attributes}
         tables = [population.params(s, as_codes=True) for s in (REFERENCE, PROBLEM)]
         n = sum(category.n_requests for category in population.categories)
-        every = self._varying(attribute_values(tables, self.flat.ids, n, self.own, self.without))
+        found = attribute_values(tables, self.flat.ids, self._wants, lambda each: _tested(each, n, self.own))
+        every = self._varying(found)
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
         self.alike: dict[int, dict[str, float]] = {}
-        """Component of an outcome -> attribute -> weight of the assumption that values are hit alike."""
+        """Component of an outcome -> attribute -> weight of the prior that its values are hit alike."""
+
+    def _wants(self, key: str) -> bool:
+        return key not in self.without
 
     def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
-        """Leave out what all requests have, and attributes that only failing requests have."""
+        """Drop values that all requests have, and attributes that only failing requests have."""
         n = int((self.flat.sample <= PROBLEM).sum())
         fails = self.flat.origin >= 0
         by_key: dict[str, list[int]] = {}
@@ -97,7 +114,7 @@ class SegmentSearch:
         return [v for v in values if len(v.rows) < n and v.key not in of_failure]
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Give what is tested: failing at each component, and slow requests."""
+        """Yield the outcomes to test: failing at each component, slow; then by root type."""
         flat = self.flat
         now = flat.origin[(flat.sample == PROBLEM) & (flat.origin >= 0)]
         times = np.bincount(now, minlength=len(flat.components))
@@ -114,7 +131,7 @@ class SegmentSearch:
             )
             for component in order[times[order] >= self.own.least_hits].tolist()
         ]
-        slow = flat.slow(self.own.slow, self.own.slow_requests)
+        slow = flat.response_ns > flat.limit_ns(self.own.slow, self.own.slow_requests)
         everywhere = np.ones(len(slow), dtype=np.bool_)
         whole.append(Outcome(SLOW, False, everywhere, slow, flat.category, len(flat.root)))
         yield from whole
@@ -122,7 +139,7 @@ class SegmentSearch:
             yield from self._of_roots(whole, root, n_roots)
 
     def _of_roots(self, whole: Sequence[Outcome], root: I8, n_roots: int) -> Iterator[Outcome]:
-        """Give the same of each root type, those with most hits."""
+        """Yield the outcomes restricted to one root type, the pairs with most hits."""
         now = self.flat.sample == PROBLEM
         hits = [np.bincount(root[now & o.inside & o.hit], minlength=n_roots) for o in whole]
         flat = np.concatenate(hits)
@@ -130,10 +147,14 @@ class SegmentSearch:
         for at in order[flat[order] >= self.own.least_hits].tolist():
             outcome, of = whole[at // n_roots], at % n_roots
             if hits[at // n_roots].sum() > flat[at]:
-                yield replace(outcome, inside=outcome.inside & (root == of), of_root=True)
+                inside = outcome.inside & (root == of)
+                groups, stratum = np.unique(outcome.stratum[inside], return_inverse=True)
+                mine = np.zeros(len(root), dtype=np.int64)
+                mine[inside] = stratum
+                yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
-        """Give the segments that count, the surest first."""
+        """Yield significant segments, the most significant first."""
         if not self.values:
             return
         outcomes = list(self.outcomes())
@@ -152,7 +173,7 @@ class SegmentSearch:
             ]
 
     def _periods(self) -> I8:
-        """Give [requests] the compared sample; -1 for those of the history."""
+        """[requests] sample, REFERENCE or PROBLEM; -1 for the history."""
         return np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
 
     def _best(self, outcomes: Sequence[Outcome]) -> Found | None:
@@ -176,9 +197,9 @@ class SegmentSearch:
     def _tested(
         self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome], *, changed: bool = False
     ) -> Found | None:
-        """Test all values, and pairs of the surest, for all outcomes as one family; the surest of those that
-        count, or none. changed: among requests of which it is known that some changed, a value is held
-        against the others as if ordinary times were known."""
+        """Test all values, and if none passes pairs of them, for all outcomes as one family; return the most
+        significant, or None. changed: `outcomes` are inside of a segment known to have changed, so values are
+        compared with the others as if the baseline rate were known."""
         if not values:
             return None
         block = self._periods()
@@ -220,17 +241,17 @@ class SegmentSearch:
         return replace(same[0], alike=(*same[0].alike, *singles))
 
     def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
-        """Learn how far the values of each attribute have an outcome alike."""
+        """Estimate for each attribute how alike its values are hit; stored for the component."""
         keys = sorted({value.key for value in values})
         weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
         self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
 
     def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
-        """Give [values] how far, in hits, a value is assumed to be hit as the others."""
+        """[values] weight, in hits, of the prior that a value is hit like the others."""
         return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
-        """Tell whether a test may count with all that ordinary times could tell."""
+        """True if a test could still become significant after the history is read."""
         return bool(chance <= self.own.candidate_p and sure * n_tests <= self.settings.q)
 
     def _passing(self, tests: Sequence[_Test]) -> list[Found]:
@@ -247,8 +268,7 @@ class SegmentSearch:
         block: I8,
         n_tests: float,
     ) -> Iterator[_Test]:
-        """Give tests of two values together, of those that are the surest by themselves; corrected for all
-        pairs that there are."""
+        """Yield tests of pairs among the values with the smallest p; corrected for all possible pairs."""
         n_pairs = n_tests * len(values) / 2
         for outcome, (mine, _) in zip(outcomes, p, strict=True):
             if outcome.of_root:
@@ -270,7 +290,7 @@ class SegmentSearch:
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
 
     def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
-        """Take ordinary times into account; q by Bonferroni, as few of many tests are ever looked at."""
+        """Test again with the history; q by Bonferroni, as only a few of many tests are looked at."""
         rows = None
         for value in test.values:
             mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
@@ -283,7 +303,7 @@ class SegmentSearch:
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
 
     def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """Tell which segments changed by more than the floors, others left aside."""
+        """[segments] True if the change exceeds the floors, beyond that of the others."""
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
@@ -298,7 +318,7 @@ class SegmentSearch:
         return common >= self.own.same * (len(mine) + len(theirs) - common)
 
     def _in_history(self, values: Sequence[AttributeValue]) -> dict[tuple[str, str], I8]:
-        """Give the places of the history's requests that have some values; each is read once."""
+        """(attribute, value) -> indices of the history's requests with it; reads missing ones, each once."""
         wanted = {(value.key, value.value) for value in values} - set(self.read)
         if self.history is not None and wanted:
             keys = sorted({key for key, _ in wanted})
@@ -306,32 +326,85 @@ class SegmentSearch:
                 self.history.params(sample, keys=keys, as_codes=True)
                 for sample in range(len(self.history.samples))
             ]
-            found = attribute_values(tables, self.flat.ids, 0, self.own, self.without, wanted)
+            found = attribute_values(tables, self.flat.ids, self._wants, lambda counts: counts.among(wanted))
             old = self.flat.sample > PROBLEM
             self.read |= dict.fromkeys(wanted, np.zeros(0, np.int64))
             self.read |= {(v.key, v.value): v.rows[old[v.rows]] for v in found}
         return self.read
 
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
-        """Give (z, p, over-dispersion) of a segment with all that ordinary times tell."""
+        """(z, p, over-dispersion) of a segment against the whole baseline."""
         flat, outcome, p = self.flat, test.outcome, test.p
-        if self.history is None:
-            periods = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
-        else:
+        kept = self._kept_counts(test)
+        if kept is not None:
+            here = counted([rows], self._by_root(outcome), self._periods(), 2)
+            before, ordinary = _with_blocks(here, kept)
+            p = self._chance(compared_counts(before, alike), test)
+            periods = [ordinary]
+        elif self.history is not None:
             everything = np.where(flat.sample == PROBLEM, 1, 0)
-            p = float(chance_p(compared([rows], outcome, everything, alike), self.own)[test.changed][0])
-            p = 1.0 if np.isnan(p) else p
-            periods = [np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))]
-        phi = dispersion(rows, outcome, periods, self.own)
+            p = self._chance(compared([rows], outcome, everything, alike), test)
+            block = np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))
+            periods = [counted([rows], outcome, block, int(block.max()) + 1)]
+        else:
+            blocks = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
+            periods = [counted([rows], outcome, block, self.own.blocks) for block in blocks]
+        phi = dispersion(periods, self.own)
         wide, z = widened(np.array([p]), np.array([phi]))
         return float(z[0]), float(wide[0]), phi
+
+    def _chance(self, c: Compared, test: _Test) -> float:
+        p = float(chance_p(c, self.own)[test.changed][0])
+        return 1.0 if np.isnan(p) else p
+
+    def _kept_counts(self, test: _Test) -> Counts | None:
+        """Counts in a history stored as statistics; None for a pair of values, or inside of a segment, which
+        statistics do not count."""
+        if self.kept is None or len(test.values) > 1 or test.changed:
+            return None
+        (value,) = test.values
+        return self.kept.counts(value.key, value.value, test.outcome.component)
+
+    def _by_root(self, outcome: Outcome) -> Outcome:
+        """Replace the strata by root types, as stored counts have them."""
+        root = self.flat.root[self.flat.category]
+        return replace(outcome, stratum=root, n_strata=len(self.flat.roots))
+
+
+def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
+    """Add the history's counts: (reference + history pooled against the problem; reference and history as
+    separate blocks). Only strata of `here`, which has two blocks, reference and problem."""
+    tested = here.n_all.any(axis=0)
+    before, blocks = [], []
+    for mine, theirs in zip(here, kept, strict=True):
+        other = theirs * tested
+        reference, problem = mine[..., :1, :], mine[..., 1:, :]
+        before.append(np.concatenate([reference + other.sum(axis=-2, keepdims=True), problem], axis=-2))
+        blocks.append(np.concatenate([reference, other], axis=-2))
+    return Counts(*before), Counts(*blocks)
+
+
+def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> B1:
+    """[values] True for those to test: the most frequent of attributes that do not identify a request.
+
+    n_requests: number of requests with attributes.
+    """
+    key, times, distinct = counts.key, counts.times, counts.distinct
+    order = np.lexsort((-times, key))
+    first = np.searchsorted(key[order], np.arange(len(distinct)))
+    rank = np.empty(len(key), dtype=np.int64)
+    rank[order] = np.arange(len(key)) - first[key[order]]
+    most = np.maximum(n_requests * settings.identifies, settings.few_values)
+    return np.asarray(
+        (distinct[key] <= most) & (rank < settings.most_values) & (times >= settings.least_requests)
+    )
 
 
 def _distinct(
     values: Sequence[AttributeValue],
 ) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values of the very same requests, of the attribute with the fewest; and give the
-    others by it."""
+    """Keep one of several values with identical requests, that of the attribute with the fewest values; the
+    others are mapped by the kept (attribute, value)."""
     groups: dict[bytes, list[AttributeValue]] = {}
     for value in sorted(values, key=lambda v: (v.distinct, v.key)):
         groups.setdefault(value.rows.tobytes(), []).append(value)
@@ -340,7 +413,7 @@ def _distinct(
 
 
 def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """Cut a sample into blocks of equal time; -1 for other samples."""
+    """[requests] block of equal time within a sample; -1 for other samples."""
     blocks = np.full(len(flat.row), -1, dtype=np.int64)
     mine = np.flatnonzero(flat.sample == sample)
     start = flat.start_ns[mine]
@@ -350,5 +423,5 @@ def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
 
 
 def excess(c: Compared) -> float:
-    """Give the hits of one segment in the problem beyond what was expected."""
+    """Hits of the only segment in `c` in the problem beyond the expected."""
     return float(c.x[0, 1] - c.expected[0])

@@ -1,43 +1,56 @@
-"""Test whether failing, or slow, requests of a segment became more by more than those of all others.
+"""Test whether failing, or slow, requests of a segment increased by more than those of all others.
 
-Counts are relations over (value, stratum, block): requests and hits. A segment is held against the other
-requests of the same strata, and its change against theirs, so that neither another mix nor a change of
-everything counts. Blocks of ordinary times say by how much a segment's part of the hits moves by itself.
+Counts are relations over (value, stratum, block): requests and hits (requests with the outcome). A segment is
+compared with the other requests of the same strata, and its change with theirs, so that neither another mix
+nor a general change counts. Blocks of the baseline show how much a segment's part of the hits varies by
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from analyze.cache_blocks import FEW_CELLS, blocks
+from analyze.cache_blocks import FEW_CELLS, uneven_blocks
 from analyze.methods.robust.settings import SegmentSettings
 from analyze.stats.noncentral import at_least_given_odds, at_least_of
 from schemas.arrays import B1, F8, I8
 
 _LEAST_P = 1e-300
 SLOW = -1
-"""Component of an outcome that is counted anywhere: a slow request."""
+"""Component of an outcome that has none: slow requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of requests that is counted, and the requests that could have it."""
+    """An outcome to count, and the requests that could have it."""
 
     component: int
     """Component at which requests fail, or SLOW."""
     of_root: bool
-    """True if only requests of one root type are counted."""
+    """True if restricted to one root type."""
     inside: B1
-    """[requests] True for those that could have it."""
+    """[requests] True if the request could have the outcome."""
     hit: B1
-    """[requests] True for those that have it."""
+    """[requests] True if the request has the outcome (a hit)."""
     stratum: I8
-    """[requests] number of the group that a request is held against."""
+    """[requests] stratum: group of requests that are compared with each other."""
     n_strata: int
+
+
+class Counts(NamedTuple):
+    """Requests and hits by block of time and stratum."""
+
+    n: F8
+    """[values, blocks, strata] requests of each segment; `x`: its hits."""
+    x: F8
+    n_all: F8
+    """[blocks, strata] requests of all; `x_all`: their hits."""
+    x_all: F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +58,21 @@ class Compared:
     """Counts of segments and of the other requests; arrays are [values, 2], before and after."""
 
     n: F8
-    """Requests of the segment, of strata that have others."""
+    """Requests of the segment, in strata that have others."""
     x: F8
-    """Hits among them."""
+    """Hits among the segment's requests."""
     y: F8
-    """Hits among the others."""
+    """Hits among the other requests."""
     e: F8
-    """Hits of the segment if it were as all are."""
+    """Hits expected in the segment at the rate of all requests."""
     f: F8
-    """Hits of the others if they were as all are."""
+    """Hits expected in the other requests at the rate of all requests."""
     alike: F8
-    """[values] weight, in hits, of the assumption that a segment is hit as often as the others before."""
+    """[values] weight, in hits, of the prior that a segment's rate before equals the others'."""
 
     @property
     def ordinary(self) -> F8:
-        """[values] how many times as often as the others the segment is hit before."""
+        """[values] hit rate of the segment over that of the others, before."""
         with np.errstate(divide="ignore", invalid="ignore"):
             of_others = self.f[:, 0] / self.e[:, 0]
             ratio = (self.x[:, 0] + self.alike) / (self.y[:, 0] + self.alike * of_others) * of_others
@@ -67,33 +80,40 @@ class Compared:
 
     @property
     def expected(self) -> F8:
-        """[values] hits of the segment after, had it changed as the others."""
+        """[values] hits expected in the segment after, had it changed as the others."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
         return np.where(self.f[:, 1] > 0, found, np.inf)
 
     def one(self, at: int) -> Compared:
-        """Give the counts of one segment."""
+        """Counts of the segment at index `at`."""
         return Compared(*(getattr(self, name)[at : at + 1] for name in self.__slots__))
 
     @property
     def share(self) -> F8:
-        """Share of the segment's requests that are hit; of none 0."""
+        """Hit rate of the segment; 0 without requests."""
         return self.x / np.maximum(self.n, 1e-300)
 
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
-    """Count segments before (block 0) and after (1); rows: [values] of requests. O(all rows)."""
-    parts = [
-        _exposed(rows[some], outcome, block) for some in blocks(len(rows), 2 * outcome.n_strata, FEW_CELLS)
-    ]
+    """Count segments before (block 0) and after (1); rows: [values] indices of requests. O(all rows)."""
+    # Values of one block are gathered at once: as many rows as four attributes of all requests have.
+    most = max(FEW_CELLS, 4 * len(block))
+    width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
+    parts = [_exposed(counted(rows[some], outcome, block, 2)) for some in uneven_blocks(width, most)]
     n, x, y, e, f = (np.concatenate([np.zeros((0, 2)), *part]) for part in zip(*parts, strict=True))
     return Compared(n, x, y, e, f, alike)
 
 
-def _exposed(rows: Sequence[I8], outcome: Outcome, block: I8) -> tuple[F8, ...]:
-    """Give the first columns of `Compared`."""
-    n, x, n_all, x_all = counted(rows, outcome, block, 2)
+def compared_counts(counts: Counts, alike: F8) -> Compared:
+    """Compare segments from counts with two blocks, before and after."""
+    n, x, y, e, f = _exposed(counts)
+    return Compared(n, x, y, e, f, alike)
+
+
+def _exposed(counts: Counts) -> tuple[F8, ...]:
+    """Columns n, x, y, e, f of `Compared`."""
+    n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
     usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
@@ -101,11 +121,11 @@ def _exposed(rows: Sequence[I8], outcome: Outcome, block: I8) -> tuple[F8, ...]:
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
-    """[values] weight, in hits, of the assumption that a value is hit as often as the others before.
+    """[values] weight, in hits, of the prior that a value's hit rate equals the others' before.
 
-    It is the inverse of the variance, between the values of an attribute (key: [values]), of how many times
-    as often as the others they are hit: what (x - e)² has beyond the binomial variance, shrunk to that of all
-    attributes, and that to what is assumed.
+    Inverse of the variance, between the values of an attribute (key: [values]), of the ratio of hit rates:
+    the excess of (x - e)² over the binomial variance, shrunk to that of all attributes, and that to the
+    assumed variance.
     """
     x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
     e = part * (x + c.y[:, 0])
@@ -117,38 +137,28 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
     return np.asarray(1 / np.maximum(spread, settings.least_spread)[key])
 
 
-def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> tuple[F8, F8, F8, F8]:
-    """Give requests and hits of segments, [values, blocks, strata], and of all, [blocks, strata]."""
+def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
+    """Count segments; rows: [values] indices of requests. block: [requests], -1 for those left out."""
     cells = n_blocks * outcome.n_strata
-    inside = outcome.inside & (block >= 0)
-    code = np.where(inside, block * outcome.n_strata + outcome.stratum, cells)
-    hit = np.where(outcome.hit, code, cells)
-    shape = (-1, n_blocks, outcome.n_strata)
+    code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
+    request = np.concatenate([np.zeros(0, np.int64), *rows])
+    cell = code[request]
+    cell += np.repeat(np.arange(len(rows)) * (cells + 1), [len(mine) for mine in rows])
 
-    def sums(of: I8) -> F8:
-        return np.bincount(of, minlength=cells + 1)[:cells].astype(np.float64)
+    def sums(of: I8, n: int) -> F8:
+        found = np.bincount(of, minlength=n * (cells + 1)).reshape(n, cells + 1)[:, :cells]
+        return found.astype(np.float64).reshape(n, n_blocks, outcome.n_strata)
 
-    hits = np.flatnonzero(hit < cells)
-    few = len(hits) * 8 < len(hit)
-    n = np.array([sums(code[mine]) for mine in rows]).reshape(shape)
-    if few:  # of rare hits those are looked up that a value has
-        flags = np.zeros(len(hit), dtype=np.bool_)
-        found = []
-        for mine in rows:
-            flags[mine] = True
-            found.append(sums(hit[hits[flags[hits]]]))
-            flags[mine] = False
-        x = np.array(found).reshape(shape)
-    else:
-        x = np.array([sums(hit[mine]) for mine in rows]).reshape(shape)
-    return n, x, sums(code).reshape(shape[1:]), sums(hit).reshape(shape[1:])
+    n, x = sums(cell, len(rows)), sums(cell[outcome.hit[request]], len(rows))
+    return Counts(n, x, sums(code, 1)[0], sums(code[outcome.hit], 1)[0])
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
-    """Give ([values] p of as many hits by chance, p if ordinary times were known and at best), NaN where the
-    segment is too small to be tested.
+    """([values] p of as many hits by chance, [values] smallest p possible if the baseline rate were known);
+    NaN where the segment is too small to be tested.
 
-    Both must be unlikely: that the segment's part of the hits became so large, and that its own share did.
+    p is the larger of two: that the segment's part of the hits, and that its own hit rate, rose so far by
+    chance.
     """
     p = np.full(len(c.x), np.nan)
     tested = (c.n[:, 1] > 0) & (c.e[:, 1] > 0) & (c.f[:, 1] > 0)
@@ -173,13 +183,11 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
     return p, best
 
 
-def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: SegmentSettings) -> float:
-    """Give the over-dispersion of a segment's part of the hits between blocks of a period, at least 1, of
-    several periods together and shrunk to what is assumed; periods: [requests] blocks, -1 for none."""
+def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
+    """Over-dispersion of one segment's part of the hits between blocks, at least 1; pooled over periods and
+    shrunk to the assumed value."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
-    for of_block in periods:
-        n_blocks = int(of_block.max(initial=-1)) + 1
-        n, x, n_all, x_all = counted([rows], outcome, of_block, max(n_blocks, 1))
+    for n, x, n_all, x_all in periods:
         y, m = x_all - x, n_all - n
         usual = x_all.sum(axis=0) / np.maximum(n_all.sum(axis=0), 1e-300)
         fits = (n.sum(axis=1) > 0) & (m.sum(axis=1) > 0)
@@ -200,6 +208,6 @@ def dispersion(rows: I8, outcome: Outcome, periods: Sequence[I8], settings: Segm
 
 
 def widened(p: F8, phi: F8) -> tuple[F8, F8]:
-    """Give (p, z) with over-dispersion."""
+    """(p, z) after division of z by the root of the over-dispersion phi."""
     z = -ndtri(np.clip(p, _LEAST_P, 1.0)) / np.sqrt(phi)
     return np.asarray(ndtr(-z)), np.asarray(z)

@@ -1,1 +1,1 @@
-"""Say whether anything changed, and how sure that is."""
+"""Decide whether anything changed, and with which confidence."""

@@ -1,7 +1,7 @@
-"""Assert in every report that verdict, breakdown, findings and titles do not contradict each other.
+"""Check in every report that verdict, breakdown, findings and titles do not contradict each other.
 
-A contradiction is a defect of ours: it is a warning, which tests turn into an error. A person still gets a
-report, and no gate passes on it.
+A contradiction is a bug: a warning, which tests turn into an error. Users still get the report, but no gate
+passes on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 _SAME: Final = 1e-6
-"""Tolerance as a share of all that moved: residues of sums in another order."""
+"""Tolerance relative to all that moved: rounding of sums in another order."""
 
 
 class ContradictionWarning(UserWarning):
@@ -25,7 +25,8 @@ class ContradictionWarning(UserWarning):
 def checked(
     section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
 ) -> VerdictSection:
-    """Give the section; "not explained" where "unchanged" stands beside a significant row."""
+    """Return the section, with outcome "not-explained" if "unchanged" contradicts a significant row; warn of
+    every contradiction."""
     found = list(contradictions(section, accounts))
     warn((*found, *unsupported(findings)))
     significant = _significant(accounts)
@@ -36,7 +37,7 @@ def checked(
 
 
 def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iterator[str]:
-    """Find what does not agree, a sentence each."""
+    """Yield one sentence for each contradiction between verdict and breakdown."""
     if section.outcome == "unchanged" and (names := _significant(accounts)):
         yield f"Unchanged is said beside a significant change of the {', '.join(names)}."
     for account in accounts:
@@ -54,7 +55,8 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
 
 
 def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
-    """Find titles that no test supports: the interval of what they say holds 0, or lies on the other side."""
+    """Yield a sentence for each title that no test supports: its interval contains 0, or has the other
+    sign."""
     for finding in findings:
         low, high = finding.change.low, finding.change.high
         if not (low > 0 if finding.after > finding.before else high < 0):
@@ -62,9 +64,10 @@ def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Iterator[str]:
-    """Find where findings and breakdown are not one sum, or a row names a finding that is not there.
+    """Yield a sentence if findings and breakdown do not add up to the change, or a row names a missing
+    finding.
 
-    left_us: what no finding accounts for, the mix with it.
+    left_us: part of the change that no finding accounts for, the mix included.
     """
     change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
     listed = sum(finding.contribution_us for finding in findings)
@@ -75,7 +78,7 @@ def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Itera
 
 
 def warn(texts: Iterable[str]) -> None:
-    """Warn of each, which tests turn into an error."""
+    """Issue each text as a ContradictionWarning, which tests turn into an error."""
     for text in texts:
         warnings.warn(text, ContradictionWarning, stacklevel=2)
 

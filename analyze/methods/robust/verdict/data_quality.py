@@ -1,4 +1,4 @@
-"""Say what a reader must know about the data first: one row each, severe ones first."""
+"""Data quality: limits of the data that a reader must know first, one row each, severe ones first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
 _MOST_ROOTS: Final = 3
-"""Root types that a sentence names."""
+"""Most root types named in a sentence."""
 
 
 def quality_rows(
@@ -37,7 +37,7 @@ def quality_rows(
     rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
 ) -> tuple[QualityRow, ...]:
-    """Give the rows of population, load, mix and history.
+    """Rows on population, load, mix and history.
 
     rates: of all requests, then by root; history: ordinary windows, a block each.
     """
@@ -57,7 +57,7 @@ def quality_rows(
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Tell of root types and components with ids in their names: too few names for them to be folded.
+    """Yield rows on root types or components whose names hold ids, with too few names for folding.
 
     `User: fs -mkdir dir_17` is another root type for every directory, and nothing can be compared.
     """
@@ -83,7 +83,7 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
 def useless_rows(
     before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Tell of periods that are bad to compare: many requests fail in both, or none took any time."""
+    """Yield rows on periods unfit for comparison: many requests fail in both, or none took any time."""
     sides = before.whole(), after.whole()
     weight = [float(side.weight.sum()) for side in sides]
     if not all(weight):
@@ -107,15 +107,15 @@ def useless_rows(
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
-    """Tell whether distinct names of one kind (root types, components) are too many for so many traces."""
+    """True if distinct names of one kind (root types, components) are too many for the number of traces."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
 
 
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Tell of sampling that differs between the periods, or that is not recorded. mean0, mean1: mean
-    weights."""
+    """Yield rows on sampling that differs between the periods, or is not recorded. mean0, mean1: mean
+    weights; known: share of each period with recorded sampling."""
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
@@ -148,7 +148,8 @@ def sampling_rows(
 def excluded_rows(
     excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Tell of flows that tests may not use: many, or more in one period. A flow may have several flags."""
+    """Yield rows on flows left out of the tests: many, or more in one period. A flow may have several
+    flags."""
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
         total = kept[0] + left[0], kept[1] + left[1]
@@ -172,7 +173,8 @@ def excluded_rows(
 
 
 def load_rows(rates: Sequence[RateChange], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Tell of load that differs, all requests first; then the root types that moved most, in one sentence."""
+    """Yield rows on load that differs: all requests first, then the root types that moved most, in one
+    sentence."""
     whole, *parts = rates
     moved = sorted((rate for rate in parts if rate.changed), key=lambda rate: -abs(_log(rate)))
     if not whole.changed and not moved:
@@ -199,7 +201,7 @@ def _rate(rate: RateChange) -> str:
 
 
 def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Tell of another mix of root types."""
+    """Yield a row if the mix of root types changed."""
     if not mix.changed:
         return
     change = mix.share1 - mix.share0
@@ -215,9 +217,9 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Tell of a reference that is itself far off what is ordinary, and whether the problem is like it.
+    """Yield rows on a reference far outside of the history, and on whether the problem resembles it.
 
-    Outside of all windows of the history, five at least, and far: by standard errors, the noise between
+    Far: outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise between
     windows included, or by an exact test.
     """
     if history is None or not before.n_requests:
@@ -263,12 +265,12 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Length from which whole seconds are shown."""
+"""Silences of this length or longer are shown in whole seconds."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 
 def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) -> Iterator[QualityRow]:
-    """Give a row for each of two samples with a silence; the problem's first."""
+    """Yield a row for each of two samples with a silence; the problem's first."""
     for sample, begin in ((_PROBLEM, ""), (_REFERENCE, "The reference is not normal: ")):
         if not found[sample]:
             continue
@@ -282,8 +284,8 @@ def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) 
 
 
 def silence_reason(found: Sequence[Silence], sample: Sample, watched_ns: float) -> str:
-    """Say why a problem period with a silence is not unchanged; empty for none. watched_ns: how long requests
-    came, which may be far less than what was asked for."""
+    """Reason why a problem period with a silence is not unchanged; empty without silence. watched_ns:
+    recorded length of the period, which may be far shorter than requested."""
     if not found:
         return ""
     share = sum(one.end_ns - one.start_ns for one in found) / max(watched_ns, 1)
@@ -305,5 +307,5 @@ def _stretch(silence: Silence) -> str:
 
 
 def _round(expected: float) -> int:
-    """Keep two digits: a rate is not known better."""
+    """Round to two digits: a rate is not known better."""
     return int(float(f"{expected:.2g}"))

@@ -1,4 +1,4 @@
-"""Judge two periods as wholes, and the quality of their data: the grounds of the verdict."""
+"""Judge two periods as wholes, and the quality of their data: the input of the verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Grounds of the verdict."""
+    """Input of the verdict: estimates of whole periods, data quality."""
 
     settings: RobustSettings
     whole: Whole
@@ -50,13 +50,14 @@ class Judgement:
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
     basis: VerdictBasis
-    """Everything that decides the outcome, but the findings."""
+    """Everything that decides the outcome, except the findings."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
-        """Give (low, high, changed by test) of a measure; the interval of a tail is that of its first limit.
+        """(low, high, changed significantly) of a measure's change; for a tail the interval of its first
+        threshold.
 
-        None: too few requests. A tail changed if it did at any limit. Of errors the breakdown counts requests
-        with a failing call; they changed if either they did, or those whose root failed.
+        None: too few requests. A tail changed if it did at any threshold. For errors, the interval is that of
+        requests with a failing call; they changed if these did, or requests whose root failed.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:
@@ -66,7 +67,8 @@ class Judgement:
         return low, high, any(test.name in names for test in self.whole.changed)
 
     def changed_shares(self) -> list[ChangedMeasure]:
-        """Give slow requests, and those with a failing call, where they changed as `interval` says."""
+        """Shares of slow requests, and of those with a failing call, that changed significantly (see
+        `interval`)."""
         pairs: tuple[tuple[AccountedMeasure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
         # Of a tail the limit at which it changed.
@@ -76,7 +78,7 @@ class Judgement:
 
 
 def judge(run: RobustRun) -> Judgement:
-    """Estimate the whole period and look at the data. O(requests + rows of the profile)."""
+    """Estimate the whole period and check the data. O(requests + rows of the profile)."""
     roles, profile, settings, verdict = run.roles, run.profile, run.settings, run.settings.verdict
     limits = slow_thresholds(profile, roles.reference, verdict.slow_levels, verdict.least_slow)
     before, after = (
@@ -140,7 +142,8 @@ def judge(run: RobustRun) -> Judgement:
 
 
 def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
-    """Say that the cause is outside, see `clients_sent_less`; timed: both periods; rate: of all requests."""
+    """Sentence that the cause is outside of the service, or empty: see `clients_sent_less`. timed: both
+    periods; rate: of all requests."""
     verdict, mean = run.settings.verdict, whole.of("mean")
     times, columns = ("start_ns", "response_ns"), run.population.columns
     before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
@@ -161,7 +164,7 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
 
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
-    """Give ordinary windows that are not the reference's, a block each; None where there are none."""
+    """Windows of the history, a block each; None without a history."""
     noise, history = run.roles.noise, run.roles.history
     if run.roles.noise_assumed or not len(history):
         return None
@@ -176,7 +179,7 @@ def _against_all(
     site_times: SiteTimes,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
-    """Give sizes against all ordinary windows as one period, with thresholds of theirs."""
+    """(Sizes against the whole baseline as one period, with slow thresholds of the baseline; its windows)."""
     roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
     levels = [
@@ -194,8 +197,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """List the data's quality with what was set aside before findings were made of it; severe rows first,
-    and `first` before all."""
+    """Rows of data quality, with one for each confounder that explained changes; severe rows first, and
+    `first` before the others."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()
@@ -204,7 +207,7 @@ def _quality(
 
 
 def _lengths(windows: PeriodBlocks | None, before: PeriodBlocks, after: PeriodBlocks) -> tuple[int, int]:
-    """Tell how many ordinary windows the periods are long."""
+    """Lengths of both periods in ordinary windows, at least 1."""
     if windows is None:
         return 1, 1
     usual = max(float(np.median(windows.seconds)), 1e-9)

@@ -1,11 +1,10 @@
-"""Compare load and workload mix, and say whether clients sent less of their own accord.
+"""Compare load and workload mix, and decide whether clients sent less of their own accord.
 
-Load is no fault and no finding of a service, but response times depend on it. Throughput that fell while no
-more requests were in flight, with gaps between them that are no shorter, has its cause before the service if
-no rise of the mean that is possible makes clients that wait for their answers send so much less: N clients
-that wait or pause are N = X(R + Z) with X answers a second, R their time and Z the pause (the interactive
-response time law), so that at the same Z a rate that falls by the factor X1/X0 needs R1 - R0 = N (1/X1 -
-1/X0).
+Load is no fault of a service, but response times depend on it. If throughput fell while no more requests were
+in flight and the gaps between them are no shorter, the cause lies before the service, unless the largest
+possible rise of the mean could slow waiting clients that far: N clients that wait or pause are N = X(R + Z)
+with X answers a second, R their time and Z the pause (the interactive response time law), so at the same Z a
+rate that falls from X0 to X1 needs R1 - R0 = N (1/X1 - 1/X0).
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Arrival rate of a root type, or of all."""
+    """Arrival rate of a root type, or of all requests."""
 
     root: str
-    """Empty for all."""
+    """Root type; empty for all requests."""
     rate0: float
     rate1: float
-    """Requests a second, weighted."""
+    """Requests a second, weighted; `rate0` before, `rate1` after."""
     p: float
     changed: bool
 
     @property
     def ratio(self) -> float:
-        """Rate after over rate before; inf where there was none before."""
+        """Rate after over rate before; inf if there was none before."""
         return self.rate1 / self.rate0 if self.rate0 > 0 else math.inf
 
 
@@ -50,10 +49,10 @@ def rate_changes(
     *,
     tau: float = 0.0,
 ) -> tuple[RateChange, ...]:
-    """Estimate the rates of all requests first, then of each root type.
+    """Estimate the rate of all requests, then of each root type.
 
-    tau: noise of the log of a window's rate, from history: traffic follows the hour. A rate is no surer than
-    chance lets its number of requests be (Poisson), however alike the blocks are.
+    tau: noise of the log of a window's rate, from history: traffic depends on the hour. The error is at least
+    that of a Poisson count, however alike the blocks are.
     """
     sides = [side.arrivals() for side in (before, after)]
     found = mean_change(*sides, tau2=2 * tau**2)
@@ -83,7 +82,7 @@ class MixChange:
     """Shares of root types among all requests, [roots]."""
 
     moved: float
-    """Half the sum of |share after - share before|: what moved to other root types."""
+    """Half the sum of |share after - share before|: share of requests that moved to other root types."""
     p: float
     changed: bool
     share0: F8
@@ -91,9 +90,10 @@ class MixChange:
 
 
 def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
-    """Test root types × periods, over φ from blocks (F law); root types of under five are put together.
+    """Test independence of root types × periods, over φ from blocks (F law); root types below `mix_requests`
+    are merged.
 
-    Rates may have changed alike: only shares are looked at.
+    Only shares are tested, so a common change of all rates does not count.
     """
     sides = (reference, problem)
     totals = np.stack([side.weight.sum(axis=0) for side in sides])
@@ -122,7 +122,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
 
 
 def _merged(counts: F8, large: B1) -> F8:
-    """Keep columns of large root types, and one of all others."""
+    """Keep columns of large root types, and merge the others into one."""
     if large.all():
         return counts
     rest: F8 = np.concatenate((counts[:, large], counts[:, ~large].sum(axis=1, keepdims=True)), axis=1)
@@ -130,7 +130,7 @@ def _merged(counts: F8, large: B1) -> F8:
 
 
 def _chi2(table: F8) -> tuple[float, int]:
-    """Give (X², degrees of freedom) of independence; empty rows and columns are not there."""
+    """(X², degrees of freedom) of independence; empty rows and columns are dropped."""
     table = table[:, table.sum(axis=0) > 0]
     if min(table.shape, default=0) < 2:
         return 0.0, 0
@@ -140,9 +140,9 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
-    """Give the mean time from the end of everything before to the next start, 0 where requests overlap, µs.
+    """Mean idle gap before a request: from the end of all earlier ones to its start, 0 if they overlap, µs.
 
-    None for fewer than two requests. Of sampled requests it is the gap between those kept. O(requests log
+    None for fewer than two requests. With sampling it is the gap between sampled requests. O(requests log
     requests).
     """
     if len(start_ns) < 2:
@@ -155,12 +155,12 @@ def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
 
 
 def least_clients(start_ns: I8, response_ns: I8, blocks: int) -> float:
-    """Count how many clients there are at least, if each waits for its answer before it asks again.
+    """Lower bound of the number of clients, if each waits for its answer before it asks again; at least 1.
 
-    The median over blocks of time, of which each says: as many as were in flight at once, and no more than
-    N = 1 / (1 - E[k(k-1)] / E[k]^2) of the number k in flight, which is exact for N clients alike, or than
-    E[k] where requests come in crowds. So a client that asks in turn is one, though now and then many others
-    come. Of sampled requests it is less. At least 1. O(requests log requests).
+    Median over blocks of time of the block's largest number in flight, bounded by N = 1 / (1 - E[k(k-1)] /
+    E[k]^2) of the number k in flight, which is exact for N equal clients, or by E[k] if requests come in
+    bursts. So a sequential client counts as one, though now and then many others come. Sampling lowers it.
+    O(requests log requests).
     """
     if not len(start_ns):
         return 1.0
@@ -193,11 +193,11 @@ def clients_sent_less(
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
 ) -> str:
-    """Say that clients sent less, and not because answers took longer; empty where that is not so.
+    """Sentence that clients sent less, and not because answers took longer; empty if that is not shown.
 
-    rate: of all requests. largest_rise: of the mean, relative, that is not excluded. gaps_us: of
-    `mean_gap_us`, where requests are at hand; gaps that became shorter contradict. clients: `least_clients`
-    of the reference, asked where it matters.
+    rate: of all requests. largest_rise: largest possible rise of the mean, relative. gaps_us: `mean_gap_us`
+    of both periods, if requests are at hand; shorter gaps contradict. clients: computes `least_clients` of
+    the reference, called on demand.
     """
     flying0, flying1 = (
         float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)

@@ -1,8 +1,8 @@
 """Decide the outcome of a comparison, one of five, and give its reasons.
 
-Nothing passes for want of evidence: "unchanged" needs that no measure of the whole period is significant and
-that no change that matters (by the user's bounds) is possible. Else nothing found is "cannot tell", with the
-largest change that is possible and the number of requests that lack.
+Lack of evidence never passes: "unchanged" needs that no measure of the whole period is significant and that
+no change that matters (by the user's bounds) is possible. Otherwise nothing found is "cannot tell", with the
+largest possible change and the number of missing requests.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _OPEN: Final = ("unchanged", "cannot-tell")
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached:
-    """See `VerdictSection` for the fields of the same names."""
+    """Outcome with its reasons; fields as in `VerdictSection`."""
 
     outcome: Word
     reasons: tuple[Reason, ...]
     external: bool = False
     missing_requests: int | None = None
     by_load: bool = False
-    """True if more, or fewer, requests explain the change."""
+    """True if higher or lower load explains the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Everything that decides the outcome; functions are called only where the outcome, or a sentence,
-    depends on them."""
+    """Everything that decides the outcome. Functions are called only if the outcome, or a sentence, needs
+    them."""
 
     measures: tuple[PeriodMeasure, ...]
     """Measures of the whole period; empty if a period has no request."""
     mix_changed: bool
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
-    """Number of problem requests that lack where the outcome is "cannot tell"."""
+    """Number of additional problem requests needed if the outcome is "cannot tell"."""
     findings: int = 0
     has_noise: bool = False
-    """A history, or a long reference, says how far ordinary periods differ."""
+    """True if a history, or a long reference, shows how far ordinary periods differ."""
     timeless: bool = False
-    """In a period no request took any time: nothing can be said of times."""
+    """True if in some period all requests took 0 ns: nothing can be said of times."""
     explained: ExplainedShare | None = None
-    """Share of the change of the mean that findings explain; None where the mean is the same."""
+    """Share of the change of the mean that findings explain; None if the mean did not change."""
     external: Callable[[], str] = str
     """Sentence that clients sent less, and not because answers took longer; empty if they did not."""
     by_load: str = ""
@@ -62,7 +62,7 @@ class VerdictBasis:
     there_before: str = ""
     """Sentence that reference and problem differ from the history, not from each other; empty if not."""
     hidden: tuple[Reason, ...] = ()
-    """Changes that are significant against the reference alone, and no finding beside ordinary times."""
+    """Changes significant against the reference alone that the baseline keeps from being findings."""
     silent: str = ""
     """Sentence on a time without records where requests were expected, a change by itself; empty for none."""
 

@@ -1,4 +1,4 @@
-"""Reasons of a verdict: each kind is made here, its values and its sentence together."""
+"""Reasons of a verdict: one function for each kind, which computes values and sentence."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class ExplainedShare:
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """Explained share, clipped to 0 to 1."""
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
-        """Say `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
+        """Sentence like `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
-        They may explain more than there is, where something else went the other way: that is said only beyond
-        what the change itself may be. Of a change that is not significant nothing can be a part.
+        Findings may exceed the change, if others offset them; the sentence says so only beyond the interval
+        of the change. Without a significant change it states no share.
         """
         low, high = self.interval
         if not self.significant:
@@ -82,12 +82,12 @@ class ExplainedShare:
 
 
 def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
-    """Wrap a sentence that was made where its numbers are; nothing for an empty one."""
+    """Wrap a sentence as a reason; empty for an empty sentence."""
     return (Reason(kind=kind, text=text),) if text else ()
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Name the measures of the whole period that changed significantly."""
+    """Reasons for measures of the whole period that changed significantly."""
     return _once(
         _about(
             test,
@@ -100,7 +100,7 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """Say why a change whose interval excludes 0 is not significant."""
+    """Reasons why changes whose interval excludes 0 are not significant."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -120,7 +120,7 @@ def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -
 
 
 def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Name the measures that changed against the reference alone."""
+    """Reasons for measures that changed against the reference alone."""
     reasons = []
     for test in measures:
         if test.hidden:
@@ -134,7 +134,8 @@ def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def explained(findings: int, share: ExplainedShare | None, *, timeless: bool) -> Reason:
-    """Say what part of the change of the mean the findings make; share: None where the mean is the same."""
+    """Reason with the share of the change of the mean that findings make; share: None if the mean did not
+    change."""
     count = counted(findings, "finding")
     if timeless:
         text = f"{count}; {_TIMELESS}."
@@ -153,7 +154,7 @@ def too_few(
     *,
     timeless: bool,
 ) -> Reason:
-    """Say what may have changed unseen, and how many requests would tell."""
+    """Reason with the changes that may have gone undetected, and the number of requests needed."""
     if timeless:
         return Reason(kind=ReasonKind.TOO_FEW, text=f"Nothing was found, and {_TIMELESS}.")
     open_ = largest.over(settings)
@@ -174,7 +175,7 @@ def too_few(
 
 
 def nothing(settings: RobustSettings) -> Reason:
-    """Say that no change that matters is possible, by the user's bounds."""
+    """Reason that no change that matters is possible, by the user's bounds."""
     times, points = settings.matters_time, 100 * settings.matters_share
     longer = "times twice as long" if times == 1 else f"times by {percent(times)}"
     size = f"{longer}, {points:g} points of requests"
@@ -183,14 +184,15 @@ def nothing(settings: RobustSettings) -> Reason:
 
 
 def what_helps(*, has_noise: bool) -> Reason:
-    """Say what would decide."""
+    """Reason with the data that would decide: longer periods, a history."""
     more = "" if has_noise else ", and ordinary times as --history"
     return Reason(kind=ReasonKind.HELP, text=f"What helps: longer periods{more}.")
 
 
 def likely_place(mean: Account, least: float) -> Iterator[Reason]:
-    """Name the component at which most of a significant change of the mean lies that no finding explains: its
-    own time, and what others wait for it. A short reference shows no place by itself."""
+    """Yield a reason that names the component with at least `least` of a significant change of the mean that
+    no finding explains: its own time, and the waits of others for it. For a short reference, which gives no
+    site significance."""
     moved = mean.after - mean.before
     if not mean.changed or not moved:
         return
@@ -208,8 +210,8 @@ def likely_place(mean: Account, least: float) -> Iterator[Reason]:
 
 
 def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator[Reason]:
-    """Name the operations with most of what no finding explains of a significant change of the mean: what
-    waits for a slow place is slower, too, and by itself not always significantly."""
+    """Yield a reason that names the operations with the largest unexplained parts of a significant change of
+    the mean: callers that wait for a slow place get slower, too, not always significantly."""
     moved = mean.after - mean.before
     if not share.significant or (moved - share.found_us) / moved < least:
         return
@@ -225,8 +227,8 @@ def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator
 
 
 def hidden_places(found: Sequence[HiddenChange], total: int) -> tuple[Reason, ...]:
-    """Say what is significant at a call site against the reference alone, why it is no finding, and which
-    windows held such values. total: places of which `found` are the largest."""
+    """Reason for sites significant against the reference alone: why they are no findings, and which windows
+    had such values. total: number of such sites, of which `found` are the largest."""
     if not found:
         return ()
     first = found[0]
@@ -258,7 +260,7 @@ def _about(test: PeriodMeasure, kind: ReasonKind, text: str) -> Reason:
 
 
 def _once(reasons: Iterable[Reason]) -> list[Reason]:
-    """Keep the first reason of each measure: of several levels of the tail that of the lowest."""
+    """Keep the first reason of each measure; for a tail that of its lowest level."""
     first: dict[str | None, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.measure, reason)

@@ -1,11 +1,11 @@
-"""Say what "unchanged" is worth: the largest change possible, the smallest visible, the requests that lack.
+"""Bound what "unchanged" means: largest possible change, smallest visible change, number of missing requests.
 
 To show that nothing changed by a few percent takes more requests than most minutes have, and a tool that
-cannot tell on every quiet minute is not asked again. So the user says which changes matter, and the question
-is whether such a change is still possible: it is not where the interval, which contains what the system does
-on its own, ends before it. Of paths it is the share of a new one that would have been found, the floor of a
-known one, and what moved by more than chance and yet does not count: none of them is excluded. Every number
-is one that the tests use: floors, levels and standard errors are those of the settings.
+answers "cannot tell" on every quiet minute is useless. So the user says which changes matter, and the
+question is whether such a change is still possible: it is not if the interval, which includes the system's
+own variation, ends before it. For paths the bound is the largest of: the smallest new path that would have
+been found, the floor of a known one, and shifts above chance that are not significant. Floors, levels and
+standard errors are those of the tests.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ from schemas.arrays import F8
 from schemas.report.accounts import VisibleRow
 
 MOST_ROWS: Final = 100
-"""Root types that are shown."""
+"""Most root types shown."""
 _MOST_FACTOR: Final = 1e6
-"""Times as many requests from which no number would do."""
+"""Largest factor of requests tried; if it does not decide, no number does."""
 _MOST_PERCENT: Final = 3.0
-"""A relative change from here on is written as a factor."""
+"""Relative changes from here on are written as a factor."""
 _STEPS: Final = 20
 _DIGITS: Final = 2
-"""Digits of a number of requests that lack: more are not known."""
+"""Significant digits of a number of missing requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Requests of root types, and what of their paths would have shown; arrays are [roots]."""
+    """Requests by root type, and the visibility of path changes in them; arrays are [roots]."""
 
     n0: F8
     n1: F8
-    """Effective requests."""
+    """Effective requests; `n0` before, `n1` after."""
     weight: F8
-    """Requests of both periods."""
+    """[roots] requests of both periods together."""
     hidden: float
-    """Share of requests whose path lost events hide, or that moved and does not count (`open_path`)."""
+    """Largest share of requests on paths that lost events may hide, or that moved without being significant
+    (`open_path`)."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Give the share of a path, or of an error, that the reference never had and that would be found."""
+        """Smallest share of a new path, or of an error the reference never had, that would have been found;
+        infinite with too few requests."""
         n0, n1 = (int(n[root] * factor) for n in (self.n0, self.n1))
         if min(n0, n1) < settings.min_requests:
             return np.inf
@@ -67,7 +69,8 @@ class Paths:
         )
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Give the share of a path that may have moved unseen, at root types with nearly all requests."""
+        """Largest share of a path that may have moved undetected, at the root types that hold nearly all
+        requests."""
         if not self.weight.sum():
             return np.inf
         busiest = np.argsort(-self.weight, kind="stable")
@@ -79,29 +82,29 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class LargestChange:
-    """Largest changes, up or down, that the data allow; infinite: any."""
+    """Largest changes, up or down, that the data allow; infinite: unbounded."""
 
     mean: float
-    """Relative."""
+    """Relative change of the mean."""
     site: float
-    """Change of requests that pass a call site, relative; at those with nearly all of the time."""
+    """Relative change of requests that pass a call site, at the sites with nearly all of the time."""
     slow: float | None
-    """Share of slow requests; None where a period has too few for the tail to be looked at."""
+    """Change of the share of slow requests; None if a period has too few for the tail."""
     errors: float
-    """Share of failed requests, or of those with a failing call."""
+    """Change of the share of failed requests, or of those with a failing call."""
     path: float
     usual: bool
-    """True if the measured change is no more than two ordinary periods differ by."""
+    """True if the measured change is within the difference of two ordinary periods."""
     windows: int = 0
-    """Ordinary windows that the problem was compared with; 0: the reference alone."""
+    """Number of ordinary windows compared with; 0: the reference alone."""
 
     def within(self, settings: RobustSettings) -> bool:
-        """Tell whether no change that matters is possible. A period with too few requests for a tail has none
-        to show: there the mean and the call sites must do."""
+        """True if no change that matters is possible. Without a tail (too few requests), mean and call sites
+        decide."""
         return self.usual and not self.over(settings)
 
     def over(self, settings: RobustSettings) -> list[str]:
-        """Name what may have changed by more than matters."""
+        """Names of the quantities that may have changed by more than matters."""
         times, share = settings.matters_time, settings.matters_share
         sizes = (
             ("the mean response time", self.mean, times),
@@ -113,7 +116,7 @@ class LargestChange:
         return [what for what, size, most in sizes if not size <= most]
 
     def text(self) -> str:
-        """Say it in one sentence; empty where any change is possible."""
+        """Sentence with the finite bounds; empty if all are infinite."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.site))
@@ -134,7 +137,7 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Estimates that bound the largest possible change."""
+    """Estimates from which the largest possible change is computed."""
 
     whole: Whole
     site_times: SiteTimes
@@ -143,7 +146,7 @@ class Sizes:
     windows: int = 0
 
     def largest(self, factor: float = 1.0) -> LargestChange:
-        """Give the largest possible changes, were there so many times as many requests like these."""
+        """Largest possible changes with `factor` times as many requests like these."""
         level, measures = self.settings.verdict.level, self.whole.measures
         # Of several tails the first.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}
@@ -158,13 +161,13 @@ class Sizes:
         )
 
     def decides(self, factor: float) -> bool:
-        """Tell whether so many times as many requests show a change, or that none that matters is."""
+        """True if `factor` times as many requests show a change, or exclude every one that matters."""
         seen = any(measure.shown_by(measure.estimate.times(factor)) for measure in self.whole.measures)
         return seen or self.largest(factor).within(self.settings)
 
     def missing(self, n1: float) -> int | None:
-        """Count the problem requests that lack, the reference growing alike, rounded up to `_DIGITS` digits;
-        None: no number would tell."""
+        """Number of additional problem requests needed, if the reference grows alike, rounded up to `_DIGITS`
+        digits; None: no number suffices."""
         if not self.decides(_MOST_FACTOR):
             return None
         low, high = 0.0, float(np.log(_MOST_FACTOR))
@@ -177,7 +180,7 @@ class Sizes:
 
 
 def paths_of(before: PeriodBlocks, after: PeriodBlocks, hidden: float) -> Paths:
-    """Count the requests that paths of each root type are shares of."""
+    """Effective requests of each root type: the denominators of its path shares."""
     total = before.requests.sum(axis=0) + after.requests.sum(axis=0)
     return Paths(before.effective_by_root, after.effective_by_root, total, hidden)
 
@@ -190,9 +193,9 @@ def visible_rows(
     settings: RobustSettings,
     requests0: F8,
 ) -> tuple[VisibleRow, ...]:
-    """Give what would have shown at each root type, the MOST_ROWS with the most requests.
+    """Smallest visible changes of each root type, the MOST_ROWS with the most requests.
 
-    before: what the problem is compared with; requests0: [roots] of the reference.
+    before: the baseline of the problem; requests0: [roots] requests of the reference.
     """
     typical = mean_change(before.log_times(), after.log_times(), tau2=tau2, of_logs=True)
     paths = paths_of(before, after, 0.0)
@@ -212,7 +215,7 @@ def visible_rows(
 
 
 def _ratio(typical: Estimate, at: int, paths: Paths, settings: RobustSettings) -> float | None:
-    """Give the smallest factor of a typical time that is found; None: not tested."""
+    """Smallest factor of a typical time that would be found; None: not tested."""
     if min(paths.n0[at - 1], paths.n1[at - 1]) < settings.min_requests:
         return None
     z = max(settings.min_z, float(ndtri(1 - settings.q / 2)))

@@ -1,9 +1,9 @@
-"""Estimate what changed of whole periods: mean response time, slow, failed and failing requests, root types.
+"""Estimate changes of whole periods: mean response time, slow, failed and failing requests, root types.
 
-A gate rests on these: no comparison passes while one of them is significant, however small
-its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it
-in the margin, and in the error only what is inside of the periods: counted twice, nothing is ever the same.
-What is assumed of ordinary periods keeps a change from being significant; it makes nothing the same.
+Gates rest on these: no comparison passes while one of them is significant, however small its categories are.
+For "significant" the difference of ordinary windows is part of the error; for "as before" it is the margin,
+and the error is only chance inside of the periods: counted in both, nothing would ever be the same. Assumed
+noise of ordinary periods can keep a change from being significant, but never proves that nothing changed.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from analyze.stats.time_blocks import mean_change
 from schemas.arrays import F8
 
 Name = Literal["mean", "tail", "errors", "failing"]
-"""`errors`: requests whose root failed; `failing`: with a failing call, the root or one inside of it."""
+"""`errors`: requests whose root failed; `failing`: requests with a failing call, root included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Difference of two ordinary periods, beyond chance inside of them."""
+    """Noise between two ordinary periods, beyond chance inside of them."""
 
     tau: float
     """Standard deviation of the log of an ordinary window's mean."""
     freedom: float = np.inf
     phi: float = 1.0
-    """Over-dispersion of shares that is assumed at least."""
+    """Lower bound of the over-dispersion of shares."""
     windows: tuple[int, int] = (1, 1)
-    """Length of the periods in such windows."""
+    """Lengths of the two periods, in ordinary windows."""
     assumed: bool = False
-    """No ordinary window shows it."""
+    """True if no ordinary window shows the noise."""
 
     @property
     def tau2(self) -> float:
-        """Variance of a difference of log means of the periods."""
+        """Variance of the difference of the periods' log means."""
         return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
 
     def band(self, settings: VerdictSettings) -> float:
-        """Give the relative change of a mean that ordinary periods may have.
+        """Relative difference of the means of two ordinary periods.
 
-        Bounded where one window stands for all before: many windows are no guess.
+        Bounded by `most_band` if there are too few windows before: only then is it a guess.
         """
         most = settings.most_band if self.windows[0] < LEAST_FOR_ENVELOPE else np.inf
         return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), most)
 
 
 def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple[float, float]:
-    """Give (τ, its degrees of freedom) of ordinary windows, a block each; the assumed one where too few tell.
+    """(τ, its degrees of freedom) of ordinary windows, a block each; with too few windows, the assumed τ.
 
-    Robust, as history holds faults; less what chance does in the windows; shrunk to the assumed one.
+    A robust scale, as a history holds faults; minus the chance inside of windows; shrunk to the assumed τ.
     """
     if windows is None:
         return settings.assumed_tau, np.inf
@@ -70,7 +70,7 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
 
 
 def rate_tau(windows: PeriodBlocks | None) -> float:
-    """Give the robust standard deviation of the log of ordinary windows' arrival rates; 0 for too few."""
+    """Robust standard deviation of the log of ordinary windows' arrival rates; 0 with too few windows."""
     if windows is None:
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -85,30 +85,30 @@ class PeriodMeasure:
 
     name: Name
     estimate: Estimate
-    """Estimate of one place: a logarithm of µs, or a share."""
+    """Estimate with a single place: the log of the mean in µs, or a share."""
     alpha: float
     floor: float
     """Smallest change that counts, in the estimate's unit."""
     margin: float
-    """Change that two ordinary periods may have."""
+    """Largest change that two ordinary periods may show."""
     least: float = 0.0
-    """Change, beyond a standard error, for which ordinary times are no excuse, in the estimate's unit."""
+    """Change, in the estimate's unit and beyond a standard error, that ordinary variation does not excuse."""
     noise_assumed: bool = False
-    """Nothing shows how far ordinary periods differ."""
+    """True if no data show how far ordinary periods differ."""
 
     @property
     def z(self) -> float:
-        """Standard errors that are as unlikely as the level."""
+        """Critical value: standard errors of a two-sided test at level alpha."""
         return float(ndtri(1 - self.alpha / 2))
 
     @property
     def before(self) -> float:
-        """Mean, µs; or a share."""
+        """Mean before, µs; or a share."""
         return self._shown(self.estimate.before)
 
     @property
     def after(self) -> float:
-        """Mean, µs; or a share."""
+        """Mean after, µs; or a share."""
         return self._shown(self.estimate.after)
 
     def _shown(self, value: F8) -> float:
@@ -116,28 +116,27 @@ class PeriodMeasure:
 
     @property
     def p(self) -> float:
-        """Probability of no change, by chance alone."""
+        """p of no change, by chance inside of the periods alone."""
         return float(self.estimate.p[0])
 
     @property
     def p_usual(self) -> float:
-        """Probability of no change beyond the difference of ordinary periods."""
+        """p of no change beyond the difference of ordinary periods."""
         return float(self.estimate.p_with_noise[0])
 
     @property
     def changed(self) -> bool:
-        """Tell whether the change is significant, the noise between windows included, and passes the
-        floor."""
+        """True if the change is significant, noise between windows included, and above the floor."""
         return self.p < self.alpha and self.shown_by(self.estimate)
 
     def shown_by(self, estimate: Estimate) -> bool:
-        """Tell whether an estimate clears the level and the floor."""
+        """True if `estimate` clears level and floor of this measure."""
         return bool(estimate.clears(self.z, self.floor)[0])
 
     @property
     def usual(self) -> bool:
-        """Tell whether what was measured is no more than chance inside of the periods makes, or than two
-        ordinary periods differ by, as far as any show it."""
+        """True if the change is within chance inside of the periods, or within the difference of two ordinary
+        periods."""
         within = bool(abs(self.estimate.change[0]) <= self.margin)
         if self.noise_assumed:
             return within and not self.changed and not self.plain
@@ -145,20 +144,20 @@ class PeriodMeasure:
 
     @property
     def plain(self) -> bool:
-        """Tell whether the change is over the floor, and more than chance inside of the periods makes."""
+        """True if the change is above the floor, and above chance inside of the periods."""
         return self.p < self.alpha and self.shown_by(self.estimate.within())
 
     @property
     def hidden(self) -> bool:
-        """Tell whether only ordinary times keep a change from being significant for which they are no
-        excuse."""
+        """True if only ordinary variation keeps the change from being significant, though it is too large for
+        that excuse."""
         return self.plain and not self.changed and bool(self.estimate.stands_alone(self.least)[0])
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Give the interval of after less before, µs or a share; infinite where nothing is known, or the
-        interval is of another order than the values.
+        """Interval of after - before, µs or a share; infinite if unknown, or of another order than the
+        values.
 
-        A share after is between none and all, whatever the error of the one before.
+        For a share, after is clipped to 0 to 1.
         """
         low, high = (float(end[0]) for end in self.estimate.bounded_interval(level))
         if self.estimate.unit == "share":
@@ -168,39 +167,39 @@ class PeriodMeasure:
         return self.before * float(np.expm1(low)), self.before * float(np.expm1(high))
 
     def largest_rise(self, level: float) -> float:
-        """Give the largest relative rise that is possible, the noise between periods included."""
+        """Largest possible relative rise, noise between periods included."""
         return float(np.expm1(min(float(self.estimate.interval(level)[1][0]), 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
-        """Give the largest change that is possible: relative, or a share."""
+        """Largest possible change: relative, or of a share. estimate: used instead of the measured one."""
         return float((self.estimate if estimate is None else estimate).largest_ratio(level)[0])
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Two periods as wholes."""
+    """Estimates of two periods as wholes."""
 
     measures: tuple[PeriodMeasure, ...]
-    """The mean, slow requests at each threshold, failed and failing ones; none where a period is empty."""
+    """Mean, slow requests at each threshold, failed and failing ones; empty if a period has no request."""
     responses: Estimate
-    """Mean response times, logarithms: of all requests, then of each root type."""
+    """Change of log mean response times: of all requests (place 0), then of each root type."""
     noise: Noise
     band: float
     time_share: F8
-    """[roots] of the time, each period counting the same."""
+    """[roots] share of the time, both periods weighted equally."""
 
     def of(self, name: Name) -> PeriodMeasure | None:
-        """Find the first measure of a name."""
+        """First measure of a name; None without one."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
     @property
     def changed(self) -> tuple[PeriodMeasure, ...]:
-        """The measures that changed by test."""
+        """Measures that changed significantly."""
         return tuple(measure for measure in self.measures if measure.changed)
 
     @cached_property
     def equivalent_share(self) -> float:
-        """Share of the time in root types whose mean is shown to be the same (TOST)."""
+        """Share of the time in root types whose mean is equivalent (TOST)."""
         return float(self.time_share @ self.responses.within().equivalent(float(np.log1p(self.band)))[1:])
 
 
@@ -214,7 +213,7 @@ def whole_change(
     least: tuple[float, float] = (0.0, 0.0),
 ) -> Whole:
     """Estimate everything of two periods. All blocks have the same roots and thresholds; least: relative
-    change of the mean, and of the share of slow requests, for which ordinary times are no excuse."""
+    change of the mean, and change of the share of slow requests, that ordinary variation does not excuse."""
     band = noise.band(settings)
     responses = mean_change(
         before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom
@@ -246,7 +245,8 @@ def _shares(
     settings: VerdictSettings,
     least_slow: float,
 ) -> list[PeriodMeasure]:
-    """Estimate slow requests at each threshold, failed ones, and those with a failing call."""
+    """Estimate shares of slow requests at each threshold, of failed ones, and of those with a failing
+    call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
     found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)

@@ -16,15 +16,15 @@ from typing import Final
 FOLDER: Final = Path(__file__).resolve().parent
 SOURCES: Final = ("Cargo.toml", "Cargo.lock", "src/*.rs")
 _BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platform, "libwire.so")
-"""The library as cargo names it."""
+"""File name of the library as built by cargo."""
 LIBRARY: Final = "libwire.native"
-"""The library as it is installed: Python takes a `.so` for a module of its own."""
+"""File name of the library as installed: Python takes a `.so` for a module of its own."""
 DIGEST: Final = "libwire.sha256"
-"""File beside the library: the digest of the sources that it was built from."""
+"""File beside the library with the digest of the sources it was built from."""
 
 
 def source_files(folder: Path) -> list[Path]:
-    """The sources; none in an installed wheel, which has the library alone."""
+    """Source files; none in an installed wheel, which has only the library."""
     return sorted(path for pattern in SOURCES for path in folder.glob(pattern))
 
 
@@ -41,8 +41,8 @@ def source_digest(folder: Path) -> str:
 def build(sources: Path, to: Path, target: Path) -> Path | None:
     """Build the sources of a folder, always for release, and put the library into `to`.
 
-    target: cargo's folder. None where there is no cargo, or it fails; why goes to the standard error. What
-    `to` had before is gone then.
+    target: cargo's folder. Returns None without cargo, or if it fails, with the reason on standard error.
+    Removes an earlier library in `to`.
     """
     library, digest, made = to / LIBRARY, to / DIGEST, to / f"{LIBRARY}.tmp"
     library.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ CONFIGS: Final = (
     DecodeConfig(event_points=("e", "exception")),
     DecodeConfig(params=ParamRules(hash=("http.*", "k"), hash_key=b"0" * 16)),  # type: ignore[arg-type]
 )
-"""Eight settings; the defaults, which nearly everyone has, half of the time."""
+"""Eight settings; half of them the defaults, which nearly everyone has."""
 _ODD_KEYS: Final = ("z" * 300, "n\0ul", "sampler.param")
 _KEYS: Final = (
     *("http.route", "http.method", "service.name", "host.name", "k8s.pod.name", "peer.service", "error.type"),
@@ -76,21 +76,21 @@ _NASTY: Final = (
 )
 _T0: Final = 1_700_000_000_000_000_000
 _ALONE_EVERY: Final = 8
-"""Polls after which messages are decoded one by one too."""
+"""Interval, in polls, at which messages are also decoded one by one."""
 Codec = Callable[[Sequence[bytes], DecodeConfig], Decoded]
 
 
 class Messages:
-    """Messages from a seed."""
+    """Generator of messages from a seed."""
 
     def __init__(self, seed: int, seeds: Sequence[bytes] = ()) -> None:
-        """`seeds`: real messages, to be mutated too."""
+        """seeds: real messages, to be mutated too."""
         self._random = random.Random(seed)
         self._seeds = seeds
         self._is_mild = True
 
     def poll(self) -> list[bytes]:
-        """A few messages."""
+        """A poll of a few messages."""
         rng = self._random
         kind = rng.random()
         if kind < 0.6:
@@ -101,7 +101,7 @@ class Messages:
         return [self.mutated(rng.choice(self._seeds)) for _ in range(rng.randrange(1, 4))]
 
     def made(self) -> bytes:
-        """A message of the grammar; four of five with nothing that the library leaves."""
+        """Message from the grammar; four of five have nothing that the library leaves to the other reader."""
         rng = self._random
         self._is_mild = rng.random() < 0.8
         request = ExportTraceServiceRequest()
@@ -191,7 +191,7 @@ class Messages:
             value.bytes_value = rng.randbytes(rng.randrange(6))
 
     def mutated(self, message: bytes) -> bytes:
-        """The message with some bytes changed, gone, doubled or new."""
+        """Copy of a message with some bytes changed, removed, doubled or inserted."""
         rng = self._random
         out = bytearray(message)
         for _ in range(rng.choice([1, 1, 1, 2, 4])):
@@ -216,7 +216,7 @@ class Messages:
 
 
 def difference(found: Decoded, expected: Decoded) -> str:
-    """The first difference of two results; empty where they are equal, whatever their dictionaries."""
+    """First difference between two results, as text; empty if equal, whatever their dictionaries."""
     if not found.events.schema.equals(expected.events.schema):
         return "schema"
     if found.events.num_rows != expected.events.num_rows:
@@ -247,7 +247,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def alone(decode: Codec, messages: Sequence[bytes], config: DecodeConfig) -> Decoded:
-    """The results of messages that were decoded one by one, put together."""
+    """Concatenated results of messages decoded one by one."""
     each = [decode([message], config) for message in messages]
     events = pa.concat_tables([one.events for one in each]).unify_dictionaries().combine_chunks()
     counts: Counter[str] = sum((Counter(one.oddities) for one in each), Counter())
@@ -257,7 +257,7 @@ def alone(decode: Codec, messages: Sequence[bytes], config: DecodeConfig) -> Dec
 
 
 def compared(seed: int, seeds: Sequence[bytes] = ()) -> Iterator[tuple[list[bytes], int, str, int]]:
-    """Poll after poll: its messages, the number of its settings, the difference, and the events."""
+    """Per poll: its messages, the number of its settings, the difference, and the number of events."""
     messages, rng = Messages(seed, seeds), random.Random(seed)
     native, portable = OtlpProtoCodec().decode, OtlpProtoCodec(Found(None)).decode
     number = 0
@@ -274,7 +274,7 @@ def compared(seed: int, seeds: Sequence[bytes] = ()) -> Iterator[tuple[list[byte
 
 
 def main(seconds: float, seed: int) -> int:
-    """Fuzz for so long; the exit code."""
+    """Fuzz for `seconds`; return the exit code."""
     if native_library().library is None:
         print(f"nothing to fuzz: {native_library().reader}")
         return 0

@@ -1,7 +1,7 @@
 """Find the native library of this folder and call its functions with numpy arrays.
 
-The library is optional: `build.py` makes it where a Rust compiler is. One that was built from other sources
-than those beside it is not used, as its tables may have other columns.
+The library is optional: `build.py` makes it if a Rust compiler is installed. A library built from sources
+other than those beside it is not used, as its tables may have other columns.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _BUILD: Final = "`make native` builds it"
 
 
 class Library:
-    """The functions of the library; Python's lock is free while they run."""
+    """Functions of the native library; they release Python's lock."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError for a file that is no library of this machine."""
+        """Load the library. Raises OSError for a file that is no library for this machine."""
         self._functions = ctypes.CDLL(str(path))
 
     def call(self, name: str, types: Sequence[np.dtype[Any]], *arrays: npt.NDArray[Any]) -> int:
-        """Call a function with contiguous arrays of these types; its number.
+        """Call a function with contiguous arrays of the given types; return its integer result.
 
-        Raises TypeError for other arrays, MemoryError, and RuntimeError after a panic (bugs, but for memory).
+        Raises TypeError for other arrays, and RuntimeError after a panic (both are bugs), and MemoryError.
         """
         given = (ctypes.c_int64 * (2 * len(arrays)))()
         for place, (array, type_) in enumerate(zip(arrays, types, strict=True)):
@@ -53,25 +53,25 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The library, or the reason why there is none."""
+    """The native library, or the reason for its absence."""
 
     library: Library | None
     why: str = ""
 
     @property
     def reader(self) -> str:
-        """The reader of OTLP protobuf, for people."""
+        """Name of the reader of OTLP protobuf, for display."""
         return "native reader" if self.library is not None else f"portable reader ({self.why})"
 
 
 @cache
 def native_library() -> Found:
-    """The library of this folder, looked for once a process."""
+    """Library of this folder; searched for once per process."""
     return find_library(FOLDER)
 
 
 def find_library(folder: Path) -> Found:
-    """The library in a folder, if it was built from the sources beside it, where there are any."""
+    """Library in a folder, if its sources are absent or it was built from them."""
     path = folder / LIBRARY
     has_sources = bool(source_files(folder))
     if not path.is_file():

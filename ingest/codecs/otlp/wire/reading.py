@@ -1,6 +1,7 @@
-"""Turn what the native library read of messages into events: columns from its tables, words as dictionaries.
+"""Convert the native library's tables to events: columns from tables, words as dictionaries.
 
-A message that it leaves (`tables.walk`) is read by the portable reader, which gives the same events.
+A message that the library does not read (`tables.walk`) goes to the portable reader, which gives the same
+events.
 """
 
 from __future__ import annotations
@@ -35,27 +36,28 @@ from schemas.events import PARAM_TYPE, SPAN_KIND_BASE
 
 _SEED: Final = int.from_bytes(os.urandom(7), "little")
 _MESSAGE, _NAME = "status.message", "span.name"
-"""Parameters that a span has beside its attributes."""
+"""Parameters of a span that are not attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
-"""Most keys with a role; a hash table of the library has room for twice as many words before it grows."""
+"""Maximum keys with a role; a hash table of the library has room for twice as many words before it grows."""
 _NO_HOST: Final = 1 << 30
 _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Words that the library is given, and what they are for."""
+    """Words passed to the library, with their roles."""
 
     words: dict[str, int]
-    """Their codes."""
+    """Word -> code."""
     roles: I8
     host_rank: I8
 
 
 @lru_cache(maxsize=16)
 def _known_words(config: DecodeConfig) -> _Known | None:
-    """None for settings that the library is not made for: names of a few bytes, or too many words."""
+    """Known words of the settings; None if the library cannot apply them: names of a few bytes, or too many
+    words."""
     roles = dict.fromkeys([*FIRST_WORDS, _MESSAGE, _NAME, _FINE, _ERROR, _UNKNOWN], 0)
     of_role = {
         Role.SERVICE: ("service.name",),
@@ -83,7 +85,8 @@ def _known_words(config: DecodeConfig) -> _Known | None:
 def read_messages(
     library: Library, messages: Sequence[bytes], indexes: Sequence[int], config: DecodeConfig
 ) -> tuple[SpanResult | None, list[int]]:
-    """Events of messages, which are payloads by `indexes`, and those of them that were read. O(bytes)."""
+    """(Events of the messages, None without any; indexes of the messages read). indexes: payload of each
+    message. O(bytes)."""
     known = _known_words(config)
     if known is None:
         return None, []
@@ -108,7 +111,7 @@ _NO_BAD_SPANS: Final = BadSpans(np.zeros(0, np.int64), np.zeros(0, np.int64), np
 
 
 class _Columns:
-    """Columns of the spans of one walk."""
+    """Converts the tables of one walk to columns of spans."""
 
     def __init__(
         self, library: Library, tables: Tables, known: _Known, config: DecodeConfig, oddities: Counter[str]
@@ -119,7 +122,7 @@ class _Columns:
         self._config = config
         self._oddities = oddities
         self._texts = _texts(library, tables)
-        """[words]"""
+        """[words] text of each word."""
 
     def events(self) -> pa.Table:
         """EVENT_SCHEMA, one row a span."""
@@ -171,7 +174,7 @@ class _Columns:
         return event_table(columns, n)
 
     def _event_attributes(self) -> tuple[B1, _Pairs]:
-        """[attributes] True for those of events, and the distinct (name, key) that they make."""
+        """([attributes] True if owned by an event, keys that events add)."""
         events, attributes = self._tables.events, self._tables.attributes
         is_of_event = np.zeros(len(attributes), np.bool_)
         count = events["last"] - events["first"]
@@ -190,7 +193,7 @@ class _Columns:
         return is_of_event, _Pairs([*prefix.values()], of_event, keys, rows, of_row)
 
     def _keys(self, is_of_event: B1, pairs: _Pairs) -> tuple[wire.KeyOrder, list[str]]:
-        """Ranks of the words that are keys, and the sorted names of all keys that are kept."""
+        """Ranks of the words that are keys, and the sorted names of all kept keys."""
         codes = wire.keys_used(self._library, self._tables, is_of_event)
         keys = self._spelled(codes)
         privacy = privacy_of(self._config.params)
@@ -210,7 +213,7 @@ class _Columns:
         return wire.EventKeys(np.ascontiguousarray(of_name[pairs.of_event]), row_rank)
 
     def _changed_names(self) -> B1:
-        """[words] True for span names of which another name is the point."""
+        """[words] True for span names whose point name differs."""
         changed = np.zeros(len(self._tables.words), np.bool_)
         used = np.flatnonzero(np.bincount(self._tables.spans["name"], minlength=len(changed)))
         odd = used[self._tables.words["flags"][used] & (Flag.ODD | Flag.NUL | Flag.LONG) != 0]
@@ -223,7 +226,7 @@ class _Columns:
         return texts
 
     def _words(self, codes: I8) -> pa.DictionaryArray:
-        """[rows] words of codes; null below 0."""
+        """[rows] words with the given codes; null for negative codes."""
         dense, used = wire.distinct(self._library, codes, len(self._tables.words))
         missing = dense < 0
         indices = pa.array(dense, mask=missing) if missing.any() else pa.array(dense)
@@ -233,7 +236,7 @@ class _Columns:
         return clean_words(self._words(codes), self._config.max_name_bytes, self._oddities, change)
 
     def _status(self, error: I8) -> pa.DictionaryArray:
-        """`ok`, or for a failed span its `error.type`, or `error`."""
+        """`ok`; for a failed span its `error.type`, or `error` without one."""
         failed = self._tables.spans["failed"] != 0
         if not failed.any():
             return constant_words(_FINE, len(failed))
@@ -268,22 +271,22 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Keys that events make."""
+    """Keys added by events: one per name, one per pair of name and attribute key."""
 
     event_keys: list[str]
-    """[names] `event.<name>` of the distinct names."""
+    """[names] `event.<name>` of each distinct name."""
     of_event: I8
-    """[events] its name."""
+    """[events] index of the event's name."""
     attribute_keys: list[str]
-    """[pairs] `event.<name>.<key>` of the distinct names and keys."""
+    """[pairs] `event.<name>.<key>` of each distinct pair of name and key."""
     rows: I8
-    """[attributes of events] row of the table."""
+    """[attributes of events] row in the table of attributes."""
     of_row: I8
-    """[attributes of events] its pair."""
+    """[attributes of events] index of the pair."""
 
 
 def _texts(library: Library, tables: Tables) -> pa.StringArray:
-    """[words] as text: nested values as JSON, bytes as base64; empty for those of no message."""
+    """[words] text: nested values as JSON, bytes as base64; empty for words that are no text of a message."""
     offsets, data = wire.texts_of_words(library, tables)
     texts = pa.StringArray.from_buffers(len(tables.words), pa.py_buffer(offsets), pa.py_buffer(data))
     flags = tables.words["flags"]

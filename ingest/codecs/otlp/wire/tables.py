@@ -1,7 +1,7 @@
-"""The tables that the native library fills, and its functions: tables in, tables out.
+"""Tables filled by the native library, and its functions on them.
 
 Columns are those of `src/tables.rs`, in the same order. A *word* is a distinct byte string; its code is its
-row in `words`. Other columns that name words hold codes.
+row in `words`. Other columns that refer to words contain codes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ def _rows_of(columns: str) -> np.dtype[Any]:
 
 
 WORD: Final = _rows_of("at size flags kind")
-"""Begin and number of its bytes; `flags` of FLAGS, or -1: not understood; `kind`: Kind."""
+"""Row of a word: `at`, `size`: offset and number of its bytes; `flags` of FLAGS, or -1: not understood;
+`kind`: Kind."""
 ATTRIBUTE: Final = _rows_of("key text value")
-"""`text`: a word; below 0: `value` holds a number, as float64 (-1) or int64 (-2)."""
+"""Row of an attribute: `text`: code of a word; if negative, `value` is a number, as float64 (-1) or int64
+(-2)."""
 SPAN: Final = _rows_of(
     "start end name kind resource first last message state failed first_event last_event"
     " trace span parent first_link last_link"
 )
-"""`trace`, `span`, `parent`: where the ids lie (0: no parent); `first` to `last`: rows of attributes."""
+"""Row of a span: `trace`, `span`, `parent`: offsets of the ids (0: no parent); `first` to `last`: rows of
+attributes."""
 RESOURCE: Final = _rows_of("first last")
 LINK: Final = _rows_of("span trace id")
 EVENT: Final = _rows_of("span time name first last")
@@ -40,46 +43,46 @@ _U1, _I4, _I8, _U8, _F8 = (np.dtype(t) for t in (np.uint8, np.int32, np.int64, n
 
 
 class Flag:
-    """Bits of `flags`."""
+    """Bits of a word's `flags`."""
 
     NUL = 1
     LONG = 2
-    """Longer than the limit that the walk got."""
+    """Longer than the limit passed to the walk."""
     ODD = 4
-    """With a digit or a letter outside of ASCII: `normalise_name` may change it."""
+    """Has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
-    """Begins as JSON does."""
+    """Begins like JSON."""
     RAW = 16
-    """No text: bytes, or the elements of a nested value."""
+    """Not text: bytes, or the elements of a nested value."""
 
 
 class Kind:
-    """Kinds of words: the same bytes are another word as another kind."""
+    """Kinds of words: equal bytes of different kinds are different words."""
 
     TEXT, ARRAY, KEY_VALUES, BYTES = range(4)
 
 
 class Role:
-    """Roles of known keys: bits, as one key may have several."""
+    """Roles of known keys, as bits: a key may have several."""
 
     SERVICE, HOST, LABEL, PEER, ADDRESS, PEER_NAME, ERROR_TYPE, SAMPLER, MARK = (1 << bit for bit in range(9))
 
 
 FIRST_WORDS: Final = ("", "service.name", "true", "false", "NaN", "Infinity", "-Infinity")
-"""The words that the library knows by their codes."""
+"""Words with fixed codes, known to the library."""
 EMPTY_WORD: Final = 0
 NONE: Final = -1
 NO_TIME: Final = np.iinfo(np.int64).min
 BYTES_A_WORD: Final = 8
 BYTES_A_SPAN: Final = 16
-"""Fewest bytes of a message a span: a denser one is left to the other reader."""
+"""Minimum bytes of a message per span: a denser message is left to the other reader."""
 
 
 class Tables(NamedTuple):
-    """Rows of all messages that were read."""
+    """Rows of all messages read by the library."""
 
     buffer: U1
-    """Known words and messages, one after another."""
+    """Bytes of known words and messages, concatenated."""
     words: Table
     attributes: Table
     spans: Table
@@ -93,15 +96,15 @@ class WalkSettings:
     """Settings of a walk."""
 
     known: list[str]
-    """Words whose codes are their places: FIRST_WORDS, then others."""
+    """Known words, whose codes are their indices: FIRST_WORDS, then further ones."""
     roles: I8
     """[known] bits of Role."""
     seed: int
-    """Seed of the hash, secret from those who write messages."""
+    """Seed of the hash, unknown to senders of messages."""
     long_bytes: int
-    """A longer text has the flag LONG."""
+    """Maximum bytes of a text without the flag LONG."""
     max_key_bytes: int
-    """A message with a longer key is left."""
+    """Maximum bytes of a key; a message with a longer one is left to the other reader."""
 
 
 _WALK: Final = (
@@ -147,7 +150,7 @@ def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) ->
 
 
 def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
-    """`(offsets [words + 1], bytes)` of the words that are text; the others are empty."""
+    """`(offsets [words + 1], bytes)` of the text of each word; empty for words that are not text."""
     offsets = np.zeros(len(tables.words) + 1, np.int32)
     size = library.call("text_bytes", (WORD, _I4), tables.words, offsets[1:])
     data = np.empty(size, np.uint8)
@@ -157,9 +160,9 @@ def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
 
 
 def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
-    """`(dense, used)`: codes numbered in the order of their first rows, and the word of each number.
+    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code of each new one.
 
-    Codes below 0 stay.
+    Negative codes are unchanged.
     """
     dense = np.full(n_words, -1, np.int32)
     used, out = np.empty(min(n_words, len(codes)), np.int32), np.empty(len(codes), np.int32)
@@ -168,7 +171,8 @@ def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
 
 
 def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
-    """Words that are keys of spans or resources, ascending. is_of_event: [attributes]."""
+    """Words that are keys of spans or resources, ascending. is_of_event: [attributes] True if owned by an
+    event."""
     out = np.zeros(len(tables.words), np.uint8)
     types = (ATTRIBUTE, _U1, _U1)
     library.call("keys_used", types, tables.attributes, is_of_event.view(np.uint8), out)
@@ -176,30 +180,30 @@ def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
 
 
 class KeyOrder(NamedTuple):
-    """Places of keys in the order of their names, -1: not kept."""
+    """Ranks of keys in the order of their names; -1: dropped."""
 
     rank: I4
-    """[words]"""
+    """[words] rank."""
     roles: I8
-    """[known words]"""
+    """[known words] bits of Role."""
     host_rank: I8
-    """[known words] place among the keys of a host; the first that a resource has counts."""
+    """[known words] priority among the host keys; the first one present in a resource counts."""
 
 
 class ResourceColumns(NamedTuple):
-    """Words and attributes of resources."""
+    """Component, host and attributes of each resource."""
 
     service: I8
     host: I8
-    """[resources] words; -1: none."""
+    """[resources] code of the host's name (`service`: of the component's); -1: none."""
     begin: I8
-    """[resources + 1] where each one's rows begin."""
+    """[resources + 1] offsets into `row`."""
     row: I8
-    """Attributes in the order of their keys, without those of name and host."""
+    """Rows of attributes, by resource and key, without component and host."""
 
 
 def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> ResourceColumns:
-    """Take resources apart. O(attributes of resources)."""
+    """Extract component, host and attributes of each resource. O(attributes of resources)."""
     n = len(tables.resources)
     n_rows = int((tables.resources["last"] - tables.resources["first"]).sum())
     service, host, begin, row = (np.empty(size, np.int64) for size in (n, n, n + 1, n_rows))
@@ -209,42 +213,42 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the keys that events make."""
+    """Positions of span events' parameters among the kept parameter names, sorted; -1: not kept."""
 
     event_rank: I4
-    """[events] of `event.<name>`."""
+    """[events] rank of `event.<name>`."""
     row_rank: I4
-    """[attributes] of `event.<name>.<key>`; of attributes of spans it does not matter."""
+    """[attributes] rank of `event.<name>.<key>`; undefined for attributes of spans."""
 
 
 class ParameterRules(NamedTuple):
-    """Sources of parameters beside attributes, and the most of a span."""
+    """Ranks of parameters that are not attributes, and the maximum number of parameters per span."""
 
     message_rank: int
     """Rank of `status.message`; -1: not kept."""
     name_rank: int
     """Rank of `span.name`."""
     changed: B1
-    """[words] span names that are not kept as they are."""
+    """[words] True for span names that the point name replaces, so that `span.name` is kept."""
     most: int
-    """Parameters of a span."""
+    """Maximum parameters per span."""
 
 
 class ParameterColumns(NamedTuple):
-    """Parameters of all spans in the order of their keys, and the words that are columns of spans."""
+    """Parameters of all spans, by span and key, and codes for columns of spans."""
 
     offsets: I4
-    """[spans + 1]"""
+    """[spans + 1] offsets into the parameters."""
     key: I4
-    """[parameters] rank."""
+    """[parameters] rank of the key."""
     text: I8
-    """[parameters] word; -1: a number."""
+    """[parameters] code of a word; -1: a number."""
     num: F8
-    """[parameters] 0 for text."""
+    """[parameters] number; 0 for text."""
     peer: I8
     label: I8
     error: I8
-    """[spans] words; -1: none."""
+    """[spans] code of the error class (`peer`, `label`: of the peer and the label); -1: none."""
     duplicates: int
     dropped: int
 
@@ -257,7 +261,7 @@ def parameter_columns(
     event_keys: EventKeys,
     rules: ParameterRules,
 ) -> ParameterColumns:
-    """Sort and bound the parameters of each span: its own, then its resource's, then its events'.
+    """Sort and bound the parameters of each span: first the span's, then its resource's, then its events'.
 
     Of several values under one key the first counts. O(parameters).
     """
@@ -304,16 +308,16 @@ def parameter_columns(
 
 
 class IdColumns(NamedTuple):
-    """Bytes of ids, one after another."""
+    """Concatenated bytes of ids."""
 
     trace: U1
-    """[32 spans] hexadecimal digits."""
+    """[32 * spans] hexadecimal digits."""
     span: U1
-    """[8 spans]"""
+    """[8 * spans] bytes."""
     parent: U1
-    """[8 spans with a parent]"""
+    """[8 * spans with a parent] bytes."""
     has_parent: B1
-    """[spans]"""
+    """[spans] True with a parent."""
 
 
 def id_columns(library: Library, tables: Tables) -> IdColumns:
@@ -330,7 +334,15 @@ LINK_BYTES: Final = 49
 
 
 def link_texts(library: Library, tables: Tables) -> U1:
-    """[49 links] `trace/span` in hexadecimal digits."""
+    """[49 * links] `trace/span` in hexadecimal digits."""
     out = np.empty(LINK_BYTES * len(tables.links), np.uint8)
     library.call("link_texts", (_U1, LINK, _U1), tables.buffer, tables.links, out)
     return out
+
+
+def is_sound(library: Library, message: bytes) -> bool:
+    """True if protobuf's parser reads a message, and the decoder accepts ids and times of every span.
+
+    False if not, or if this library cannot tell. O(bytes).
+    """
+    return library.call("is_sound", (_U1,), np.frombuffer(message, np.uint8)) == 1

@@ -13,6 +13,9 @@ pub const fn tag(field: u8, wire: Wire) -> u8 {
     field << 3 | wire as u8
 }
 
+/// Bytes of a tag that is skipped, at most: numbers of fields below 2^25.
+const MAX_TAG_BYTES: usize = 4;
+
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -84,6 +87,31 @@ impl<'a> Cursor<'a> {
         let (body, rest) = self.rest.split_at_checked(n as usize)?;
         self.rest = rest;
         Some(body)
+    }
+
+    /// Goes behind a field that is not read, after the first byte of its tag.
+    #[inline(always)]
+    pub fn skip(&mut self, first: u8) -> Option<()> {
+        const CONTINUED: u8 = 0x80;
+        const FIRST_FIELD: u8 = 1 << 3;
+        if first < FIRST_FIELD {
+            return None;
+        }
+        let mut last = first;
+        for _ in 1..MAX_TAG_BYTES {
+            if last < CONTINUED {
+                break;
+            }
+            last = self.byte()?;
+        }
+        // A longer form of a field's number than the shortest ends with 0.
+        match (1..CONTINUED).contains(&last).then_some(first & 7)? {
+            0 => self.varint().map(drop),
+            1 => self.fixed64().map(drop),
+            2 => self.sized().map(drop),
+            5 => self.fixed32().map(drop),
+            _ => None,
+        }
     }
 
     /// `None` where bytes are left.

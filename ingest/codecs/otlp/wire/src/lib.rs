@@ -5,6 +5,7 @@
 
 mod cursor;
 mod rows;
+mod scan;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -167,6 +168,12 @@ fn read_all<'a>(
     ]
     .map(|n| n as i64))
 }
+
+exported!(is_sound, arrays, {
+    // SAFETY: types as in `tables.py`.
+    let message = unsafe { arrays.input::<u8>(0) };
+    Ok(i64::from(scan::is_sound(message)))
+});
 
 exported!(distinct, arrays, {
     // SAFETY: types as in `tables.py`.

@@ -1,6 +1,7 @@
 //! Unit tests, small enough for miri: `cargo test`, `cargo +nightly miri test`.
 
 use crate::cursor::{Cursor, Once};
+use crate::scan::is_sound;
 use crate::tables::{Attribute, Event, Link, Read, Resource, Span, Stop, Table, Value, Word};
 use crate::walk::{Walk, role};
 use crate::words::{Kind, Words};
@@ -257,4 +258,41 @@ fn codes_are_numbered_in_the_order_of_their_rows() {
     // SAFETY: the arrays have these types and lengths.
     assert_eq!(unsafe { distinct(arrays.as_ptr(), 4) }, 2);
     assert_eq!((&used[..2], out), (&[5, 2][..], [0, 1, -1, 0, 1]));
+}
+
+#[test]
+fn spans_are_sound_by_ids_and_times_alone() {
+    let sound = |fields: &[Vec<u8>]| {
+        let span = field(2, &fields.concat());
+        is_sound(&field(1, &field(2, &span)))
+    };
+    let (trace, id) = (field(1, &[7; 16]), field(2, &[8; 8]));
+    let time =
+        |number: u8, nanos: u64| [vec![number << 3 | 1], nanos.to_le_bytes().into()].concat();
+    const NOW: u64 = 1_700_000_000_000_000_000;
+    let unknown = vec![0xfa, 0x3f, 1, 0, 0x80, 0x01, 0x05];
+    assert!(sound(&[trace.clone(), id.clone()]));
+    assert!(sound(&[
+        trace.clone(),
+        id.clone(),
+        time(7, NOW),
+        time(8, NOW),
+        unknown
+    ]));
+    assert!(!sound(&[
+        trace.clone(),
+        id.clone(),
+        time(7, NOW),
+        time(8, NOW - 1)
+    ]));
+    assert!(!sound(&[
+        trace.clone(),
+        id.clone(),
+        time(8, NOW / 1_000_000)
+    ]));
+    assert!(!sound(&[trace.clone(), id.clone(), field(4, &[1; 7])]));
+    assert!(!sound(&[trace.clone(), field(2, &[0; 8])]));
+    assert!(!sound(&[trace.clone()]));
+    assert!(!sound(&[trace, id, vec![0x8a, 0x00, 0]])); // a tag that is not in its shortest form
+    assert!(!is_sound(b"\x12\x00"));
 }

@@ -647,7 +647,7 @@ impl<'a> Walk<'a> {
 
 /// Nanoseconds, `NO_TIME` for 0; `None` outside of 1990 to 2200.
 #[inline(always)]
-fn instant(c: &mut Cursor) -> Option<i64> {
+pub fn instant(c: &mut Cursor) -> Option<i64> {
     match c.fixed64()? {
         0 => Some(NO_TIME),
         nanos => (EARLIEST..LATEST).contains(&nanos).then_some(nanos as i64),
@@ -656,7 +656,7 @@ fn instant(c: &mut Cursor) -> Option<i64> {
 
 /// `None` for an id of another length, or of zeros.
 #[inline(always)]
-fn id_of<const N: usize>(bytes: &[u8]) -> Option<&[u8]> {
+pub fn id_of<const N: usize>(bytes: &[u8]) -> Option<&[u8]> {
     let id: &[u8; N] = bytes.try_into().ok()?;
     (*id != [0; N]).then_some(id)
 }

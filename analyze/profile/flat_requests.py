@@ -1,72 +1,79 @@
-"""Requests of a comparison in one row of columns, with what a segment is tested for: failing, and slow."""
+"""Requests of a comparison in flat columns, with the outcomes that segments are tested for: failing, and
+slow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.robust.roles import PROBLEM, REFERENCE
-from analyze.methods.robust.segments.attribute_values import RequestIds, request_ids
 from analyze.numbering import Numbering
 from analyze.population import Category, Population
+from analyze.profile.attribute_values import RequestIds, request_ids
 from schemas.arrays import B1, I8
 from schemas.lake import SPANS
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
 """Component of a request without a failure."""
+NO_LIMIT: Final = np.iinfo(np.int64).max
+"""Threshold that no response time exceeds."""
+_REFERENCE, _HISTORY = 0, 2
+"""Number of the first compared sample, and of the history's first sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatRequests:
-    """Requests category after category; arrays are [requests] unless said otherwise."""
+    """All requests, category after category; arrays are [requests] unless said otherwise."""
 
     category: I8
-    """Number of the graph, the same of all samples."""
+    """Number of the graph, the same in all samples."""
     row: I8
-    """Row of the population's category."""
+    """Row within the population's category."""
     sample: I8
-    """REFERENCE, PROBLEM, then the history's samples."""
+    """0 for the reference, 1 for the problem, then the history's samples."""
     ids: RequestIds
     response_ns: I8
     start_ns: I8
     origin: I8
-    """Component at which the first failure began; NOWHERE for none."""
+    """Component where the first failure began; NOWHERE for none."""
     origin_position: I8
-    """Position of that failure in the graph; -1 for none."""
+    """Position of the first failure in the graph; -1 for none."""
     root: I8
-    """[graphs] root type."""
+    """[graphs] index into `roots`."""
     passes: B1
-    """[graphs, components] whether a graph has a node of a component."""
+    """[graphs, components] True if the graph has a node of the component."""
     components: tuple[str, ...]
+    roots: tuple[str, ...]
+    """Root types."""
 
-    def slow(self, quantile: float, least: int) -> B1:
-        """Mark requests over a quantile of the reference: of their graph, or of their root type where the
-        graph has fewer than `least` requests of the reference; none where that has fewer."""
-        slow = np.zeros(len(self.row), dtype=np.bool_)
-        reference = self.sample == REFERENCE
+    def limit_ns(self, quantile: float, least: int) -> I8:
+        """[requests] quantile of the reference's response times in the request's graph; in its root type if
+        the graph has fewer than `least` reference requests; NO_LIMIT if that has fewer, too."""
+        found = np.full(len(self.row), NO_LIMIT)
+        reference = self.sample == _REFERENCE
         for key in (self.root[self.category], self.category):  # what is nearer overrules
             order = np.lexsort((self.response_ns, key))
             order = order[reference[order]]
             numbers, first, size = np.unique(key[order], return_index=True, return_counts=True)
             at = first + np.minimum((size * quantile).astype(np.int64), size - 1)
-            limit = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
+            limit = np.full(int(key.max(initial=0)) + 1, NO_LIMIT)
             limit[numbers[size >= least]] = self.response_ns[order][at[size >= least]]
-            known = limit[key] < np.iinfo(np.int64).max
-            slow[known] = (self.response_ns > limit[key])[known]
-        return slow
+            known = limit[key] < NO_LIMIT
+            found[known] = limit[key][known]
+        return found
 
 
 def flat_requests(population: Population, history: Population | None) -> FlatRequests:
-    """Put the requests of both periods and of a history beside each other. O(requests + failures)."""
+    """Flatten the requests of both periods and of the history. O(requests + failures)."""
     graphs, roots, components = Numbering[str](), Numbering[str](), Numbering[str]()
     root_of: list[int] = []
     passing: list[list[int]] = []
     parts: list[tuple[I8, ...]] = []
     ids: list[pa.Array] = []
-    for source, first in ((population, REFERENCE), (history, PROBLEM + 1)):
+    for source, first in ((population, _REFERENCE), (history, _HISTORY)):
         for category in () if source is None else source.categories:
             number = graphs[category.graph.key]
             nodes = [components[node.component] for node in category.graph.nodes]
@@ -106,11 +113,12 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
         np.array(root_of, dtype=np.int64),
         passes,
         tuple(components),
+        tuple(roots),
     )
 
 
 def _first_failure(category: Category) -> I8:
-    """Give [requests] the position of the innermost failing span, of records of the first; -1 for none."""
+    """[requests] position of the innermost failing span, for records of the first failure; -1 for none."""
     failures = category.failures
     found = np.full(category.n_requests, -1, dtype=np.int64)
     if len(failures.row):

@@ -1,8 +1,8 @@
-"""Read which requests have which values of attributes, from codes, with bounds on attributes and values."""
+"""Find the requests that have each value of attributes, from codes, with bounds on attributes and values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -11,28 +11,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.methods.robust.settings import SegmentSettings
 from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
 from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
-"""Pairs of key and word that are counted in a table of 64 MB; more are sorted."""
+"""Most (key, word) pairs counted in a table, of 64 MB; more are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIds:
-    """Ids by which requests are joined with attributes. Several may have one id: a request, and the messages
-    that it sent; an id that has both spans and records is of two requests that know nothing of each other."""
+    """Ids that join requests with attributes. Several requests may share one: a request and the messages that
+    it sent. If an id has both spans and records, these are two unrelated requests."""
 
     words: pa.StringArray
     """Distinct ids."""
     code: I8
-    """[requests] 2 * place in `words`, plus 1 for a request made of spans."""
+    """[requests] 2 * index into `words`, plus 1 for a request made of spans."""
 
     def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> tuple[I8, I8]:
-        """Give what words of a table's `request_id` and `kind` add to a request's code; a sum below 0 is of
-        no request."""
+        """([ids], [kinds]) summands whose sum is the request's code (see `code`); below 0: no known request.
+        Arguments: distinct words of a table's `request_id` and `kind`."""
         place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
         return 2 * place, pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False).astype(
             np.int64
@@ -57,34 +56,50 @@ class AttributeValue:
     """Indices of the requests that have the value, ascending."""
 
 
+class ValueCounts(NamedTuple):
+    """Values that occur; arrays are [values], ascending by attribute."""
+
+    keys: tuple[str, ...]
+    """[attributes] names."""
+    words: pa.Array
+    key: I8
+    """Index into `keys`."""
+    word: I8
+    """Index into `words`."""
+    times: I8
+    """Number of spans that have the value."""
+
+    @property
+    def distinct(self) -> I8:
+        """[attributes] number of values."""
+        return np.bincount(self.key, minlength=len(self.keys))
+
+    def among(self, only: Collection[tuple[str, str]]) -> B1:
+        """[values] True for those in `only`, (attribute, value) pairs."""
+        texts = self.words.take(pa.array(self.word)).to_pylist()
+        pairs = zip(self.key.tolist(), texts, strict=True)
+        return np.array([(self.keys[key], text) in only for key, text in pairs], np.bool_)
+
+
 def attribute_values(
     tables: Sequence[pa.Table],
     ids: RequestIds,
-    n_requests: int,
-    settings: SegmentSettings,
-    without: Collection[str],
-    only: Collection[tuple[str, str]] | None = None,
+    wants: Callable[[str], bool],
+    chosen: Callable[[ValueCounts], B1],
 ) -> list[AttributeValue]:
-    """Give the values of attributes that do not nearly identify a request, the most frequent of each, or
-    just `only`.
+    """Values of attributes, with the requests that have them.
 
-    n_requests: those that the tables are of, however many `ids` has. without: attributes left out. Numbers
-    that are not whole are no value. O(rows of the tables, and values x requests).
+    tables: rows of PARAMS_AS_CODES. wants: True if an attribute is read. chosen: [values] True for values to
+    return. Numbers that are not whole are not values. O(rows of the tables, and values x requests).
     """
-    said = _said(pa.concat_tables(tables), ids, without)
+    said = _said(pa.concat_tables(tables), ids, wants)
     if said is None:
         return []
     keys, words, n_pairs = said.keys, said.words, len(said.keys) * len(said.words)
     kinds, times = _counted(said.pairs, n_pairs)
-    key = kinds // len(words)
-    distinct = np.bincount(key, minlength=len(keys))
-    if only is None:
-        kept = _kept(key, times, distinct, n_requests, settings)
-    else:
-        texts = words.take(pa.array(kinds % len(words))).to_pylist()
-        kept = np.array(
-            [(keys[k], text) in only for k, text in zip(key.tolist(), texts, strict=True)], np.bool_
-        )
+    counts = ValueCounts(tuple(keys), words, kinds // len(words), kinds % len(words), times)
+    key, distinct = counts.key, counts.distinct
+    kept = chosen(counts)
     number = np.full(len(kinds), -1, dtype=np.int32)
     number[kept] = np.arange(int(kept.sum()))
     code, request = _numbered(said, kinds, number, n_pairs)
@@ -104,25 +119,25 @@ def attribute_values(
 
 
 class _Said(NamedTuple):
-    """Attributes that requests have, part by part: what is made of a part stays in a core's cache."""
+    """Attributes of requests, in parts, so that the arrays derived from a part fit into a core's cache."""
 
     keys: list[str]
     words: pa.Array
     requests: list[I8]
-    """Parts of [rows], codes of `RequestIds`."""
+    """Parts of [rows], codes as in `RequestIds.code`."""
     pairs: list[I8]
     """Parts of [rows], key * len(words) + word."""
 
 
-def _said(table: pa.Table, ids: RequestIds, without: Collection[str]) -> _Said | None:
-    """Read the rows that are of a request and have a value; None without any row."""
+def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
+    """Read the rows with a known request and a value; None if the tables have no row."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
     parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
     if not table.num_rows:
         return None
     of_id, of_kind = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
     keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
-    wanted = np.array([key not in without for key in keys], dtype=np.bool_)
+    wanted = np.array([wants(key) for key in keys], dtype=np.bool_)
     words, word_parts = _with_numbers(parts)
     requests, pairs = [], []
     for part, word in zip(parts, word_parts, strict=True):
@@ -135,7 +150,7 @@ def _said(table: pa.Table, ids: RequestIds, without: Collection[str]) -> _Said |
 
 
 def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
-    """Give words, with whole numbers among them, and parts of [rows] codes of them; -1 for no value."""
+    """(words, with whole numbers appended as text; parts of [rows] index into the words, -1 for no value)."""
     text_words = parts[0]["text"].dictionary
     codes, found = [], []
     for part in parts:
@@ -153,7 +168,7 @@ def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
 
 
 def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
-    """Give (the pairs that occur, ascending; how often)."""
+    """(pairs that occur, ascending; number of rows of each)."""
     if n_pairs > _MOST_CELLS:
         return np.unique(np.concatenate(pairs), return_counts=True)
     times = np.zeros(n_pairs, dtype=np.int64)
@@ -164,7 +179,8 @@ def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
 
 
 def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]:
-    """Give the numbers of pairs, of `kinds` [kinds], and their requests, of rows whose pair has one."""
+    """(number of the pair, request) of each row whose pair has a number. number: [kinds] number of each pair
+    in `kinds`, -1 for none."""
     of_pair = None
     if n_pairs <= _MOST_CELLS:
         of_pair = np.full(n_pairs, -1, dtype=np.int32)
@@ -176,15 +192,3 @@ def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]
         codes.append(code[inside])
         requests.append(request[inside])
     return np.concatenate(codes), np.concatenate(requests)
-
-
-def _kept(key: I8, times: I8, distinct: I8, n_requests: int, settings: SegmentSettings) -> B1:
-    """Mark the values that are tested: the most frequent of attributes that do not identify a request."""
-    order = np.lexsort((-times, key))
-    first = np.searchsorted(key[order], np.arange(len(distinct)))
-    rank = np.empty(len(key), dtype=np.int64)
-    rank[order] = np.arange(len(key)) - first[key[order]]
-    most = np.maximum(n_requests * settings.identifies, settings.few_values)
-    return np.asarray(
-        (distinct[key] <= most) & (rank < settings.most_values) & (times >= settings.least_requests)
-    )
