@@ -395,6 +395,7 @@ def test_a_folder_that_cannot_be_made_is_said_by_its_option(
     assert run(["build", "--lake", str(tmp_path), "--into", str(tmp_path / "no" / "folder")]) != 0
     assert "Check --into." in capsys.readouterr().err
 
+
 def test_a_lake_with_more_than_what_is_built_is_refused(tmp_path: Path) -> None:
     lakes = Lakes(tmp_path)
     with pytest.raises(LakeError, match="has commits of lane 1"):

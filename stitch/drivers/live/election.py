@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from schemas.errors import BusyLakeError
 from stitch.lake.disk import exclusive_lock
 from stitch.lake.lease import Lease
-from stitch.lake.place import is_bucket
+from stitch.lake.place import local_path
 from stitch.lake.store import Store
 
 LOCK: Final = "build-lock"
@@ -70,4 +70,5 @@ class LeaseElection:
 
 def election(store: Store, lake: str, owner: str) -> Election:
     """Election among the processes of a lake, by its name."""
-    return LeaseElection(store, owner) if is_bucket(lake) else LockElection(Path(lake))
+    folder = local_path(lake)
+    return LeaseElection(store, owner) if folder is None else LockElection(folder)
