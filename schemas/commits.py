@@ -144,8 +144,8 @@ class Counters(Closed):
     rejects: dict[str, int] = Field(default_factory=dict)
     """Dead letters by reason: items that codecs refused (never counted as events), and `events_rejected`."""
     rejects_not_kept: int = 0
-    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one
-    file.
+    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one file
+    or commit, or stored by an earlier build of their window.
     """
     oddities: dict[str, int] = Field(default_factory=dict)
     quality: dict[str, int] = Field(default_factory=dict)
@@ -334,6 +334,12 @@ class BuiltWindow(Closed):
     """Latest time of these: its requests may still go on."""
     moved: tuple[tuple[str, int], ...] = ()
     """(request hash, hex; window start): requests with first event here, whose flow begins there."""
+    running_to_ns: int | None = None
+    """Latest event of the requests that had not ended when it was built, flagged INCOMPLETE; None: all had.
+    The window is built again once they are quiet.
+    """
+    letters: tuple[int, ...] = ()
+    """Commits of the upkeep lane, ascending, with dead letters of its refused events."""
 
 
 class Build(Closed):

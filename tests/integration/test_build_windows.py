@@ -21,6 +21,7 @@ from oracles.span_events import T0, batch, span
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
+from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder
@@ -48,9 +49,9 @@ def trace(name: str, at_s: float, *more: dict[str, object]) -> pa.Table:
     return batch(span("a", at=(begin, begin + S), trace=name), *more)
 
 
-def child(name: str, at_s: float, own: str = "b") -> dict[str, object]:
+def child(name: str, at_s: float, own: str = "b", of: str = "a") -> dict[str, object]:
     begin = START - T0 + int(at_s * S)
-    return span(own, "a", (begin, begin + S // 2), trace=name)
+    return span(own, of, (begin, begin + S // 2), trace=name)
 
 
 class Lakes:
@@ -487,3 +488,117 @@ def test_a_request_that_moves_into_an_earlier_window_is_there_once_at_any_time(t
         START + 61 * S
     ]
     assert check(lakes.built.store) == []
+
+
+def letters_of(store: LocalStore) -> list[tuple[str, str]]:
+    """(Reason, span) of each dead letter."""
+    manifest = open_manifest(store)
+    rows = [row for file in manifest.files("dead_letters") for row in manifest.decoded(file).to_pylist()]
+    return sorted((row["reason"], json.loads(row["raw"])["point"]) for row in rows)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_contradicts_is_a_dead_letter_once_however_often_its_window_is_built(
+    restarts: bool, tmp_path: Path
+) -> None:
+    lakes = Lakes(tmp_path)
+
+    def expected() -> list[tuple[str, str]]:
+        every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+        rejects = stitch(every.combine_chunks(), LIVE.stitch).rejects
+        return sorted((each.reason, json.loads(each.raw or b"")["point"]) for each in rejects)
+
+    lakes.log(trace("one", 1, child("one", 1.1), child("one", 1.1, own="c")), 2)
+    other = child("one", 1.1) | {"point": "zz"}  # the id of b, and other content
+    lakes.log(batch(other), 3)
+    lakes.log(trace("two", 90), 92)
+    lakes.built.step()
+    assert len(expected()) == 1
+    assert letters_of(lakes.built.store) == expected()
+    for events in (
+        batch(child("one", 1.3, own="d")),
+        batch(other),  # a copy
+        batch(child("one", 1.1, own="c") | {"point": "yy"}),
+    ):
+        lakes.log(events, 95)
+        if restarts:
+            lakes.built.start()
+        assert lakes.built.step().again == 1
+        assert letters_of(lakes.built.store) == expected()
+    last = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record.counters
+    assert (last.rejects, last.rejects_not_kept) == ({"conflict": 2}, 1)
+    assert check(lakes.built.store) == []
+
+
+def test_a_commit_keeps_so_many_dead_letters_and_counts_the_others(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.built.settings = BuildSettings(rebuild_ns=0, max_dead_letters_per_commit=3)
+    lakes.built.start()
+    for start in (1, 61):
+        names = [f"n{number}" for number in range(2)]
+        lakes.log(
+            trace(
+                "one" if start == 1 else "two",
+                start,
+                *(child("one" if start == 1 else "two", start, own=n) for n in names),
+            ),
+            start,
+        )
+        lakes.log(
+            batch(*(child("one" if start == 1 else "two", start, own=n) | {"point": f"z{n}"} for n in names)),
+            start,
+        )
+    lakes.built.finish()
+    record = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record
+    assert len(letters_of(lakes.built.store)) == 3
+    assert (record.counters.rejects, record.counters.rejects_not_kept) == ({"conflict": 4}, 1)
+    assert check(lakes.built.store) == []
+
+
+def qualities(built: BuiltLake) -> dict[str, int]:
+    flows = built.table("flows")
+    return dict(zip(flows["request_id"].to_pylist(), flows["quality"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("ends", ["quietly", "with more", "at the end"])
+def test_a_request_that_runs_when_its_window_is_built_is_incomplete_until_it_ended(
+    ends: str, tmp_path: Path
+) -> None:
+    lakes = Lakes(tmp_path)
+    if ends == "at the end":
+        lakes.built.settings = BuildSettings()
+        lakes.built.start()
+    lakes.log(trace("done", 2), 4)
+    lakes.log(batch(child("long", 50)), 51)
+    lakes.log(batch(child("long", 87, "c", "b")), 88)  # the watermark is at 77.5, patience ended at 75
+    assert lakes.built.step().built == 1
+    assert qualities(lakes.built) == {"done": 0, "long": Quality.ORPHAN | Quality.INCOMPLETE}
+    upkeep = read_tail(lakes.built.store, UPKEEP_LANE).standing.upkeep
+    assert upkeep is not None
+    assert dict(upkeep.built_to)[1] < 2  # the log stays for when it has ended
+    lakes.built.start()
+    assert not lakes.built.step().did_anything  # it may go on
+    if ends == "with more":
+        lakes.log(batch(child("long", 96, "d", "c")), 97)
+        assert lakes.built.step().again == 1
+        assert qualities(lakes.built)["long"] == Quality.ORPHAN | Quality.INCOMPLETE
+    lakes.log(trace("next", 125), 127)
+    if ends == "at the end":
+        assert not lakes.built.step().again
+        lakes.built.finish()
+    else:
+        assert lakes.built.step().again == 1
+    assert qualities(lakes.built)["long"] == Quality.ORPHAN
+    lakes.built.finish()
+    every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+    expected = stitch(every.combine_chunks(), LIVE.stitch)
+    assert as_rows(lakes.built.table("flows"), "lane") == as_rows(expected.flows, "lane")
+    assert check(lakes.built.store) == []
+
+
+def test_a_complete_request_is_not_incomplete_however_late_its_last_event(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.log(trace("long", 59, child("long", 84)), 85)
+    lakes.log(trace("next", 86), 87)
+    assert lakes.built.step().built == 1
+    assert qualities(lakes.built) == {"long": 0}

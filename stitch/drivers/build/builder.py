@@ -7,9 +7,11 @@ was built from a segment that is gone is *frozen*: it keeps its version, and wha
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +24,8 @@ from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
 from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
+from schemas.quality import Quality
+from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
@@ -33,11 +37,13 @@ from stitch.drivers.live.keys import flow_keys, request_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
+from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
 from stitch.lake.chain import lanes, read_record, read_tail, taken
 from stitch.lake.event_log import sweep_segments
-from stitch.lake.layout import segment_seq
+from stitch.lake.encoding import decode
+from stitch.lake.layout import file_name, segment_seq
 from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
@@ -232,15 +238,21 @@ class Builder(LogView):
             return False
         if water >= end + self._settings.patience_ns:
             return True
+        if (window.requests["last_ns"] > water - min(self._settings.linger_ns, self._stitch.idle_ns)).any():
+            return False
+        return not len(self._running(window, water))
+
+    def _running(self, window: PlannedWindow, water: int | None) -> Planned:
+        """Requests of a window that have not ended: neither complete nor quiet."""
+        if water is None:
+            return window.requests[:0]
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
-            return True
-        if (going["last_ns"] > water - self._settings.linger_ns).any():
-            return False
+            return going
         parts = [(table, key) for _, table, key in self._rows(going, ["request_id", *COMPLETENESS_COLUMNS])]
         events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
         code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
-        return bool(complete_requests(code, len(going), events).all())
+        return going[~complete_requests(code, len(going), events)]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
         """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
@@ -269,9 +281,11 @@ class Builder(LogView):
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Windows of which the log holds something else than their version, ascending, once it is time."""
+        """Windows of which the log holds something else than their version, or the end of requests that ran when it
+        was built, ascending, once it is time.
+        """
         found = []
-        for start in self._dirty(windows):
+        for start in sorted({*self._dirty(windows), *self._ended(water)}):
             version = self._versions[start]
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
@@ -279,6 +293,16 @@ class Builder(LogView):
             if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
                 found.append(start)
         return found
+
+    def _ended(self, water: int | None) -> list[int]:
+        """Windows whose version has requests that had not ended, and have now."""
+        return [
+            start
+            for start, version in self._versions.items()
+            if version.running_to_ns is not None
+            and (water is None or version.running_to_ns <= water - self._stitch.idle_ns)
+            and not self._is_frozen(start)
+        ]
 
     # -- build -------------------------------------------------------------------------------------------------
 
@@ -318,11 +342,14 @@ class Builder(LogView):
         return found
 
     def _stage(
-        self, staging: Staging, window: PlannedWindow, tally: Counter[str]
-    ) -> BuiltWindow:
-        """Build a window onto a stage: nothing but the log's events of its requests decides. Raises _MovedError where
-        flows begin in other windows: these may be of the same commit.
+        self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
+    ) -> tuple[BuiltWindow, list[Reject]]:
+        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of them have not
+        ended. Also returns the events refused. Raises _MovedError where flows begin in other windows: these may be of
+        the same commit.
         """
+        running = self._running(window, water)
+        refused: list[Reject] = []
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
@@ -332,19 +359,20 @@ class Builder(LogView):
             made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
+            refused += made.rejects
             params = shared_params(made.params, settings.params_share)
             for rows in cut(made.flows, made.structures, params, self._length_ns):
                 if rows.window != lake_window:
                     moved |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
                     continue
-                staging.add_window("flows", lake_window, part, rows.flows)
+                staging.add_window("flows", lake_window, part, _flagged(rows.flows, running["key"]))
                 staging.add_window("structures", lake_window, part, rows.structures)
                 staging.add_window("params", lake_window, part, rows.params)
         if moved:
             self._plan.move(moved)
             raise _MovedError
         tally.update(own)
-        return BuiltWindow(
+        version = BuiltWindow(
             start_ns=window.start_ns,
             version=1,
             digest=window.digest if len(window.requests) else "",
@@ -354,7 +382,9 @@ class Builder(LogView):
             duplicates=own["duplicates"],
             rejected=own["rejected"],
             moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
+        return version, refused
 
     # -- commit --------------------------------------------------------------------------------------------------
 
@@ -375,21 +405,28 @@ class Builder(LogView):
         tally: Counter[str] = Counter()
         emptied: set[int] = set()
         replaced: list[LakeFile] = []
+        letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
                 empty = PlannedWindow(start, self._plan.requests[:0])
-                made = self._stage(staging, windows.get(start, empty), tally)
-                if start in self._versions:
+                made, refused = self._stage(staging, windows.get(start, empty), water, tally)
+                version = self._versions.get(start)
+                if version is not None:
                     own = before[at := Window(start, self._length_ns)]
-                    version = self._versions[start]
-                    if staging.hashes(at) == sorted(file.sha256 for file in own):
+                    is_same = staging.hashes(at) == sorted(file.sha256 for file in own)
+                    if is_same:
                         staging.drop_window(at)  # readers need not know
-                        made = made.model_copy(update={"version": version.version, "late": version.late, "late_to_ns": version.late_to_ns})
                     else:
                         emptied |= set() if staging.hashes(at) else {start}
                         replaced += own
-                        made = made.model_copy(update={"version": version.version + 1, "late": version.late, "late_to_ns": version.late_to_ns})
+                    update = {"version": version.version + (not is_same)}
+                    update |= {name: getattr(version, name) for name in ("late", "late_to_ns", "letters")}
+                    made = made.model_copy(update=update)
+                if fresh := self._new_letters(refused, made.letters, len(letters)):
+                    letters += fresh
+                    made = made.model_copy(update={"letters": (*made.letters, self._lane.seq)})
                 said.append(made)
+            staging.add_side("dead_letters", 0, rejects_table(letters, KERNEL_SOURCE, [0]))
             n_late = self._stage_late(staging, late, said)
             n_rejected = tally["rejected"]
             n_events = tally["events"] + n_late
@@ -405,7 +442,7 @@ class Builder(LogView):
                 rejects={
                     name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
                 },
-                rejects_not_kept=n_rejected,
+                rejects_not_kept=n_rejected - len(letters),
             )
             build = Build(
                 through=through,
@@ -426,6 +463,22 @@ class Builder(LogView):
                     self._log.missing = 0
         self._lane.set_aside(replaced)
         return Step(len(first), len(again), n_late, tally["events"], missing)
+
+    def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
+        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps them.
+
+        before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
+        """
+        room = self._settings.max_dead_letters_per_commit - n_kept
+        if not refused or room <= 0:
+            return []
+        known: set[str] = set()
+        for seq in before:
+            name = f"dead_letters/{file_name(UPKEEP_LANE, seq, 0)}"
+            if self._target.size(name) is not None:  # else removed as too old
+                known |= set(decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist())
+        fresh = (reject for reject in refused if hashlib.sha256(reject.raw or b"").hexdigest() not in known)
+        return list(islice(fresh, room))
 
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
         """Number of events that no version has, once these windows are built."""
@@ -461,7 +514,7 @@ class Builder(LogView):
         self._built_to = {**free}
         for start, window in windows.items():
             version = versions.get(start)
-            if version is not None and version.digest != window.digest:
+            if version is not None and (version.digest != window.digest or self._may_end(version)):
                 for lane, since in version.since:
                     free[lane] = min(free.get(lane, 0), since - 1)
         for name in self._young.names():
@@ -469,6 +522,13 @@ class Builder(LogView):
             if at[1] <= free.get(at[0], 0):
                 self._young.forget(name)
         return tuple(sorted(free.items()))
+
+    def _may_end(self, version: BuiltWindow) -> bool:
+        """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
+        age: it stays INCOMPLETE where its log goes.
+        """
+        to_ns = version.running_to_ns
+        return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
 
     def _stage_late(
         self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
@@ -498,6 +558,16 @@ class Builder(LogView):
         for lane, tables in sorted(of_lane.items()):
             staging.add_side("late", lane, with_text_ids(concat_events(tables)))
         return total
+
+
+def _flagged(flows: pa.Table, running: U8) -> pa.Table:
+    """Flows with those of some requests (keys, ascending) INCOMPLETE."""
+    if not len(running):
+        return flows
+    at = flows.schema.get_field_index("quality")
+    quality = flows["quality"].to_numpy().copy()
+    quality[among(running, flow_keys(flows))] |= np.int32(Quality.INCOMPLETE)
+    return flows.set_column(at, flows.schema.field(at), pa.array(quality))
 
 
 def _dealt(requests: Planned, tables: list[tuple[pa.Table, U8]], n_groups: int) -> Iterator[pa.Table]:
