@@ -146,8 +146,10 @@ class BuildWork:
                 self._builder.sweep(now_ns)
                 self._builder.sweep_ended()
                 self._swept_ns = now_ns
-        except CommitTakenError:
+        except CommitTakenError:  # a lease is over where its holder slept, a lock is taken again
             self._builder = None
+            self._held.close()
+            self._is_elected = False
         except (LakeError, OSError) as error:
             self._builder = None
             self._wakes_ns = now_ns + RETRY_NS
