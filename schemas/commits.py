@@ -240,6 +240,8 @@ class Upkeep(Closed):
     """(lane, commit), ascending: up to there no segment of the lane has anything of a window to be built, so
     the lane may remove it.
     """
+    rebuilds_from_ns: int | None = None
+    """Start of the first window that may be built again, as its log is kept; None: none may."""
     late_to_ns: int | None = None
     """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
     because a repair rewrites waiting events, which makes the age of their file meaningless.

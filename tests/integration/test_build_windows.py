@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 from oracles.bucket_server import BucketServer
 from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake, of_a_new_process
 from oracles.memory_disk import MemoryDisk
+from oracles.quiet_import import Quiet
 from oracles.span_events import T0, batch, span
 
 from flowdiff.__main__ import main
@@ -23,8 +25,10 @@ from schemas.errors import LakeError
 from schemas.events import with_text_ids
 from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.batch import import_files
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder
+from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
@@ -602,3 +606,52 @@ def test_a_complete_request_is_not_incomplete_however_late_its_last_event(tmp_pa
     lakes.log(trace("next", 86), 87)
     assert lakes.built.step().built == 1
     assert qualities(lakes.built) == {"long": 0}
+
+
+def imported(store: LocalStore, scratch: Path, name: str, at_s: float) -> None:
+    """Import one record."""
+    file = scratch / f"{name}.ndjson"
+    told = {"breadcrumb": name, "request_id": name, "ts": START + int(at_s * S), "kind": "end"}
+    file.write_text(json.dumps({**told, "component": "web", "point": "p"}))
+    settings = ImportSettings(window_length_ns=NS_PER_MINUTE)
+    import_files(
+        store,
+        scratch / f"scratch-{name}",
+        [str(file)],
+        settings,
+        owner="i",
+        created_by="t",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+
+
+def test_what_was_imported_stays_where_a_window_is_built_again_and_compacted(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.built = BuiltLake(lakes.source, tmp_path / "inside", AT_ONCE, lakes.source)
+    lakes.log(trace("one", 1), 2)
+    lakes.log(trace("two", 90), 92)
+    assert lakes.built.step().built == 1
+    store = lakes.built.store
+    for name in "ij":
+        imported(store, tmp_path, name, 5)
+    run = UpkeepRun(store, "built", lakes.built.now_ns, 0, "o", "t")
+    for at_s in (1.2, 1.3, 1.4):
+        lakes.log(batch(child("one", at_s, f"c{at_s}")), 93)
+        lakes.built.start()
+        assert lakes.built.step().again == 1
+        assert lakes.ids() == ["i", "j", "one"]
+        assert check(lakes.built.store) == []
+        compacted = compact(run, least_files=2)  # it may be built again: what else is in it stays apart
+        assert compacted.windows == 0
+    for minute in range(3, 9):
+        lakes.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        lakes.built.start()
+        lakes.built.step()
+    assert compact(run, least_files=2).windows == 1  # its log is gone
+    lakes.log(batch(child("one", 1.5, "e")), 8 * 60 + 5)
+    lakes.built.start()
+    lakes.built.finish()
+    assert lakes.ids() == sorted(["i", "j", "one", "two", *(f"t{minute}" for minute in range(3, 9))])
+    assert len(lakes.late()) == 1
+    assert check(lakes.built.store) == []

@@ -412,7 +412,8 @@ class Builder(LogView):
                 made, refused = self._stage(staging, windows.get(start, empty), water, tally)
                 version = self._versions.get(start)
                 if version is not None:
-                    own = before[at := Window(start, self._length_ns)]
+                    at = Window(start, self._length_ns)
+                    own = [file for file in before[at] if file.lane == UPKEEP_LANE]  # not what was imported
                     is_same = staging.hashes(at) == sorted(file.sha256 for file in own)
                     if is_same:
                         staging.drop_window(at)  # readers need not know
@@ -451,7 +452,8 @@ class Builder(LogView):
                 waiting=self._waiting(windows, said),
                 windows=tuple(sorted(said, key=lambda window: window.start_ns)),
             )
-            built = Built(build, frozenset(emptied), seal, now_ns, self._free_to(windows, said))
+            built_to = self._free_to(windows, said)
+            built = Built(build, frozenset(emptied), seal, now_ns, built_to, self._rebuilds_from(said))
             seq, missing = self._lane.seq, self._log.missing
             try:
                 self.last = self._lane.commit(staging, counters=counters, built=built)
@@ -522,6 +524,11 @@ class Builder(LogView):
             if at[1] <= free.get(at[0], 0):
                 self._young.forget(name)
         return tuple(sorted(free.items()))
+
+    def _rebuilds_from(self, said: list[BuiltWindow]) -> int | None:
+        """Start of the first window that may be built again, once these are built; None: none may."""
+        own = [window.start_ns for window in said if window.version]
+        return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
 
     def _may_end(self, version: BuiltWindow) -> bool:
         """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
