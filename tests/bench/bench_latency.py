@@ -149,12 +149,12 @@ def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
     )
 
 
-def main(seconds: int = 200, rate: int = 20_000, commit_s: float = 1, base: Path | None = None) -> None:
+def main(seconds: int, rate: int, commit_s: float, base: Path | None) -> None:
     """Measure this checkout, then another one."""
     for checkout in (HERE, *([] if base is None else [base])):
         print(measure(checkout, seconds, rate, commit_s), flush=True)
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(*map(int, given[:2]), *map(float, given[2:3]), *map(Path, given[3:4]))
+    given = [*sys.argv[1:], *("200", "20000", "1")[len(sys.argv) - 1 :]]
+    main(int(given[0]), int(given[1]), float(given[2]), Path(given[3]) if len(given) > 3 else None)
