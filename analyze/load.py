@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.population import PARAMS_AS_CODES, PARAMS_AS_TEXT, FoldedNames, Population, Sample
-from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
+from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder, distinct_names
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.stored import Operation
 from analyze.scope import LakePeriod, LakePeriods, notes, parts_of
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
@@ -219,9 +218,9 @@ def _operations_of(
         table = read_stored_structures(found, path, ["category", "nodes"], where=where)
         nodes = whole(table["nodes"])
         ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
-        fields = nodes.flatten()
-        names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
-        words = ["/".join(folding.name(Operation(*name))[:2]) for name in names]
+        names = distinct_names(nodes.flatten())
+        word = ["/".join(folding.name(name)[:2]) for name in names.distinct]
+        words = [word[at] for at in names.code.tolist()]
         for number, key in enumerate(table["category"].to_pylist()):
             known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
     return known
