@@ -99,7 +99,8 @@ def span_drafts(
     mine, _, pair = kin.taken(parts.structure, trees)
     shapes = _shapes(trees, parts.word(trees.structure, trees.start))
     unsorted = _unsorted(trees, shapes, parts.structure, categories, times)
-    choosing = _choosing(mine, relation[pair], shapes)
+    of_pair = relation[pair]
+    choosing = _choosing(mine, of_pair, shapes)
     drafts: list[Draft] = []
     part_of: list[int] = []
     changed: list[tuple[int, _Place, int]] = []
@@ -112,7 +113,7 @@ def span_drafts(
         choices = {
             place: decided
             for family, groups in choosing.get(part, {}).items()
-            for place, decided in _choices(mine, relation[pair], family, groups, matrix, settings).items()
+            for place, decided in _choices(mine, of_pair, family, groups, matrix, settings).items()
         }
         if not choices:
             drafts.append(draft)
@@ -124,7 +125,7 @@ def span_drafts(
             drafts.append(draft if len(first) == 1 else draft.of_rows(np.flatnonzero(variant == at)))
             part_of.append(part)
     of = np.array(part_of, dtype=np.int64)
-    return drafts, _span_graphs(mine, relation[pair], drafts, parts, of, changed)
+    return drafts, _span_graphs(mine, of_pair, drafts, parts, of, changed)
 
 
 class _Place(NamedTuple):
@@ -174,14 +175,12 @@ def _choices(
         order = np.argsort(times[trees.start[branches]], axis=0, kind="stable")
         for row, unit in zip(group, branches[order], strict=True):
             choices[_Place(False, row)] = unit
-    size, first_row = int(kin.size[family]), int(kin.size[:family].sum())
-    first_pair = int((kin.size[:family] * (kin.size[:family] - 1) >> 1).sum())
-    open_pairs = first_pair + np.flatnonzero(
-        relation[first_pair : first_pair + (size * (size - 1) >> 1)] >= SiblingRelation.BY_TRACE
-    )
+    first_row, past_row = kin.first_row[family : family + 2].tolist()
+    first_pair, past_pair = kin.first_pair[family : family + 2].tolist()
+    open_pairs = first_pair + np.flatnonzero(relation[first_pair:past_pair] >= SiblingRelation.BY_TRACE)
     if not len(open_pairs):
         return choices
-    rows = slice(first_row, first_row + size)
+    rows = slice(first_row, past_row)
     of = kin.group[rows]
     alike = [np.flatnonzero(of == one).tolist() for one in np.unique(of).tolist()]
     unit, parent = kin.unit[rows], int(kin.parent[family])
@@ -411,9 +410,8 @@ def _shortened(kin: Families, unit: I8, earlier: I8, later: I8, rank: I8) -> tup
     Not all implied pairs are found so, but of a hundred calls in a row all, where edges would be thousands.
     """
     # Rows of the siblings by rank, a square of cells a family.
-    size = kin.size
-    first_row, first_cell = offsets(size), offsets(size * size)
-    family = kin.family
+    size, first_row, family = kin.size, kin.first_row, kin.family
+    first_cell = offsets(size * size)
     by_rank = np.lexsort((rank[unit], family))
     place, of = np.empty((2, len(rank)), dtype=np.int64)
     place[unit[by_rank]] = np.arange(len(unit)) - first_row[family]

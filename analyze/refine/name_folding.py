@@ -229,9 +229,17 @@ class FoldedStructures:
         self._keys: list[pa.Array] = []
         self._became: list[I8] = []
         """For each file, [rows] row in its folded table."""
+        self._added: set[str] = set()
+        """Keys of the structures so far: every window repeats those of its requests."""
 
     def add(self, stored: pa.Table) -> None:
-        """Add rows of STORED_STRUCTURES_SCHEMA. O(nodes); holds the names of some rows at a time."""
+        """Add rows of STORED_STRUCTURES_SCHEMA; of a repeated key the first row. O(nodes of new rows); holds
+        the names of some rows at a time."""
+        keys = stored["category"].to_pylist()
+        new = [at for at, key in enumerate(keys) if key not in self._added]
+        self._added.update(keys)
+        if len(new) < len(keys):
+            stored = stored.take(pa.array(new, pa.int64()))
         for at in range(0, stored.num_rows, _ROWS_AT_ONCE):
             self._add(stored.slice(at, _ROWS_AT_ONCE))
 

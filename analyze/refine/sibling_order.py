@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ class ChildKey(NamedTuple):
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Families:
     """Parents with two or more awaited children, in all structures.
 
@@ -102,12 +102,22 @@ class Families:
     second: I8
     """[pairs] row with the larger key."""
 
-    @property
+    @cached_property
+    def first_row(self) -> I8:
+        """[families + 1] first row of each family."""
+        return offsets(self.size)
+
+    @cached_property
+    def first_pair(self) -> I8:
+        """[families + 1] first pair of each family."""
+        return offsets(self.size * (self.size - 1) >> 1)
+
+    @cached_property
     def family(self) -> I8:
         """[rows] family of each row."""
         return np.repeat(np.arange(len(self.size)), self.size)
 
-    @property
+    @cached_property
     def structure(self) -> I8:
         """[rows] structure of each row."""
         return self.trees.structure[self.unit]
@@ -118,7 +128,6 @@ class Families:
         trees: `SpanTrees.taken` for the same structures.
         """
         of_family = np.searchsorted(self.trees.structure[self.parent], np.arange(self.trees.n_structures + 1))
-        first_row, first_pair = offsets(self.size), offsets(self.size * (self.size - 1) >> 1)
 
         def copies(first: I8) -> tuple[I8, I8, I8]:
             """([copies] original, [copies] number of the structure, [structures] shift of numbers)."""
@@ -126,8 +135,8 @@ class Families:
             return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
 
         family, of_copy, _ = copies(of_family)
-        row, of_row, shift = copies(first_row[of_family])
-        pair, of_pair, _ = copies(first_pair[of_family])
+        row, of_row, shift = copies(self.first_row[of_family])
+        pair, of_pair, _ = copies(self.first_pair[of_family])
         unit_shift = trees.first[:-1] - self.trees.first[structures]
         taken = replace(
             self,
