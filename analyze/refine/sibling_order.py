@@ -34,14 +34,14 @@ from typing import NamedTuple
 import numpy as np
 
 from analyze.cache_blocks import FEW_CELLS
-from analyze.numbering import Numbering
+from analyze.numbering import Numbering, first_numbered
 from analyze.ragged import Ragged
 from analyze.refine.consensus import Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import Operation, StoredCategory
 from schemas.arrays import B1, I1, I8
-from stitch.columnar.runs import inverse, offsets, ranges, rank_in_runs, run_starts
+from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
 """Least difference of the share between the reference and another sample for a note."""
@@ -214,13 +214,6 @@ def families(trees: SpanTrees, max_siblings: int) -> Families:
         first=first,
         second=second,
     )
-
-
-def first_numbered(keys: I8) -> tuple[I8, I8]:
-    """([rows] number of each row's key, in the order of first rows; [numbers] first row with the key)."""
-    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return inverse(order)[code], first[order]
 
 
 @lru_cache(maxsize=256)
