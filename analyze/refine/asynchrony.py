@@ -34,11 +34,11 @@ Calls = tuple[Operation, ...]
 """Operations of a question: (parent, child), or (parent, child, span below the child)."""
 
 _MOVED = 0.5
-"""Least difference of the share between the reference and another sample for a note."""
+"""Minimum difference of the share between the reference and another sample for a note."""
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Fewest calls of a sample for its share of late calls to be used."""
+"""Minimum number of calls of a sample for its share of late calls to be used."""
 
 
 class Asynchrony(NamedTuple):

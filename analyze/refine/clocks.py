@@ -53,7 +53,7 @@ _ONE_IN = 20
 _BLOCKS = 64
 """Number of blocks of calls between which steps are sought; a step is then placed between two calls."""
 _MAX_STEPS = 3
-"""Most steps of a clock; one that needs more drifts."""
+"""Maximum number of steps of a clock; a clock that needs more drifts."""
 NOT_BOUNDED = np.int64(1) << 61
 """Placeholder for a missing bound: larger than any time, far from overflow."""
 
@@ -387,7 +387,7 @@ def _interval(lower: I8, upper: I8) -> tuple[int, int]:
 
 
 def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
-    """Fewest pieces with one correction each; None if that takes more than `_MAX_STEPS` steps.
+    """Divide time into the fewest pieces with one correction each; None if they are over `_MAX_STEPS` + 1.
 
     `bounds` ascend in time. Each piece is extended block by block while it fits; then the step is placed
     between the two calls that minimize the contradictions on both sides.

@@ -44,7 +44,7 @@ from schemas.arrays import B1, I1, I8
 from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
-"""Least difference of the share between the reference and another sample for a note."""
+"""Minimum difference of the share between the reference and another sample for a note."""
 _MAX_NOTES = 5
 
 
