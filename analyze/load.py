@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from analyze.population import PARAMS_AS_CODES, PARAMS_AS_TEXT, FoldedNames, Population, Sample
-from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder
+from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder, distinct_names
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.stored import Operation
 from analyze.scope import LakePeriod, LakePeriods, notes, parts_of
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
@@ -219,13 +217,12 @@ def _operations_of(
         open_keys = [key for key in keys if key not in known]
         if not open_keys:
             break
-        where = pc.field("category").isin(pa.array(open_keys, pa.string()))
-        table = read_stored_structures(found, path, ["category", "nodes"], where=where)
+        table = read_stored_structures(found, path, ["category", "nodes"], pa.array(open_keys, pa.string()))
         nodes = whole(table["nodes"])
         ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
-        fields = nodes.flatten()
-        names = zip(fields.field("component").to_pylist(), fields.field("point").to_pylist(), strict=True)
-        words = ["/".join(folding.name(Operation(*name))[:2]) for name in names]
+        names = distinct_names(nodes.flatten())
+        word = ["/".join(folding.name(name)[:2]) for name in names.distinct]
+        words = [word[at] for at in names.code.tolist()]
         for number, key in enumerate(table["category"].to_pylist()):
             known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
     return known
@@ -244,19 +241,20 @@ def read_params(
     and only the columns of PARAMS_AS_CODES. Row groups without a wanted key or request are skipped. Like
     `ReadParams`. Raises LakeError.
     """
-    wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
+    among: dict[str, pa.Array] = {}
+    if keys is not None:
+        among["key"] = pa.array(keys, pa.string())
     if requests is not None:
-        theirs = pc.field("request_id").isin(requests)
-        wanted = theirs if wanted is None else wanted & theirs
+        among["request_id"] = requests
     # Two ranges may lie in one window: its file is read once.
     files = {path: part for part in parts_of(found) for path in part.params}
     for period in parts_of(found):
         period.fetch(period.params)
     schema = PARAMS_AS_CODES if as_codes else PARAMS_AS_TEXT
     # A filter looks at the words of a dictionary once, and hardly any row is left to be made a text.
-    texts = _PARAM_TEXTS if as_codes or wanted is not None else ()
+    texts = _PARAM_TEXTS if as_codes or among else ()
     parts = [
-        read_stored(part, path, schema.names, as_codes=texts, where=wanted).cast(schema)
+        read_stored(part, path, schema.names, as_codes=texts, among=among or None).cast(schema)
         for path, part in files.items()
     ]
     return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -268,13 +266,13 @@ def read_stored(
     columns: Sequence[str] | None = None,
     *,
     as_codes: Sequence[str] = (),
-    where: pc.Expression | None = None,
+    among: Mapping[str, pa.Array] | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
     """Read columns (default: all) and rows (default: all) of a Parquet file of a lake.
 
-    as_codes: Parquet column paths to read as dictionaries instead of text; where: filter on rows; started:
-    range of `start_ns`, as in `read_rows`. Raises LakeError if the file is missing, cut or damaged.
+    as_codes: Parquet column paths to read as dictionaries instead of text; among: column -> allowed texts;
+    started: range of `start_ns`, as in `read_rows`. Raises LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
     return read_rows(
@@ -283,7 +281,7 @@ def read_stored(
         lake=found.lake,
         name=found.name_of(path),
         as_codes=as_codes,
-        where=where,
+        among=among,
         started=started,
     )
 
@@ -292,12 +290,12 @@ def read_stored_structures(
     found: LakePeriod,
     path: Path,
     columns: Sequence[str] | None = None,
-    *,
-    where: pc.Expression | None = None,
+    categories: pa.Array | None = None,
 ) -> pa.Table:
-    """Read columns (default: all) of STRUCTURES_SCHEMA from a file of structures. Raises LakeError."""
+    """Read columns of STRUCTURES_SCHEMA (default: all) from a file of structures; categories: keys of the
+    structures to read (default: all). Raises LakeError."""
     found.fetch([path])
-    return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
+    return read_structures(path, columns, lake=found.lake, name=found.name_of(path), categories=categories)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import I4
-from stitch.columnar.runs import whole
+from schemas.arrays import I4, I8
+from stitch.columnar.runs import inverse, whole
 
 K = TypeVar("K")
 
@@ -21,6 +21,13 @@ class Numbering(dict[K, int]):
         """Assign the next number to a missing key and return it."""
         number = self[key] = len(self)
         return number
+
+
+def first_numbered(keys: I8) -> tuple[I8, I8]:
+    """([rows] number of each row's key, in the order of first rows; [numbers] first row with the key)."""
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return inverse(order)[code], first[order]
 
 
 def coded(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:

@@ -204,9 +204,6 @@ class Graph:
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
-_BOTH_SIDES: Final = ("left", "right")
-
-
 class Source(NamedTuple):
     """Stored structure that a request was read from, and the nodes of it that belong to the request."""
 
@@ -257,6 +254,14 @@ class Category:
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
     """Distinct sets of children that the refinement removed, each sorted, ascending: one per stored
     structure, or several if interchangeable branches were sorted. Empty: nothing was removed."""
+    first_row: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """First row of sample 0, 1, … up to the last sample with requests; then the number of requests."""
+
+    def __post_init__(self) -> None:
+        """Find the rows of each sample."""
+        last = int(self.sample[-1]) if len(self.sample) else -1
+        first = self.sample.searchsorted(np.arange(last + 1).astype(self.sample.dtype))
+        object.__setattr__(self, "first_row", (*first.tolist(), len(self.sample)))
 
     @property
     def n_requests(self) -> int:
@@ -265,9 +270,9 @@ class Category:
 
     def rows(self, sample: int) -> slice:
         """Slice of the category's requests that belong to a sample (its index)."""
-        code = self.sample.dtype.type(sample)  # of another type than the column's, it would be copied
-        first, past = (int(self.sample.searchsorted(code, side)) for side in _BOTH_SIDES)
-        return slice(first, past)
+        if sample + 1 < len(self.first_row):
+            return slice(self.first_row[sample], self.first_row[sample + 1])
+        return slice(len(self.sample), len(self.sample))
 
 
 PARAMS_AS_TEXT: Final = pa.schema(

@@ -401,7 +401,7 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
             [
                 chunk
                 for path in found.flows
-                for chunk in read_stored(found, path, ["request_id"], where=pc.field("kind") == kind)[
+                for chunk in read_stored(found, path, ["request_id"], among={"kind": pa.array([kind])})[
                     "request_id"
                 ].chunks
             ],
@@ -422,7 +422,7 @@ def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
 
 def _params_of(found: LakePeriod, window: str, request_ids: pa.ChunkedArray) -> pa.Table:
     parts = [
-        read_stored(found, path, where=pc.field("request_id").isin(request_ids.combine_chunks()))
+        read_stored(found, path, among={"request_id": request_ids.combine_chunks()})
         for path in found.params
         if path.parent.name == window
     ]

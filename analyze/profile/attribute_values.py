@@ -16,7 +16,7 @@ from schemas.lake import SPANS
 from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
-"""Most (key, word) pairs counted in a table, of 64 MB; more are sorted."""
+"""Maximum number of (key, word) pairs counted in a table, of 64 MB; more are sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
 from analyze.profile.batches import Batch, SlottedRequests, batches, requests_of
-from analyze.profile.call_sites import RequestGroup, graph_sites
+from analyze.profile.call_sites import RequestGroup, sites_of_graphs
 from analyze.profile.names import NameBook
 from analyze.profile.profile import (
     CALLS,
@@ -108,13 +108,18 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
     order = np.flatnonzero(slot >= 0)
     order = order[np.lexsort((slot[order], variant[order], of[order]))]
     _, first = numbered((of[order], variant[order]))
-    groups = []
-    for a, b in pairwise([*first.tolist(), len(order)]):
-        at = int(of[order[a]])
-        left = (*categories[at].left_behind, ())[variant[order[a]]]
-        sites = graph_sites(categories[at].graph, left, book)
-        groups.append(RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], sites))
-    return tuple(groups)
+    numbers = of[order[first]].tolist()
+    lefts = zip(numbers, variant[order[first]].tolist(), strict=True)
+    sites = sites_of_graphs(
+        [categories[at].graph for at in numbers],
+        [(*categories[at].left_behind, ())[which] for at, which in lefts],
+        book,
+    )
+    bounds = pairwise([*first.tolist(), len(order)])
+    return tuple(
+        RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], mine)
+        for at, (a, b), mine in zip(numbers, bounds, sites, strict=True)
+    )
 
 
 def _variants(category: Category) -> I8:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.population import Graph, GraphNode, LeftBehind, Nesting
+from analyze.numbering import Numbering, first_numbered
+from analyze.population import Graph, GraphNode, LeftBehind
 from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.arrays import B1, F8, I4, I8
 from schemas.events import EventKind
+from stitch.columnar.hashing import mix
+from stitch.columnar.runs import group_stably, offsets, ranges
 from stitch.graph.placed import END, START
 
 _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
@@ -77,96 +81,184 @@ class RequestGroup(NamedTuple):
     sites: GraphSites
 
 
-def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
-    """Units of a graph, their names numbered in `book`. O(nodes + edges)."""
-    if graph.nesting is None:
-        return _steps(graph, book)
-    return _calls(graph, graph.nesting, left_behind, book)
+def sites_of_graphs(
+    graphs: Sequence[Graph], left_behind: Sequence[tuple[LeftBehind, ...]], book: NameBook
+) -> list[GraphSites]:
+    """[graphs] units of each graph, their names numbered in `book`, graph after graph. O(nodes + edges).
+
+    left_behind: [graphs] children left out of each.
+    """
+    found: list[GraphSites] = []
+    for of_spans, run in groupby(
+        zip(graphs, left_behind, strict=True), lambda one: one[0].nesting is not None
+    ):
+        mine = [*run]
+        found += _calls(mine, book) if of_spans else [_steps(graph, book) for graph, _ in mine]
+    return found
 
 
-def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
-    owner, parent = nesting.owner.tolist(), nesting.parent.tolist()
-    unit_at = [-1] * graph.n_nodes
-    start: list[int] = []
-    end: list[int] = []
-    above: list[int] = []
-    for position, node in enumerate(graph.nodes):
-        if node.side == END:
-            unit = unit_at[owner[position]]
-            end[unit] = position
-            unit_at[position] = unit
-            continue
-        unit_at[position] = len(start)
-        start.append(position)
-        end.append(position)
-        above.append(-1 if parent[position] < 0 else unit_at[parent[position]])
-    # Of calls; a span event is none, and one that comes and goes must not split the pattern.
-    called: list[list[int]] = [[] for _ in start]
-    for unit, caller in enumerate(above):
-        if caller >= 0 and end[unit] != start[unit]:
-            called[caller].append(unit)
-    kind = nesting.kind.tolist()
-    operation = [
-        book.operations[
-            _operation(graph.nodes, kind[position], position, [start[child] for child in children])
-        ]
-        for position, children in zip(start, called, strict=True)
-    ]
-    left: dict[int, list[int]] = {}
-    for child in left_behind:
-        component, _, point = child.operation.partition("/")
-        left.setdefault(unit_at[child.parent], []).append(book.operations[OperationName(component, point)])
-    site: list[int] = []
-    path: list[int] = []
-    pattern: list[int] = []
-    depth: list[int] = []
-    for unit, caller in enumerate(above):
-        calling = NO_CALLER if caller < 0 else operation[caller]
-        site.append(book.sites[calling, operation[unit], SiteKind.CALL])
-        depth.append(0 if caller < 0 else depth[caller] + 1)
-        if caller < 0 or depth[unit] > MOST_DEPTH:
-            path.append(book.paths[NO_CALLER, site[unit]])
-        elif operation[caller] == operation[unit]:
-            path.append(path[caller])
-        else:
-            path.append(book.paths[path[caller], site[unit]])
-        awaited = [(operation[child], True) for child in called[unit]]
-        pattern.append(book.pattern([*awaited, *((child, False) for child in left.get(unit, ()))]))
-    # Between two events under one span the time is that span's own.
-    owners = [
-        unit_at[src] if graph.nodes[src].side == START else above[unit_at[src]]
-        for src in graph.edges[:, 0].tolist()
-    ]
-    return GraphSites(
-        start=np.array(start, dtype=np.int64),
-        end=np.array(end, dtype=np.int64),
-        above=np.array(above, dtype=np.int64),
-        site=np.array(site, dtype=np.int64),
-        path=np.array(path, dtype=np.int64),
-        pattern=np.array(pattern, dtype=np.int64),
-        owner=np.array(owners, dtype=np.int64),
-        pattern_site=np.array(site, dtype=np.int64),
-        pattern_of=np.array(pattern, dtype=np.int64),
-        enters=np.zeros(len(pattern), dtype=np.bool_),
-        unit_at=np.array(unit_at, dtype=np.int64),
-        are_calls=True,
+class _Calls(NamedTuple):
+    """Units of many graphs of spans in one numbering; arrays are [units]."""
+
+    graph: I8
+    label: I8
+    """Index into `labels` of the node at which the unit begins."""
+    labels: tuple[GraphNode, ...]
+    kind: I8
+    above: I8
+    is_call: B1
+    """False for points inside spans, which are no calls."""
+
+    @property
+    def called(self) -> I8:
+        """[calls with a caller] units, ascending."""
+        return np.flatnonzero(self.is_call & (self.above >= 0))
+
+
+def _calls(graphs: Sequence[tuple[Graph, tuple[LeftBehind, ...]]], book: NameBook) -> list[GraphSites]:
+    n_nodes = np.array([graph.n_nodes for graph, _ in graphs])
+    first = np.cumsum(n_nodes) - n_nodes
+    node_graph = np.repeat(np.arange(len(graphs)), n_nodes)
+    numbering = Numbering[GraphNode]()
+    label = np.array([numbering[node] for graph, _ in graphs for node in graph.nodes], dtype=np.int64)
+    side = np.array([node.side for node in numbering], dtype=np.int64)[label]
+    nestings = [graph.nesting for graph, _ in graphs if graph.nesting is not None]
+    owner, parent, kind = (
+        np.concatenate([getattr(one, name) for one in nestings]).astype(np.int64)
+        for name in ("owner", "parent", "kind")
     )
+    begins = np.flatnonzero(side != END)
+    unit_at = np.cumsum(side != END) - 1
+    ends = np.flatnonzero(side == END)
+    unit_at[ends] = unit_at[owner[ends] + first[node_graph[ends]]]
+    end = begins.copy()
+    end[unit_at[ends]] = ends
+    graph = node_graph[begins]
+    above = np.where(parent[begins] < 0, -1, unit_at[parent[begins] + first[graph]])
+    units = _Calls(graph, label[begins], tuple(numbering), kind[begins], above, end != begins)
+    first_unit = np.searchsorted(graph, np.arange(len(graphs)))
+    left = [
+        (int(unit_at[first[at] + child.parent]), child.operation)
+        for at, (_, children) in enumerate(graphs)
+        for child in children
+    ]
+    operation, left_operation = _operations(units, begins == first[graph], left, book)
+    caller = np.where(above < 0, NO_CALLER, operation[above])
+    site_number, at = first_numbered((caller - NO_CALLER) * len(book.operations) + operation)
+    sites = zip(caller[at].tolist(), operation[at].tolist(), strict=True)
+    site = np.array([book.sites[calling, called, SiteKind.CALL] for calling, called in sites])[site_number]
+    path = _paths(units, operation, site, book)
+    pattern = _patterns(
+        units, operation, [(unit, op) for (unit, _), op in zip(left, left_operation, strict=True)], book
+    )
+    n_edges = np.array([len(graph.edges) for graph, _ in graphs])
+    src = np.concatenate([graph.edges[:, 0] for graph, _ in graphs]) + np.repeat(first, n_edges)
+    # Between two events under one span the time is that span's own.
+    owners = np.where(side[src] == START, unit_at[src], above[unit_at[src]]) - np.repeat(first_unit, n_edges)
+    start, end = begins - first[graph], end - first[graph]
+    above = np.where(above < 0, -1, above - first_unit[graph])
+    unit_at -= first_unit[node_graph]
+    n_units = np.bincount(graph, minlength=len(graphs))
+    bounds = (pairwise(offsets(of).tolist()) for of in (n_units, n_edges, n_nodes))
+    return [
+        GraphSites(
+            start=start[begin:past],
+            end=end[begin:past],
+            above=above[begin:past],
+            site=site[begin:past],
+            path=path[begin:past],
+            pattern=pattern[begin:past],
+            owner=owners[first_edge:past_edge],
+            pattern_site=site[begin:past],
+            pattern_of=pattern[begin:past],
+            enters=np.zeros(past - begin, dtype=np.bool_),
+            unit_at=unit_at[first_node:past_node],
+            are_calls=True,
+        )
+        for (begin, past), (first_edge, past_edge), (first_node, past_node) in zip(*bounds, strict=True)
+    ]
 
 
-def _operation(
-    nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
-) -> OperationName:
-    """Name of a span's operation. children: positions where the spans it calls start (no point events).
+def _operations(
+    units: _Calls, is_root: B1, left: Sequence[tuple[int, str]], book: NameBook
+) -> tuple[I8, list[int]]:
+    """([units] number of the unit's operation, [left] number of the operation of each child left out).
 
     The caller's side of a remote call includes the callee: client spans are called `GET` wherever they go.
     """
-    node = nodes[position]
+    components = Numbering[str]()
+    component = np.array([components[node.component] for node in units.labels], dtype=np.int64)[units.label]
+    called = units.called
+    n_called = np.bincount(units.above[called], minlength=len(units.above))
     # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.
-    calls = kind == EventKind.SPAN_CLIENT or (len(children) == 1 and kind in _UNKNOWN_KINDS and position != 0)
-    if not calls:
-        return OperationName(node.where, node.what)
-    remote = {nodes[child].component for child in children} - {node.component}
-    return OperationName(node.where, node.what, "+".join(sorted(remote)))
+    alone = (n_called == 1) & np.isin(units.kind, [*_UNKNOWN_KINDS]) & ~is_root
+    names_callee = (units.kind == EventKind.SPAN_CLIENT) | alone
+    caller = units.above[called]
+    remote = names_callee[caller] & (component[called] != component[caller])
+    callees: dict[int, set[str]] = {}
+    words = tuple(components)
+    for unit, callee in zip(caller[remote].tolist(), component[called[remote]].tolist(), strict=True):
+        callees.setdefault(unit, set()).add(words[callee])
+    texts = Numbering[str]()
+    callee = np.full(len(units.above), texts[""], dtype=np.int64)
+    for unit, mine in callees.items():
+        callee[unit] = texts["+".join(sorted(mine))]
+    number, at = first_numbered(units.label * len(texts) + callee)
+    text_of, graph_of = tuple(texts), units.graph.tolist()
+    asked: list[tuple[tuple[int, bool, int], OperationName]] = []
+    for unit, label, text in zip(at.tolist(), units.label[at].tolist(), callee[at].tolist(), strict=True):
+        node = units.labels[label]
+        asked.append(((graph_of[unit], False, unit), OperationName(node.where, node.what, text_of[text])))
+    for place, (unit, operation) in enumerate(left):
+        component_, _, point = operation.partition("/")
+        asked.append(((graph_of[unit], True, place), OperationName(component_, point)))
+    found = {key: book.operations[name] for key, name in sorted(asked, key=lambda one: one[0])}
+    of_number = np.array([found[graph_of[unit], False, unit] for unit in at.tolist()], dtype=np.int64)
+    return of_number[number], [found[graph_of[unit], True, place] for place, (unit, _) in enumerate(left)]
+
+
+def _paths(units: _Calls, operation: I8, site: I8, book: NameBook) -> I8:
+    """[units] number of the unit's path: that of its caller and its site; of its site alone below MOST_DEPTH;
+    its caller's if it calls itself."""
+    above = units.above
+    path = np.full(len(above), -1, dtype=np.int64)
+    known = Numbering[tuple[int, int]]()
+    level, depth = np.flatnonzero(above < 0), 0
+    by_caller, first_called = group_stably(above + 1, len(above) + 1)
+    while len(level):
+        caller = np.where((above[level] < 0) | (depth > MOST_DEPTH), NO_CALLER, path[above[level]])
+        again = (caller != NO_CALLER) & (operation[level] == operation[above[level]])
+        new = level[~again]
+        number, at = first_numbered((caller[~again] - NO_CALLER) * (int(site.max()) + 1) + site[new])
+        keys = zip(caller[~again][at].tolist(), site[new[at]].tolist(), strict=True)
+        path[level[again]] = caller[again]
+        path[new] = np.array([known[key] for key in keys], dtype=np.int64)[number]
+        level = by_caller[ranges(first_called[level + 1], first_called[level + 2] - first_called[level + 1])]
+        depth += 1
+    number, at = first_numbered(path)
+    keys_of, found = tuple(known), {NO_CALLER: NO_CALLER}
+    for one in path[at].tolist():
+        caller_path, its_site = keys_of[one]
+        found[one] = book.paths[found[caller_path], its_site]
+    return np.array([found[one] for one in path[at].tolist()], dtype=np.int64)[number]
+
+
+def _patterns(units: _Calls, operation: I8, left: Sequence[tuple[int, int]], book: NameBook) -> I8:
+    """[units] number of the call pattern: of the calls a unit awaits, and of those left out. Of calls; a span
+    event is none, and one that comes and goes must not split the pattern."""
+    called = units.called
+    unit = np.concatenate((units.above[called], np.array([at for at, _ in left], dtype=np.int64)))
+    child = np.concatenate((2 * operation[called], np.array([2 * op + 1 for _, op in left], dtype=np.int64)))
+    # Equal sums of hashes: equal children, in any order.
+    sums = np.zeros(len(units.above), dtype=np.uint64)
+    np.add.at(sums, unit, mix(mix(child.astype(np.uint64))))
+    number, at = first_numbered(sums.view(np.int64))
+    order, first = group_stably(unit, len(units.above))
+    found = []
+    for one in at.tolist():
+        children = child[order[first[one] : first[one + 1]]].tolist()
+        found.append(book.pattern([(code >> 1, not code & 1) for code in children]))
+    return np.array(found, dtype=np.int64)[number]
 
 
 def _steps(graph: Graph, book: NameBook) -> GraphSites:

@@ -62,7 +62,7 @@ _KEY_OF: Final = {
 _ACCOUNT: Final = ("paths", "account")
 """Relations a reader can skip: no other relation refers to paths."""
 _MOST_NUMBERS: Final = 1 << 28
-"""Most values in a column of a valid file; a footer that claims more would exhaust memory."""
+"""Maximum number of values in a column of a valid file; a footer that claims more would exhaust memory."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema

@@ -39,7 +39,7 @@ from schemas.arrays import I8
 from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
-"""Most windows held separately before they are added up."""
+"""Maximum number of windows held separately before they are added up."""
 MOST_ROWS: Final = 200_000
 """Maximum rows of a table that is sorted; larger ones stay unsorted, as no reader needs an order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
@@ -156,7 +156,7 @@ class Gathering:
     segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
     """Sample -> counts by attribute values, one entry a slot."""
     most_votes: int | None = None
-    """Most votes held as a table; None: MOST_VOTES."""
+    """Maximum number of votes held as a table; None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
         """Add a slot."""

@@ -31,13 +31,13 @@ from schemas.ranges import overlap, total_ns, united
 from schemas.windows import Window
 
 MOST_BLOCKS: Final = 120
-"""Most blocks of a history. A sample's code is one byte: 256, less the compared samples. A spread estimated
-from 120 blocks is known to 6 % (1 / sqrt(2 * 120)); more would only cost."""
+"""Maximum number of blocks of a history. A sample's code is one byte: 256, less the compared samples. A
+spread estimated from 120 blocks is known to 6 % (1 / sqrt(2 * 120)); more would only cost."""
 MOST_OF_REFERENCE: Final = 64
-"""Most blocks a reference is cut into."""
+"""Maximum number of blocks a reference is cut into."""
 LEAST_BLOCKS: Final = 12
-"""Fewest blocks wanted: below that a spread is known to 20 % at best, and an envelope trimmed by a tenth is
-the whole range."""
+"""Minimum number of blocks wanted: below that a spread is known to 20 % at best, and an envelope trimmed by a
+tenth is the whole range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +210,12 @@ NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 """(name, periods) of samples that share no instant."""
 
 MOST_HISTORY: Final = 50_000
-"""Most requests of a history loaded as requests: one second of refining. They are refined together with the
-samples, which helps windows of few requests; windows of more get the same result alone (0 of 99,000 call
-patterns differed at 580 requests a window, 0.3 % at 130)."""
+"""Maximum number of requests of a history loaded as requests: one second of refining. They are refined
+together with the samples, which helps windows of few requests; windows of more get the same result alone (0
+of 99,000 call patterns differed at 580 requests a window, 0.3 % at 130)."""
 MOST_REQUESTS: Final = 2_000_000
-"""Most requests of the samples loaded as requests: at 30 nodes about 8 GB of refined matrices and their
-source."""
+"""Maximum number of requests of the samples loaded as requests: at 30 nodes about 8 GB of refined matrices
+and their source."""
 
 
 class Read(NamedTuple):

@@ -24,7 +24,7 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
-"""Most votes held as a table and tested at once: a GB. More are kept as runs."""
+"""Maximum number of votes held as a table and tested at once: a GB. More are kept as runs."""
 SHARD_VOTES: Final = 2_000_000
 """Votes of one shard: 0.1 GB."""
 BY_SITE: Final = ("visits", "patterns")

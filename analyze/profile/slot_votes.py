@@ -22,7 +22,7 @@ from schemas.arrays import B1, I8
 from stitch.scratch import Scratch
 
 MOST_HELD: Final = 100_000
-"""Most rows of a slot kept in memory: half a megabyte."""
+"""Maximum number of rows of a slot kept in memory: half a megabyte."""
 
 
 class _FileColumn(NamedTuple):

@@ -63,16 +63,17 @@ QUARTER_NS: Final = NS_PER_DAY // 4
 """Length by which sums of windows are stored: blocks of a history that is long to read are seldom shorter
 than a quarter of a day."""
 MOST_SLOTS: Final = 120
-"""Most slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would only cost."""
+"""Maximum number of slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would
+only cost."""
 
 BYTES_A_VOTE: Final = 512
 """Memory per vote held as a table, twice what it takes during tests."""
 WINDOWS_A_WORKER: Final = 6
-"""Fewest windows that justify another process: its start takes 1.3 s of CPU, a window of 8,400 spans 0.2
-s."""
+"""Minimum number of windows that justify another process: its start takes 1.3 s of CPU, a window of 8,400
+spans 0.2 s."""
 VOTES_A_WORKER: Final = 20_000_000
-"""Fewest stored votes that justify another process: 0.7 s of CPU to read and add up; later steps use the
-processes as well."""
+"""Minimum number of stored votes that justify another process: 0.7 s of CPU to read and add up; later steps
+use the processes as well."""
 
 
 @dataclass(slots=True)

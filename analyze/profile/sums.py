@@ -15,7 +15,7 @@ from analyze.stats.sums import keyed_sums, numbered, totals
 from schemas.arrays import F8, I8
 
 _PENDING: Final = 1 << 20
-"""Most rows collected before they are added up: 8 MB of keys."""
+"""Maximum number of rows collected before they are added up: 8 MB of keys."""
 _APART: Final = 8
 """Summed rows are kept in separate parts up to this multiple of _PENDING, then joined."""
 _SEVERAL: Final = 2
@@ -25,7 +25,7 @@ _SLOT, _PLACE = 16, 32
 """Bit offsets in a row's number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
 MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
-"""Most slots of one profile that fit into a row's number."""
+"""Maximum number of slots of one profile that fit into a row's number."""
 
 
 class _Part(NamedTuple):
@@ -164,7 +164,7 @@ def _renumbered(row: I8, numbers: I8) -> I8:
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
 _AT_ONCE = 1 << 16
-"""Most cells summed at once, so that copies stay in a core's second-level cache."""
+"""Maximum number of cells summed at once, so that copies stay in a core's second-level cache."""
 
 
 class Grouped:

@@ -13,7 +13,7 @@ from schemas.report.time_strip import Course, TimeStrip
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, NS_PER_SECOND, NS_PER_US
 
 MOST_TICKS: Final = 48
-"""Most ticks of a sample: about as many as are distinguishable on a phone."""
+"""Maximum number of ticks of a sample: about as many as are distinguishable on a phone."""
 _TICKS_NS: Final = (
     *(n * NS_PER_SECOND // 1000 for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(n * NS_PER_SECOND for n in (1, 2, 5, 10, 15, 30)),

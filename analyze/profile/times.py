@@ -14,7 +14,7 @@ import numpy as np
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Population
 from analyze.profile.batches import Batch
-from analyze.profile.call_sites import GraphSites, graph_sites
+from analyze.profile.call_sites import GraphSites, sites_of_graphs
 from analyze.profile.names import NameBook, Names
 from analyze.profile.sums import Grouped
 from analyze.ragged import Ragged
@@ -201,8 +201,9 @@ def path_times(population: Population) -> AllPathTimes:
     """Critical times of every edge of every request. O(requests · edges)."""
     book = NameBook()
     found = []
-    for category in population.categories:
-        sites = graph_sites(category.graph, (), book)
+    graphs = [category.graph for category in population.categories]
+    every = sites_of_graphs(graphs, [()] * len(graphs), book)
+    for category, sites in zip(population.categories, every, strict=True):
         on_path = np.ascontiguousarray(critical_path(category).T)
         us = edge_latency_ns(category).T / NS_PER_US
         us *= on_path

@@ -6,7 +6,8 @@ The kernel looks at one request at a time; decisions that take many requests are
 * `name_folding`: names with ids would give each request a structure of its own; differing parts become `#`.
 * `messages`: no request waits for the work that a message starts, so it becomes a request of its own.
 * `clocks` (S3): a call lies inside its caller's span, so calls bound the offset between two clocks.
-* `span_tree`: the tree of spans behind a structure, which the next steps prune.
+* `structure_nodes`, `span_trees`: nodes of all structures, and the trees of spans behind them, which the next
+  steps prune.
 * `consensus`: votes of requests on yes-no questions, pooled over all structures.
 * `asynchrony` (S7): a child that outlives its parent in most calls was not waited for.
 * `sibling_order` (S5): calls of one parent are sequential where nearly all requests agree.

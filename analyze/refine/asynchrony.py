@@ -14,17 +14,16 @@ handler that it starts goes on until the data are there:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from analyze.cache_blocks import FEW_CELLS, uneven_blocks
-from analyze.numbering import Numbering
 from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
-from analyze.refine.span_tree import SpanTree
+from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
@@ -35,60 +34,24 @@ Calls = tuple[Operation, ...]
 """Operations of a question: (parent, child), or (parent, child, span below the child)."""
 
 _MOVED = 0.5
-"""Least difference of the share between the reference and another sample for a note."""
+"""Minimum difference of the share between the reference and another sample for a note."""
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Fewest calls of a sample for its share of late calls to be used."""
+"""Minimum number of calls of a sample for its share of late calls to be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asynchrony:
-    """Asynchronous children of one structure."""
+class Asynchrony(NamedTuple):
+    """Asynchronous children of all structures."""
 
-    left_behind: frozenset[int] = frozenset()
-    """Units that their parent does not wait for."""
-    waited: tuple[tuple[int, int], ...] = ()
-    """(unit below a unit in `left_behind`, ancestor that waits for the unit)."""
-
-
-class _Units(NamedTuple):
-    """Units of all trees, structure after structure; arrays are [units]."""
-
-    structure: I8
-    start: I8
-    end: I8
-    """start, end: stored columns."""
-    above: I8
-    """Parent unit; -1 for roots."""
-    awaited: B1
-    operation: I8
-    """Index into `names`."""
-    names: tuple[Operation, ...]
-    first: tuple[int, ...]
-    """[structures] first unit."""
-
-    @staticmethod
-    def of(trees: Sequence[SpanTree | None]) -> _Units:
-        """Concatenate the units of all trees, numbered consecutively, one structure after another."""
-        names = Numbering[Operation]()
-        rows: list[tuple[int, int, int, int, bool, int]] = []
-        first = []
-        for structure, tree in enumerate(trees):
-            first.append(base := len(rows))
-            if tree is not None:
-                rows += [
-                    (structure, start, end, -1 if above < 0 else base + above, awaited, names[operation])
-                    for start, end, above, awaited, operation in zip(
-                        tree.start, tree.end, tree.parent, tree.awaited, tree.operation, strict=True
-                    )
-                ]
-        of, start, end, above, awaited, operation = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-        return _Units(of, start, end, above, awaited > 0, operation, tuple(names), tuple(first))
-
-    def places(self, key: I8) -> list[Calls]:
-        """Operations for rows of `key`, [places, calls]."""
-        return [tuple(self.names[call] for call in calls) for calls in key.tolist()]
+    left: B1
+    """[units] True if the unit's parent does not wait for it."""
+    waited: I8
+    """[pairs] unit below an asynchronous one, for which the asynchronous unit's parent waits."""
+    behind: I8
+    """[pairs] the asynchronous unit above `waited`."""
+    notes: tuple[str, ...]
+    """Sentences about the compared samples."""
 
 
 def _asked_once(
@@ -112,118 +75,103 @@ def _asked_once(
 def find_asynchronous(
     flows: FlowMatrices,
     times: Sequence[I8],
-    trees: Sequence[SpanTree | None],
+    trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
     cells: int = FEW_CELLS,
-) -> tuple[list[Asynchrony], tuple[str, ...]]:
+) -> Asynchrony:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Votes are pooled over all samples by (parent operation, child operation). Returns decisions by category,
-    and notes on the compared samples, named in `samples` (the first of `flows`). cells: as in `ask`.
+    Votes are pooled over all samples by (parent operation, child operation). `trees` are those of
+    `flows.categories`; samples: names of the compared samples, the first of `flows`. cells: as in `ask`.
     O(spans), and O(spans below asynchronous children · children).
     """
-    categories, units, n_apart = flows.categories, _Units.of(trees), len(samples)
-    called = np.flatnonzero(units.awaited & (units.above >= 0))
-    key = np.stack((units.operation[units.above[called]], units.operation[called]), axis=1)
-    late = Asked(units.structure[called], key)
-    votes, place = _asked_once(categories, times, late, n_apart, _outliving(units, called, settings), cells)
+    categories, n_apart, operation = flows.categories, len(samples), trees.operation
+    called = np.flatnonzero(trees.awaited & (trees.parent >= 0))
+    key = np.stack((operation[trees.parent[called]], operation[called]), axis=1)
+    late = Asked(trees.structure[called], key)
+    votes, place = _asked_once(categories, times, late, n_apart, _outliving(trees, called, settings), cells)
     is_late = votes.agreed(settings.async_share)[0] & votes.enough(settings)
-    left: list[set[int]] = [set() for _ in trees]
-    for unit in called[is_late[place]].tolist():
-        structure = units.structure[unit]
-        left[structure].add(unit - units.first[structure])
-    below = [
-        [] if tree is None or not behind else list(_below(tree, behind))
-        for tree, behind in zip(trees, left, strict=True)
-    ]
-    rows = [
-        (number, units.first[number] + unit, units.first[number] + child)
-        for number, pairs in enumerate(below)
-        for unit, child in pairs
-    ]
-    structure, early, behind = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    waits = Asked(structure, units.operation[np.stack((units.above[behind], behind, early), axis=1)])
-    waiting, at = _asked_once(categories, times, waits, n_apart, _early(units, early, behind, cells), cells)
+    left = np.zeros(len(trees.parent), dtype=np.bool_)
+    left[called] = is_late[place]
+    early, behind = _below(trees, left)
+    calls = operation[np.stack((trees.parent[behind], behind, early), axis=1)]
+    waits = Asked(trees.structure[early], calls)
+    waiting, at = _asked_once(categories, times, waits, n_apart, _early(trees, early, behind, cells), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
-    kept = iter(stays_there[at].tolist())
-    found = [
-        Asynchrony(frozenset(left[number]), tuple(_outermost(tree, pairs, [next(kept) for _ in pairs])))
-        if tree is not None
-        else Asynchrony()
-        for number, (tree, pairs) in enumerate(zip(trees, below, strict=True))
-    ]
-    stays: set[Calls] = {
-        (tree.operation[tree.parent[child]], tree.operation[child], tree.operation[unit])
-        for tree, pairs, here in zip(trees, below, found, strict=True)
-        if tree is not None
-        for unit, child in pairs
-        if (unit, tree.parent[child]) in here.waited
-    }
-    outlive = units.places(votes.key)
+    stays = _outermost(trees, early, stays_there[at])
+    names = trees.nodes.names
+
+    def named(keys: I8) -> list[Calls]:
+        return [tuple(names[call] for call in calls) for calls in keys.tolist()]
+
+    outlive = named(votes.key)
     asynchronous = {outlive[number] for number in np.flatnonzero(is_late).tolist()}
-    return found, _notes(outlive, votes.of_first(n_apart), asynchronous, stays, samples)
+    notes = _notes(outlive, votes.of_first(n_apart), asynchronous, {*named(calls[stays])}, samples)
+    return Asynchrony(left, early[stays], behind[stays], notes)
 
 
-def _below(tree: SpanTree, behind: Set[int]) -> Iterator[tuple[int, int]]:
-    """(span, unit left behind) for every span that the unit awaits, directly or through others."""
-    top = {unit: unit for unit in behind}
-    for unit in range(1, tree.n_units):
-        above = top.get(tree.parent[unit])
-        if above is None or not tree.awaited[unit] or unit in behind or tree.start[unit] == tree.end[unit]:
-            continue
-        top[unit] = above
-        yield unit, above
+def _below(trees: SpanTrees, left: B1) -> tuple[I8, I8]:
+    """([pairs] span, the asynchronous unit above it) for every span that the unit awaits, directly or through
+    others."""
+    top = np.where(left, np.arange(len(left)), -1)
+    through = trees.awaited & trees.is_span & ~left
+    for level in trees.levels[1:] if left.any() else ():
+        level = level[through[level]]
+        top[level] = top[trees.parent[level]]
+    below = np.flatnonzero((top >= 0) & ~left)
+    return below, top[below]
 
 
-def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: list[bool]) -> Iterator[tuple[int, int]]:
-    """(span, ancestor that waits for it); descendants of such a span move with it and are not listed."""
-    stays: set[int] = set()
-    for (unit, child), is_kept in zip(below, kept, strict=True):
-        if tree.parent[unit] in stays:
-            stays.add(unit)
-        elif is_kept:
-            stays.add(unit)
-            yield unit, tree.parent[child]
+def _outermost(trees: SpanTrees, below: I8, kept: B1) -> B1:
+    """[pairs] True for spans that move to the ancestor that waits for them; what is below such a span moves
+    with it. below, kept: [pairs] span, and whether the ancestor waits for it."""
+    candidate, stays = np.zeros((2, len(trees.parent)), dtype=np.bool_)
+    candidate[below], stays[below] = True, kept
+    for level in trees.levels[1:] if len(below) else ():
+        level = level[candidate[level]]
+        stays[level] |= stays[trees.parent[level]]
+    outermost: B1 = stays[below] & ~stays[trees.parent[below]]
+    return outermost
 
 
-def _outliving(units: _Units, called: I8, settings: RefineSettings) -> Answer:
+def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer:
     """Answer True where a unit ends after its parent by more than S5's epsilon."""
 
     def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = called[entries]
-        of, above = units.structure[unit], units.above[unit]
-        end, end_above = batch.at(of, units.end[unit]), batch.at(of, units.end[above])
-        half = np.maximum(end - batch.at(of, units.start[unit]), 0) >> 1
-        duration = np.maximum(end_above - batch.at(of, units.start[above]), 0)
+        of, above = trees.structure[unit], trees.parent[unit]
+        end, end_above = batch.at(of, trees.end[unit]), batch.at(of, trees.end[above])
+        half = np.maximum(end - batch.at(of, trees.start[unit]), 0) >> 1
+        duration = np.maximum(end_above - batch.at(of, trees.start[above]), 0)
         slack = np.maximum((duration * settings.slack_share).astype(np.int64), settings.slack_ns)
         return (end - end_above > np.minimum(np.minimum(slack, duration >> 1), half),)
 
     return is_late
 
 
-def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
+def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
     """Answer True where a span ends before the waiting ancestor's next own event.
 
     That event is the first start of another child after the start of the unit left behind, or the ancestor's
     end; computed once per unit left behind, however many spans are below it, for `cells` cells of siblings at
     a time.
     """
-    by_above = np.argsort(units.above, kind="stable")
+    by_above = np.argsort(trees.parent, kind="stable")
 
     def next_event_ns(batch: FlowBatch, child: I8) -> I8:
-        of, waiting = units.structure[child], units.above[child]
+        of, waiting = trees.structure[child], trees.parent[child]
         first, past = (
-            np.searchsorted(units.above[by_above], waiting, side=side) for side in ("left", "right")
+            np.searchsorted(trees.parent[by_above], waiting, side=side) for side in ("left", "right")
         )
         layout, n_others = batch.layout(of), past - first
-        next_ns = batch.at(of, units.end[waiting])
+        next_ns = batch.at(of, trees.end[waiting])
         for part in uneven_blocks(n_others * layout.size, cells):
             row = np.repeat(np.arange(part.start, part.stop), n_others[part])
             other = by_above[ranges(first[part], n_others[part])]
             row, other = (column[other != child[row]] for column in (row, other))
-            start = batch.at(of[row], units.start[other])
-            comes = start >= batch.at(of[row], units.start[child[row]])
+            start = batch.at(of[row], trees.start[other])
+            comes = start >= batch.at(of[row], trees.start[child[row]])
             at = batch.layout(of[row]).at(layout.first[row])
             np.minimum.at(next_ns, at[comes], start[comes])
         return next_ns
@@ -231,9 +179,9 @@ def _early(units: _Units, early: I8, behind: I8, cells: int) -> Answer:
     def is_early(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = early[entries]
         child, which = np.unique(behind[entries], return_inverse=True)
-        of = units.structure[unit]
-        cell = batch.layout(of).at(batch.layout(units.structure[child]).first[which])
-        return (batch.at(of, units.end[unit]) <= next_event_ns(batch, child)[cell],)
+        of = trees.structure[unit]
+        cell = batch.layout(of).at(batch.layout(trees.structure[child]).first[which])
+        return (batch.at(of, trees.end[unit]) <= next_event_ns(batch, child)[cell],)
 
     return is_early
 

@@ -29,7 +29,7 @@ where they were spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -40,7 +40,7 @@ import numpy.typing as npt
 from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.population import ClockMove
 from analyze.refine.settings import RefineSettings
-from analyze.refine.span_tree import SpanTree
+from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I8, U1
 from schemas.periods import format_instant
@@ -53,7 +53,7 @@ _ONE_IN = 20
 _BLOCKS = 64
 """Number of blocks of calls between which steps are sought; a step is then placed between two calls."""
 _MAX_STEPS = 3
-"""Most steps of a clock; one that needs more drifts."""
+"""Maximum number of steps of a clock; a clock that needs more drifts."""
 NOT_BOUNDED = np.int64(1) << 61
 """Placeholder for a missing bound: larger than any time, far from overflow."""
 
@@ -85,7 +85,7 @@ class Clocks:
 
 
 def estimate_clocks(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], settings: RefineSettings, n_compared: int
+    flows: FlowMatrices, trees: SpanTrees, settings: RefineSettings, n_compared: int
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
@@ -131,11 +131,12 @@ def _moved(clock: PairClock) -> int | None:
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
-def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
+def _frequent_hosts(flows: FlowMatrices, trees: SpanTrees, max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
-    for category, tree in zip(flows.categories, trees, strict=True):
-        if tree is not None or not category.has_spans:
-            nodes = slice(None) if tree is None else list(tree.start)
+    for number, category in enumerate(flows.categories):
+        units = trees.units(number)
+        if units.stop > units.start or not category.has_spans:
+            nodes = trees.start[units] if units.stop > units.start else slice(None)
             codes = category.host[nodes].reshape(-1)
             counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
     host_code = np.full(len(counts), -1, dtype=np.int64)
@@ -145,27 +146,27 @@ def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_h
     return host_code
 
 
-def _bounds(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], host_code: I8, n_hosts: int
-) -> Iterator[Bounds]:
+def _bounds(flows: FlowMatrices, trees: SpanTrees, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
     """Bounds from all remote calls between two hosts, category by category."""
-    for category, tree in zip(flows.categories, trees, strict=True):
-        if tree is None:
+    for number, category in enumerate(flows.categories):
+        mine = trees.units(number)
+        if mine.stop == mine.start:
             if not category.has_spans:
                 yield from record_bounds(category, host_code, n_hosts)
             continue
-        units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]
-        if not units:
+        units = np.flatnonzero(trees.is_remote_call[mine])
+        if not len(units):
             continue
-        above = [tree.parent[unit] for unit in units]
-        for rows in blocks(category.n_requests, tree.n_units, FEW_CELLS):
-            hosts = host_code[category.host[list(tree.start), rows]]
+        above = trees.parent[mine][units] - mine.start
+        start, end = trees.start[mine], trees.end[mine]
+        for rows in blocks(category.n_requests, len(start), FEW_CELLS):
+            hosts = host_code[category.host[start, rows]]
             a, b = hosts[above], hosts[units]
             apart = (a != b) & (a >= 0) & (b >= 0)
             if not apart.any():
                 continue
-            starts = category.node_ns[list(tree.start), rows]
-            ends = category.node_ns[list(tree.end), rows]
+            starts = category.node_ns[start, rows]
+            ends = category.node_ns[end, rows]
             lower = starts[above] - starts[units]
             upper = ends[above] - ends[units]
             # A server span longer than its client's fits by no correction: it went on after the reply.
@@ -269,43 +270,47 @@ def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
     return add_ns
 
 
-def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: Clocks) -> I8:
-    """[nodes, requests] corrected times relative to the root; `category.node_ns` itself if unchanged."""
+def corrected_offsets(number: int, category: StoredCategory, trees: SpanTrees, clocks: Clocks) -> I8:
+    """[nodes, requests] corrected times relative to the root; `category.node_ns` itself if unchanged.
+
+    number: the category's number among the structures of `trees`.
+    """
     if clocks.corrections is None:
         return category.node_ns
     slices = np.searchsorted(clocks.corrections.from_ns, category.start_ns, side="right")
-    if tree is None:
+    units = trees.units(number)
+    if units.stop == units.start:
         moved = _record_shifts(category, clocks.host_code, clocks.corrections.add_ns, slices)
         return category.node_ns + moved if moved.any() else category.node_ns
-    hosts = clocks.host_code[category.host[list(tree.start)]]
-    shift = _shifts(category.node_ns, tree, hosts, clocks.corrections, slices)
+    hosts = clocks.host_code[category.host[trees.start[units]]]
+    shift = _shifts(category.node_ns, trees, units, hosts, clocks.corrections, slices)
     if not shift.any():
         return category.node_ns
     times = category.node_ns.copy()
-    for unit in range(1, tree.n_units):
-        times[tree.start[unit]] += shift[unit]
-        if tree.end[unit] != tree.start[unit]:
-            times[tree.end[unit]] += shift[unit]
+    times[trees.start[units]] += shift
+    spans = trees.is_span[units]
+    times[trees.end[units][spans]] += shift[spans]
     return times
 
 
-def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: I8) -> I8:
-    """[units, requests] ns to add to a unit's times; 0 for the root."""
-    shift = np.zeros((tree.n_units, times.shape[1]), dtype=np.int64)
+def _shifts(times: I8, trees: SpanTrees, units: slice, hosts: I8, clocks: _Corrections, slices: I8) -> I8:
+    """[units, requests] ns to add to a unit's times; 0 for the root. units: those of the structure."""
+    start, end = trees.start[units].tolist(), trees.end[units].tolist()
+    parent, remote = (trees.parent[units] - units.start).tolist(), trees.is_remote_call[units].tolist()
+    shift = np.zeros((len(start), times.shape[1]), dtype=np.int64)
     extra = np.zeros_like(shift)  # by loose calls, handed down to everything below
     base = np.where(hosts[0] < 0, 0, clocks.add_ns[hosts[0], slices])
-    for unit in range(1, tree.n_units):
-        above = tree.parent[unit]
+    for unit, above in enumerate(parent[1:], start=1):
         known = hosts[unit] >= 0
         by_host = clocks.add_ns[hosts[unit], slices] - base
         extra[unit] = extra[above]
         shift[unit] = np.where(known, by_host + extra[unit], shift[above])
-        if not clocks.loose or not tree.is_remote_call(unit):
+        if not clocks.loose or not remote[unit]:
             continue
         a, b = np.minimum(hosts[above], hosts[unit]), np.maximum(hosts[above], hosts[unit])
         # Where the server's span is the longer one, no shift puts it inside.
-        lower = times[tree.start[above]] + shift[above] - times[tree.start[unit]] - shift[unit]
-        upper = times[tree.end[above]] + shift[above] - times[tree.end[unit]] - shift[unit]
+        lower = times[start[above]] + shift[above] - times[start[unit]] - shift[unit]
+        upper = times[end[above]] + shift[above] - times[end[unit]] - shift[unit]
         step = np.where(lower <= upper, np.clip(0, lower, upper), 0)
         for (low, high), slices_of_pair in clocks.loose.items():
             moved = np.where((a == low) & (b == high) & slices_of_pair[slices], step, 0)
@@ -382,7 +387,7 @@ def _interval(lower: I8, upper: I8) -> tuple[int, int]:
 
 
 def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
-    """Fewest pieces with one correction each; None if that takes more than `_MAX_STEPS` steps.
+    """Divide time into the fewest pieces with one correction each; None if they are over `_MAX_STEPS` + 1.
 
     `bounds` ascend in time. Each piece is extended block by block while it fits; then the step is placed
     between the two calls that minimize the contradictions on both sides.

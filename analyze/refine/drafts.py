@@ -1,357 +1,511 @@
-"""Draft refined graphs: sibling order added to trees of spans, deferral and zoom applied to records.
+"""Draft the refined graphs of all structures: trees of spans with sibling order, records after deferral and
+zoom.
 
 Requests of one stored structure may get several refined graphs: if two different calls of one operation run
-one after the other in either order, or if siblings are too rare for a consensus. The order of activity
-records is explicit.
+one after the other in either order, if siblings are too rare for a consensus, or if hosts are part of names.
+The order of activity records is explicit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from analyze.numbering import Numbering
-from analyze.population import GraphNode
-from analyze.refine.graphs import Columns, Draft, DraftGraph, LeftOut, equal_rows, own_columns
+from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, uneven_blocks
+from analyze.refine.consensus import flow_batches
+from analyze.refine.graphs import (
+    Columns,
+    Draft,
+    DraftGraphs,
+    LeftOut,
+    NodeColumns,
+    NodeLinks,
+    equal_rows,
+    own_columns,
+)
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import (
-    Family,
+    Families,
     SiblingRelation,
     occurrence_times,
-    pair_rows,
     relations_by_trace,
     slack_ns,
 )
-from analyze.refine.span_tree import SpanTree
+from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import StoredCategory
-from schemas.arrays import F8, I8
+from analyze.refine.structure_nodes import StructureNodes
+from schemas.arrays import B1, F8, I1, I8, U8
+from stitch.columnar.hashing import mix
+from stitch.columnar.runs import offsets, ranges, run_starts
 from stitch.graph.placed import END, POINT, START
-from stitch.graph.template import Template
-
-_SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
-
-
-def span_drafts(
-    category: StoredCategory,
-    times: I8,
-    tree: SpanTree,
-    families: Sequence[Family],
-    left_out: tuple[LeftOut, ...],
-    labels: HostLabels,
-    settings: RefineSettings,
-) -> Iterator[Draft]:
-    """Yield all refined graphs of a stored span category.
-
-    `times` [stored nodes, requests] is skew-corrected; `tree` is the structure after zooming, asynchrony and
-    deferral. Every request is in exactly one draft.
-    """
-    for rows, hosts in split_by_hosts(category, labels):
-        part = times if len(rows) == category.n_requests else times[:, rows]
-        shapes = _shapes(tree, hosts)
-        part, moved = _sort_twins(part, tree, shapes)
-        choices = [_choices(part, tree, shapes, family, settings) for family in families]
-        decisions = [each for c in choices for each in (*c.standing.values(), *c.decided.values())]
-        first, variant = equal_rows(np.array(decisions, dtype=np.int64).reshape(-1, len(rows)))
-        for number, row in enumerate(first.tolist()):
-            mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
-            own = part[:, mine]
-            mean_ns = own.mean(axis=1)
-            before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
-            yield Draft(
-                category=category,
-                rows=rows[mine],
-                times=own,
-                graph=_graph(category.structure, tree, hosts, before, mean_ns),
-                moved=None if moved is None else moved[:, mine],
-                nested=True,
-                left_out=left_out,
-            )
-
-
-def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
-    """[units] equal numbers for interchangeable subtrees (same labels, hosts where labelled, children)."""
-    known = Numbering[tuple[object, ...]]()
-    shapes = [0] * tree.n_units
-    for unit in range(tree.n_units - 1, -1, -1):
-        key = (
-            tree.operation[unit],
-            hosts[tree.start[unit]],
-            tree.awaited[unit],
-            tree.start[unit] == tree.end[unit],
-            tuple(sorted(shapes[child] for child in tree.children[unit])),
-        )
-        shapes[unit] = known[key]
-    return shapes
-
-
-def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> tuple[I8, Columns | None]:
-    """Sort interchangeable siblings by start in every request, moving the times of whole subtrees.
-
-    Innermost siblings first, so that a branch is sorted before it is moved. Returns (times, [columns,
-    requests] original column of each); (`times` itself, None) if all are sorted already.
-    """
-    sorted_times = times
-    moved: Columns | None = None
-    for unit in range(tree.n_units - 1, -1, -1):
-        by_shape: dict[int, list[int]] = {}
-        for child in tree.children[unit]:
-            by_shape.setdefault(shapes[child], []).append(child)
-        for twins in by_shape.values():
-            if len(twins) == 1:
-                continue
-            starts = sorted_times[[tree.start[twin] for twin in twins]]
-            if (starts[1:] >= starts[:-1]).all():
-                continue
-            order = np.argsort(starts, axis=0, kind="stable")
-            if moved is None:
-                sorted_times, moved = times.copy(), own_columns(*times.shape)
-            for columns in zip(*(_columns(tree, shapes, twin) for twin in twins), strict=True):
-                rows = list(columns)
-                sorted_times[rows] = np.take_along_axis(sorted_times[rows], order, axis=0)
-                moved[rows] = np.take_along_axis(moved[rows], order, axis=0)
-    return sorted_times, moved
-
-
-def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
-    """Columns of a subtree, in an order equal for all subtrees of the same shape."""
-    columns: list[int] = []
-    stack = [top]
-    while stack:
-        unit = stack.pop()
-        columns += dict.fromkeys((tree.start[unit], tree.end[unit]))  # one column of a point
-        stack += sorted(tree.children[unit], key=lambda child: (shapes[child], child))
-    return columns
 
 
 @dataclass(frozen=True, slots=True)
-class _Choices:
-    """Decisions of each request about the order of one family."""
+class _Parts:
+    """Requests of structures whose nodes have the same host words."""
 
-    family: Family
-    standing: dict[int, I8]
-    """Row -> [requests] unit in that row, if the branches of an operation differ in shape."""
-    decided: dict[int, I8]
-    """Pair -> [requests] relation, if there is no consensus."""
+    structure: I8
+    """[parts] structure."""
+    rows: tuple[I8 | None, ...]
+    """[parts] rows of the stored category, ascending; None: all."""
+    words: I8
+    """[stored nodes of all parts] index into `HostLabels.words`."""
+    first: I8
+    """[parts] index of the first node in `words`."""
 
-    def pairs(self, request: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
-        """Yield (earlier unit, later unit) of every sequential pair, for requests that decide as `request`
-        does.
+    @staticmethod
+    def of(
+        categories: Sequence[StoredCategory], nodes: StructureNodes, structures: I8, labels: HostLabels
+    ) -> _Parts:
+        """Split the chosen structures by the hosts in labels. O(nodes · requests) of labelled components."""
+        found = [
+            (number, *part)
+            for number in structures.tolist()
+            for part in split_by_hosts(categories[number], labels)
+        ]
+        structure = np.array([number for number, _, _ in found], dtype=np.int64)
+        n_nodes = np.diff(nodes.first)[structure]
+        words = np.concatenate([np.zeros(0, np.int64), *(words for _, _, words in found)])
+        return _Parts(structure, tuple(rows for _, rows, _ in found), words, np.cumsum(n_nodes) - n_nodes)
 
-        A relation that the mean starts of these requests contradict is dropped (parallel), so that the result
-        follows one total order and has no cycle.
-        """
-        units, relation = list(self.family.children), self.family.relation.tolist()
-        for row, standing in self.standing.items():
-            units[row] = int(standing[request])
-        for pair, decided in self.decided.items():
-            relation[pair] = int(decided[request])
-        rank = {unit: (mean_ns[tree.start[unit]], unit) for unit in units}
-        firsts, seconds = pair_rows(len(units))
-        for first, second, found in zip(firsts.tolist(), seconds.tolist(), relation, strict=True):
-            if not found:
-                continue
-            earlier, later = units[first], units[second]
-            if found == _SECOND_FIRST:
-                earlier, later = later, earlier
-            if rank[earlier] < rank[later]:
-                yield earlier, later
+    def word(self, part: I8, column: I8) -> I8:
+        """Words of stored nodes: part and column of each."""
+        words: I8 = self.words[self.first[part] + column]
+        return words
+
+
+def span_drafts(
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    kin: Families,
+    relation: I1,
+    left_out: Mapping[int, tuple[LeftOut, ...]],
+    labels: HostLabels,
+    settings: RefineSettings,
+) -> tuple[list[Draft], DraftGraphs]:
+    """Drafts of all structures of spans, and their graphs; every request is in exactly one draft.
+
+    times: [structures] [stored nodes, requests], skew-corrected. kin: families of the trees after zooming,
+    asynchrony and deferral. relation: [pairs of `kin`] decided relation. left_out: structure -> children left
+    out.
+    """
+    structures = np.flatnonzero(np.diff(kin.trees.first))
+    parts = _Parts.of(categories, kin.trees.nodes, structures, labels)
+    trees, _ = kin.trees.taken(parts.structure)
+    mine, _, pair = kin.taken(parts.structure, trees)
+    shapes = _shapes(trees, parts.word(trees.structure, trees.start))
+    unsorted = _unsorted(trees, shapes, parts.structure, categories, times)
+    of_pair = relation[pair]
+    choosing = _choosing(mine, of_pair, shapes)
+    drafts: list[Draft] = []
+    part_of: list[int] = []
+    changed: list[tuple[int, _Place, int]] = []
+    for part, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True)):
+        matrix = times[number] if rows is None else times[number][:, rows]
+        moved = None
+        if unsorted[part]:
+            matrix, moved = _sort_twins(matrix, trees, slice(*trees.first[part : part + 2].tolist()), shapes)
+        draft = Draft(categories[number], number, rows, matrix, moved, left_out.get(number, ()))
+        choices = {
+            place: decided
+            for family, groups in choosing.get(part, {}).items()
+            for place, decided in _choices(mine, of_pair, family, groups, matrix, settings).items()
+        }
+        if not choices:
+            drafts.append(draft)
+            part_of.append(part)
+            continue
+        first, variant = equal_rows(np.array([*choices.values()], dtype=np.int64))
+        for at, row in enumerate(first.tolist()):
+            changed += [(len(drafts), place, int(decided[row])) for place, decided in choices.items()]
+            drafts.append(draft if len(first) == 1 else draft.of_rows(np.flatnonzero(variant == at)))
+            part_of.append(part)
+    of = np.array(part_of, dtype=np.int64)
+    return drafts, _span_graphs(mine, of_pair, drafts, parts, of, changed)
+
+
+class _Place(NamedTuple):
+    """A row or a pair of a family, at which each request decides."""
+
+    is_pair: bool
+    number: int
+
+
+_Choosing = Mapping[int, Mapping[int, Sequence[Sequence[int]]]]
+"""Part -> family -> groups of rows of one operation, of which each request chooses the order."""
+
+
+def _choosing(kin: Families, relation: I1, shapes: U8) -> _Choosing:
+    """Families in which each request decides: some pair has no consensus, or calls of one operation, related
+    to others, differ in shape."""
+    related = np.zeros(len(kin.unit), dtype=np.bool_)
+    related[kin.first[relation != 0]] = related[kin.second[relation != 0]] = True
+    found: dict[int, dict[int, list[list[int]]]] = {}
+    family, part = kin.family, kin.trees.structure[kin.parent].tolist()
+    for one in np.unique(family[kin.first[relation >= SiblingRelation.BY_TRACE]]).tolist():
+        found.setdefault(part[one], {})[one] = []
+    for rows in kin.groups():
+        alike = shapes[kin.unit[rows]]
+        chosen = related[rows].any(axis=1) & (alike != alike[:, :1]).any(axis=1)
+        for group in rows[chosen].tolist():
+            found.setdefault(part[family[group[0]]], {}).setdefault(int(family[group[0]]), []).append(group)
+    return {
+        one: {family: sorted(groups) for family, groups in sorted(mine.items())}
+        for one, mine in found.items()
+    }
 
 
 def _choices(
-    times: I8, tree: SpanTree, shapes: list[int], family: Family, settings: RefineSettings
-) -> _Choices:
-    relation = family.relation
-    choices = _Choices(family, {}, {})
-    firsts, seconds = pair_rows(len(family.children))
-    related = {*firsts[relation != 0].tolist(), *seconds[relation != 0].tolist()} if family.groups else set()
-    for group in family.groups:
-        branches = [family.children[row] for row in group]
-        if related.isdisjoint(group) or len({shapes[branch] for branch in branches}) == 1:
-            continue
-        order = np.argsort(times[[tree.start[branch] for branch in branches]], axis=0, kind="stable")
-        choices.standing.update(zip(group, np.array(branches)[order], strict=True))
-    open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
-    if not open_pairs:
+    kin: Families,
+    relation: I1,
+    family: int,
+    groups: Sequence[Sequence[int]],
+    times: I8,
+    settings: RefineSettings,
+) -> dict[_Place, I8]:
+    """[requests] decisions of a part's requests about a family: the unit in a row of `groups`, the relation
+    of a pair without consensus. times: [stored nodes, requests]."""
+    trees, choices = kin.trees, {}
+    for group in groups:
+        branches = kin.unit[list(group)]
+        order = np.argsort(times[trees.start[branches]], axis=0, kind="stable")
+        for row, unit in zip(group, branches[order], strict=True):
+            choices[_Place(False, row)] = unit
+    first_row, past_row = kin.first_row[family : family + 2].tolist()
+    first_pair, past_pair = kin.first_pair[family : family + 2].tolist()
+    open_pairs = first_pair + np.flatnonzero(relation[first_pair:past_pair] >= SiblingRelation.BY_TRACE)
+    if not len(open_pairs):
         return choices
-    starts, ends = occurrence_times(times, tree, [family])
-    slack = slack_ns(times, tree, [family.parent], settings)[0]
-    for pair in open_pairs:
-        first, second = int(firsts[pair]), int(seconds[pair])
+    rows = slice(first_row, past_row)
+    of = kin.group[rows]
+    alike = [np.flatnonzero(of == one).tolist() for one in np.unique(of).tolist()]
+    unit, parent = kin.unit[rows], int(kin.parent[family])
+    starts, ends = occurrence_times(times, trees.start[unit], trees.end[unit], alike)
+    slack = slack_ns(times[trees.end[parent]] - times[trees.start[parent]], settings)
+    for pair in open_pairs.tolist():
+        first, second = int(kin.first[pair]) - first_row, int(kin.second[pair]) - first_row
         if relation[pair] == SiblingRelation.SEQUENTIAL:
             is_first = starts[first] <= starts[second]
-            found = np.where(is_first, SiblingRelation.FIRST_SECOND, SiblingRelation.SECOND_FIRST)
+            decided = np.where(is_first, SiblingRelation.FIRST_SECOND, SiblingRelation.SECOND_FIRST)
         else:
-            found = relations_by_trace(starts, ends, slack, first, second)
-        choices.decided[pair] = found.astype(np.int64)
+            decided = relations_by_trace(starts, ends, slack, first, second)
+        choices[_Place(True, pair)] = decided.astype(np.int64)
     return choices
 
 
-def _graph(
-    structure: Template,
-    tree: SpanTree,
-    hosts: tuple[str, ...],
-    before: list[tuple[int, int]],
-    mean_ns: F8,
-) -> DraftGraph:
-    """Build S6's DAG. before: (earlier unit, later unit) pairs of siblings."""
-    successors: dict[int, list[int]] = {}
-    for earlier, later in before:
-        successors.setdefault(earlier, []).append(later)
-    rank = [(mean_ns[tree.start[unit]], unit) for unit in range(tree.n_units)]
-    enter, leave = _walk(tree, rank)
-    edges = [
-        edge
-        for unit in range(tree.n_units)
-        if enter[unit] != leave[unit]
-        for edge in (
-            _inner_edges(tree, unit, successors, rank, enter, leave)
-            if tree.children[unit]
-            else ((enter[unit], leave[unit]),)
-        )
-    ]
-    first, last, parent = np.array(enter), np.array(leave), np.array(tree.parent)
-    is_span, awaited = first != last, np.array(tree.awaited)
-    n_nodes = 1 + max(leave)
-    column, side, mate = np.empty(n_nodes, dtype=np.int64), np.full(n_nodes, POINT), np.full(n_nodes, -1)
-    column[first], column[last] = tree.start, tree.end
-    side[first[is_span]], side[last[is_span]] = START, END
-    mate[first[is_span]], mate[last[is_span]] = last[is_span], first[is_span]
-    # Nothing holds the end of work that nobody waits for.
-    bounds = (parent >= 0, first[parent]), ((parent >= 0) & awaited, last[parent])
-    within, deferred = np.empty((n_nodes, 2), dtype=np.int64), np.empty(n_nodes, dtype=np.bool_)
-    within[first] = within[last] = np.stack([np.where(has, node, -1) for has, node in bounds], axis=1)
-    deferred[first] = deferred[last] = tree.deferred
-    return DraftGraph(
-        labels=_labels(structure, column.tolist(), side.tolist(), hosts),
-        column=column,
-        mate=mate,
-        within=within,
-        deferred=deferred,
-        edges=np.array(edges, dtype=np.int64).reshape(-1, 2),
-        responses=last[:1],
-    )
+def _shapes(trees: SpanTrees, words: I8) -> U8:
+    """[units] hashes, equal for interchangeable subtrees: same names, hosts where labelled, and children."""
+    own = np.stack((trees.operation, words, trees.awaited, trees.is_span))
+    shapes: U8 = np.zeros(own.shape[1], dtype=np.uint64)
+    for column in own:
+        shapes = mix(shapes + column.astype(np.uint64))
+    below = np.zeros(len(shapes), dtype=np.uint64)
+    for level in reversed(trees.levels):
+        shapes[level] = mix(shapes[level] + below[level])
+        if trees.parent[level[0]] >= 0:
+            # An odd factor: the shape of a child is no sum of shapes.
+            np.add.at(below, trees.parent[level], mix(shapes[level]))
+    return shapes
 
 
-def _labels(
-    structure: Template, columns: Sequence[int], sides: Sequence[int], hosts: tuple[str, ...]
-) -> tuple[GraphNode, ...]:
-    """Graph nodes for stored columns, with names and hosts."""
-    component, point, label = structure.component, structure.point, structure.label
-    return tuple(
-        GraphNode(component[at], point[at], label[at], hosts[at], side)
-        for at, side in zip(columns, sides, strict=True)
-    )
+def _unsorted(
+    trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory], times: Sequence[I8]
+) -> B1:
+    """[parts] True if interchangeable siblings start in another order than their columns in any request.
+
+    structures: [parts] structure of each part; all its requests are looked at.
+    """
+    order = np.lexsort((shapes, trees.parent))
+    twins = ~run_starts(trees.parent[order], shapes[order])
+    earlier, later = order[np.flatnonzero(twins) - 1], order[twins]
+    found = np.zeros(len(structures), dtype=np.bool_)
+    if not len(later):
+        return found
+    by_structure = np.argsort(structures[trees.structure[later]], kind="stable")
+    earlier, later = earlier[by_structure], later[by_structure]
+    of = structures[trees.structure[later]]
+    width = np.bincount(of, minlength=len(categories))
+    width += np.where(width > 0, [len(matrix) for matrix in times], 0)
+    for batch in flow_batches(categories, times, width, FEW_CELLS):
+        here = batch.part(of)
+        one, other = earlier[here], later[here]
+        wrong = batch.at(of[here], trees.start[other]) < batch.at(of[here], trees.start[one])
+        found[np.repeat(trees.structure[other], batch.layout(of[here]).size)[wrong]] = True
+    return found
 
 
-def _walk(tree: SpanTree, rank: list[tuple[float, int]]) -> tuple[list[int], list[int]]:
-    """(node of the start, node of the end) of each unit, depth first, children by rank; equal for a point."""
-    enter = [0] * tree.n_units
-    leave = [0] * tree.n_units
-    clock = 0
-    stack = [(0, False)]
-    while stack:
-        unit, done = stack.pop()
-        if done:
-            leave[unit] = clock
-            clock += 1
-            continue
-        enter[unit] = clock
-        leave[unit] = clock
-        clock += 1
-        if tree.start[unit] != tree.end[unit]:
-            stack.append((unit, True))
-        stack.extend(
-            (child, False) for child in sorted(tree.children[unit], key=rank.__getitem__, reverse=True)
-        )
-    return enter, leave
+def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[I8, Columns]:
+    """Sort interchangeable siblings by start in every request, moving the times of whole subtrees.
 
+    units: those of one structure. Innermost siblings first, so that a branch is sorted before it is moved.
+    Returns (times, [columns, requests] original column of each).
+    """
+    first = units.start
+    parent, shape = (trees.parent[units] - first).tolist(), shapes[units].tolist()
+    start, end = trees.start[units].tolist(), trees.end[units].tolist()
+    children: list[list[int]] = [[] for _ in parent]
+    for unit, above in enumerate(parent[1:], start=1):
+        children[above].append(unit)
 
-def _inner_edges(
-    tree: SpanTree,
-    unit: int,
-    successors: dict[int, list[int]],
-    rank: list[tuple[float, int]],
-    enter: list[int],
-    leave: list[int],
-) -> Iterator[tuple[int, int]]:
-    """Edges between the start of a span, its children and its end (S6), without implied ones."""
-    awaited = sorted(tree.awaited_children(unit), key=rank.__getitem__)
-    place = {child: at for at, child in enumerate(awaited)}
-    reach = [0] * len(awaited)  # bit sets of all later siblings
-    preceded = 0
-    for at in range(len(awaited) - 1, -1, -1):
-        for later in sorted(place[child] for child in successors.get(awaited[at], ())):
-            if reach[at] >> later & 1:
+    def columns(top: int) -> list[int]:
+        """Columns of a subtree, in an order equal for all subtrees of the same shape."""
+        found: list[int] = []
+        stack = [top]
+        while stack:
+            unit = stack.pop()
+            found += dict.fromkeys((start[unit], end[unit]))  # one column of a point
+            stack += sorted(children[unit], key=lambda child: (shape[child], child))
+        return found
+
+    times, moved = times.copy(), own_columns(*times.shape)
+    for unit in range(len(parent) - 1, -1, -1):
+        by_shape: dict[int, list[int]] = {}
+        for child in children[unit]:
+            by_shape.setdefault(shape[child], []).append(child)
+        for twins in by_shape.values():
+            starts = times[[start[twin] for twin in twins]]
+            if (starts[1:] >= starts[:-1]).all():
                 continue
-            reach[at] |= reach[later] | 1 << later
-            yield leave[awaited[at]], enter[awaited[later]]
-        preceded |= reach[at]
-    for at, child in enumerate(awaited):
-        if not preceded >> at & 1:
-            yield enter[unit], enter[child]
-        if not reach[at]:
-            yield leave[child], leave[unit]
-    if not awaited:
-        yield enter[unit], leave[unit]
-    for child in tree.children[unit]:
-        if not tree.awaited[child]:
-            yield enter[unit], enter[child]
+            order = np.argsort(starts, axis=0, kind="stable")
+            for rows in zip(*map(columns, twins), strict=True):
+                for cells in (times, moved):
+                    cells[list(rows)] = np.take_along_axis(cells[list(rows)], order, axis=0)
+    return times, moved
+
+
+def _mean_ns(drafts: Sequence[Draft]) -> tuple[F8, I8]:
+    """([stored nodes of all drafts] mean time, ns; [drafts] index of each draft's first node)."""
+    sums = []
+    cells = np.array([draft.times.size for draft in drafts], dtype=np.int64)
+    for part in uneven_blocks(cells, MANY_CELLS):
+        matrices = [draft.times for draft in drafts[part]]
+        if len(matrices) == 1:
+            sums.append(matrices[0].sum(axis=1))
+            continue
+        size = np.repeat([one.shape[1] for one in matrices], [len(one) for one in matrices])
+        flat = np.concatenate([one.ravel() for one in matrices])
+        sums.append(np.add.reduceat(flat, np.cumsum(size) - size))
+    n_nodes = np.array([len(draft.times) for draft in drafts], dtype=np.int64)
+    n = np.repeat([draft.n_requests for draft in drafts], n_nodes)
+    return np.concatenate([np.zeros(0, np.int64), *sums]) / n, np.cumsum(n_nodes) - n_nodes
+
+
+def _span_graphs(
+    kin: Families,
+    relation: I1,
+    drafts: Sequence[Draft],
+    parts: _Parts,
+    part_of: I8,
+    changed: Sequence[tuple[int, _Place, int]],
+) -> DraftGraphs:
+    """Graphs of all drafts (S6).
+
+    kin, relation: families of the parts. part_of: [drafts] part. changed: (draft, row or pair of `kin`, unit
+    in that row or relation of that pair) decided by the requests of the draft.
+    """
+    trees, _ = kin.trees.taken(part_of)
+    mine, row_of, pair_of = kin.taken(part_of, trees)
+    relation, unit = relation[pair_of].copy(), mine.unit.copy()
+    row_draft = mine.structure
+    pair_draft = row_draft[mine.first]
+    for draft, place, value in changed:
+        of, original = (pair_draft, pair_of) if place.is_pair else (row_draft, row_of)
+        begin = int(np.searchsorted(of, draft))
+        at = begin + place.number - int(original[begin])
+        if place.is_pair:
+            relation[at] = value
+        else:
+            unit[at] = value + trees.first[draft] - kin.trees.first[part_of[draft]]
+    mean, first_node = _mean_ns(drafts)
+    mean_ns = mean[first_node[trees.structure] + trees.start]
+    n_units = len(trees.parent)
+    rank = np.empty(n_units, dtype=np.int64)
+    by_rank = np.lexsort((np.arange(n_units), mean_ns, trees.parent))
+    rank[by_rank] = np.arange(n_units)
+    enter, leave, n_nodes = _walk(trees, by_rank)
+    earlier, later = _sequences(mine, unit, relation, rank)
+    preceded, followed = np.zeros((2, n_units), dtype=np.bool_)
+    preceded[later], followed[earlier] = True, True
+    earlier, later = _shortened(mine, unit, earlier, later, rank)
+    child = np.flatnonzero(trees.parent >= 0)
+    entered, waited = child[~preceded[child]], child[trees.awaited[child] & ~followed[child]]
+    is_span = trees.is_span
+    alone = is_span.copy()
+    alone[trees.parent[child[trees.awaited[child]]]] = False
+    above = trees.parent
+    src = np.concatenate((leave[earlier], enter[above[entered]], leave[waited], enter[alone]))
+    dst = np.concatenate((enter[later], enter[entered], leave[above[waited]], leave[alone]))
+    of_unit = np.concatenate((earlier, entered, waited, np.flatnonzero(alone)))
+    by_draft = np.argsort(trees.structure[of_unit], kind="stable")
+    n_edges = np.bincount(trees.structure[of_unit], minlength=len(drafts))
+    # Both sides of a span, and points.
+    both = np.concatenate((enter, leave[is_span]))
+    units = np.concatenate((np.arange(n_units), np.flatnonzero(is_span)))
+    order = np.empty(len(both), dtype=np.int64)
+    order[both] = np.arange(len(both))
+    units, is_end = units[order], (np.arange(len(both)) >= n_units)[order]
+    span = is_span[units]
+    column = np.where(is_end, trees.end[units], trees.start[units])
+    node = trees.nodes.first[parts.structure[part_of]][trees.structure[units]] + column
+    has_parent = above[units] >= 0
+    columns = NodeColumns(
+        name=trees.nodes.name[node],
+        word=parts.word(part_of[trees.structure[units]], column),
+        side=np.where(span, np.where(is_end, END, START), POINT),
+        kind=trees.nodes.kind[node],
+        column=column,
+        deferred=trees.deferred[units],
+        response=is_end & ~has_parent,
+    )
+    links = NodeLinks(
+        mate=np.where(span, np.where(is_end, enter[units], leave[units]), -1),
+        below=np.where(has_parent, enter[above[units]], -1),
+        # Nothing holds the end of work that nobody waits for.
+        above=np.where(has_parent & trees.awaited[units], leave[above[units]], -1),
+    )
+    return DraftGraphs(offsets(n_nodes), columns, links, offsets(n_edges), src[by_draft], dst[by_draft])
+
+
+def _walk(trees: SpanTrees, by_rank: I8) -> tuple[I8, I8, I8]:
+    """([units] node of the start, [units] node of the end, equal for a point; [structures] number of nodes),
+    numbered depth first, children by rank. by_rank: units by parent, then by rank."""
+    size = 1 + trees.is_span.astype(np.int64)
+    for level in reversed(trees.levels[1:]):
+        np.add.at(size, trees.parent[level], size[level])
+    ordered = size[by_rank]
+    before = np.cumsum(ordered) - ordered
+    # Nodes of earlier siblings; before a root come those of all structures before it.
+    first = np.flatnonzero(run_starts(trees.parent[by_rank]))
+    base = np.repeat(before[first], np.diff(np.append(first, len(by_rank))))
+    offset = np.empty(len(size), dtype=np.int64)
+    offset[by_rank] = before - base
+    roots = trees.first[:-1]
+    enter = offset
+    enter[roots] = np.cumsum(size[roots]) - size[roots]
+    for level in trees.levels[1:]:
+        enter[level] += enter[trees.parent[level]] + 1
+    return enter, np.where(trees.is_span, enter + size - 1, enter), size[roots]
+
+
+def _sequences(kin: Families, unit: I8, relation: I1, rank: I8) -> tuple[I8, I8]:
+    """(earlier, later) units of sequential pairs.
+
+    A relation that the mean starts contradict is dropped (parallel), so that the result follows one total
+    order and has no cycle. unit: [rows]; relation: [pairs]; rank: [units] place by mean start.
+    """
+    first, second = unit[kin.first], unit[kin.second]
+    swapped = relation == SiblingRelation.SECOND_FIRST
+    earlier, later = np.where(swapped, second, first), np.where(swapped, first, second)
+    goes = (relation != SiblingRelation.PARALLEL) & (rank[earlier] < rank[later])
+    return earlier[goes], later[goes]
+
+
+def _shortened(kin: Families, unit: I8, earlier: I8, later: I8, rank: I8) -> tuple[I8, I8]:
+    """Leave out pairs (a, c) where the first unit b after a has the pairs (a, b) and (b, c).
+
+    Not all implied pairs are found so, but of a hundred calls in a row all, where edges would be thousands.
+    """
+    # Rows of the siblings by rank, a square of cells a family.
+    size, first_row, family = kin.size, kin.first_row, kin.family
+    first_cell = offsets(size * size)
+    by_rank = np.lexsort((rank[unit], family))
+    place, of = np.empty((2, len(rank)), dtype=np.int64)
+    place[unit[by_rank]] = np.arange(len(unit)) - first_row[family]
+    of[unit] = family
+    here, a, c = of[earlier], place[earlier], place[later]
+    joined = np.zeros(int(first_cell[-1]), dtype=np.bool_)
+    joined[first_cell[here] + a * size[here] + c] = True
+    following = np.full(len(unit), np.iinfo(np.int64).max)
+    np.minimum.at(following, first_row[here] + a, c)
+    b = following[first_row[here] + a]
+    kept = (b == c) | ~joined[first_cell[here] + b * size[here] + c]
+    return earlier[kept], later[kept]
 
 
 def record_drafts(
-    category: StoredCategory, times: I8, labels: HostLabels, settings: RefineSettings
-) -> Iterator[Draft]:
-    """Yield the graph of a stored record category, once per set of host labels. O(nodes + edges) a graph.
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    nodes: StructureNodes,
+    structures: I8,
+    labels: HostLabels,
+    settings: RefineSettings,
+) -> tuple[list[Draft], DraftGraphs]:
+    """Drafts of structures of activity records, and their graphs: one a set of host labels. O(nodes + edges).
 
-    times: [stored nodes, requests] after skew correction.
+    times: [structures] [stored nodes, requests] after skew correction. structures: those of records.
     """
-    structure = category.structure
-    kept, edges = _kept(structure, settings)
-    place = np.full(structure.n_nodes + 1, -1)  # the last entry is that of no node, -1
-    place[kept] = np.arange(len(kept))
-    shortened = len(kept) < structure.n_nodes
-    sides = [structure.side[position] for position in kept]
-    graph = DraftGraph(
-        labels=(),
-        column=np.array(kept),
-        mate=place[np.array(structure.mate)[kept]],
-        within=np.full((len(kept), 2), -1),
-        deferred=np.array(structure.deferred)[kept],
-        edges=place[np.array(edges, dtype=np.int64).reshape(-1, 2)],
-        responses=place[list(structure.responses)],
+    kept = _kept(nodes, settings)
+    shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0
+    edges = [_edges(nodes, kept, number, shortened=bool(shortened[number])) for number in structures.tolist()]
+    parts = _Parts.of(categories, nodes, structures, labels)
+    of = np.searchsorted(structures, parts.structure)  # index into `edges`
+    place = np.cumsum(kept) - 1
+    first_kept = np.append(0, np.cumsum(kept))[nodes.first]
+    node = np.flatnonzero(kept)
+    n_nodes = np.diff(first_kept)[parts.structure]
+    node = node[ranges(first_kept[parts.structure], n_nodes)]
+    part = np.repeat(np.arange(len(n_nodes)), n_nodes)
+    first = offsets(n_nodes)
+    shift = first[:-1] - first_kept[parts.structure]
+    column = node - nodes.first[parts.structure][part]
+    mate = nodes.mate[node]
+    columns = NodeColumns(
+        name=nodes.name[node],
+        word=parts.word(part, column),
+        side=nodes.side[node],
+        kind=nodes.kind[node],
+        column=column,
+        deferred=nodes.deferred[node],
+        response=nodes.response[node],
     )
-    for rows, hosts in split_by_hosts(category, labels):
-        named = _labels(structure, kept, sides, hosts)
-        yield Draft(
-            category=category,
+    none = np.full(len(node), -1)
+    links = NodeLinks(np.where((mate < 0) | ~kept[mate], -1, place[mate] + shift[part]), none, none)
+    n_edges = np.array([len(edges[at]) for at in of.tolist()], dtype=np.int64)
+    every = np.concatenate([np.zeros((0, 2), np.int64), *(edges[at] for at in of.tolist())])
+    ends = place[every] + np.repeat(shift, n_edges)[:, None]
+    label = (columns.name * len(labels.words) + columns.word) * (END + 1) + columns.side
+    drafts = [
+        Draft(
+            category=categories[number],
+            structure=number,
             rows=rows,
-            times=times if len(rows) == category.n_requests else times[:, rows],
-            graph=replace(graph, labels=named),
+            times=times[number] if rows is None else times[number][:, rows],
+            nested=False,
             # Branches that differed in what was dropped may be interchangeable now.
-            twins_by_row=shortened and len(set(named)) < len(named),
+            twins_by_row=bool(shortened[number])
+            and len(np.unique(label[first[at] : first[at + 1]])) < n_nodes[at],
         )
+        for at, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True))
+    ]
+    return drafts, DraftGraphs(first, columns, links, offsets(n_edges), ends[:, 0], ends[:, 1])
 
 
-def _kept(structure: Template, settings: RefineSettings) -> tuple[list[int], Sequence[tuple[int, int]]]:
-    """Positions that remain after deferral and zoom, and edges between them, implied ones included."""
-    keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
-    keep[0] = True
-    for position in structure.responses:
-        keep[position] = True
+def _kept(nodes: StructureNodes, settings: RefineSettings) -> B1:
+    """[nodes] True for nodes that remain after deferral and zoom: roots and responses always do."""
+    always = nodes.response.copy()
+    always[nodes.first[:-1]] = True
+    kept = always | (~nodes.deferred | settings.keep_deferred)
     if settings.level == "L3":
-        boundary = {0, *structure.responses}
-        for src, dst in structure.edges:
-            if structure.component[src] != structure.component[dst]:
-                boundary |= {src, dst}
-        keep = [stays and position in boundary for position, stays in enumerate(keep)]
-    kept = [position for position, stays in enumerate(keep) if stays]
-    if len(kept) == structure.n_nodes:
-        return kept, structure.edges
+        boundary = always.copy()
+        between = nodes.component[nodes.src] != nodes.component[nodes.dst]
+        boundary[nodes.src[between]] = boundary[nodes.dst[between]] = True
+        kept &= boundary
+    return kept
+
+
+def _edges(nodes: StructureNodes, kept: B1, structure: int, *, shortened: bool) -> I8:
+    """[edges, 2] edges between the nodes of a structure that remain, implied ones included."""
+    mine = slice(*nodes.first_edge[structure : structure + 2].tolist())
+    edges = np.stack((nodes.src[mine], nodes.dst[mine]), axis=1)
+    if not shortened:
+        return edges
     # The kept nodes nearest before each node, looking through the dropped ones.
-    before: list[set[int]] = [set() for _ in range(structure.n_nodes)]
-    for src, dst in structure.edges:
-        before[dst] |= {src} if keep[src] else before[src]
-    return kept, [(src, dst) for dst in kept for src in before[dst]]
+    before: dict[int, set[int]] = {}
+    for src, dst in edges.tolist():
+        before.setdefault(dst, set()).update({src} if kept[src] else before.get(src, ()))
+    found = [(src, dst) for dst, sources in before.items() if kept[dst] for src in sources]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)

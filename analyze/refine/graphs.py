@@ -1,25 +1,24 @@
 """Merge drafts into categories: canonical positions, one key for equal graphs, one time matrix a category.
 
-A draft is one refined graph before canonical ordering, with its requests. Its times may have been moved
-between interchangeable branches, request by request; `Draft.moved` says from where. A node's hosts, failures
-and left-out children are looked up through it, so that a host stays with its times. Settled times are
-consistent with the graph: clipped to the parent and the request, and never before a predecessor.
+A draft is a refined graph before canonical ordering, with its requests. Its times may have been moved between
+interchangeable branches, request by request; `Draft.moved` says from where. A node's hosts, failures and
+left-out children are looked up through it, so that a host stays with its times. Settled times are consistent
+with the graph: clipped to the parent and the request, and never before a predecessor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.cache_blocks import MANY_CELLS, blocks
+from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, blocks, uneven_blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -32,10 +31,12 @@ from analyze.population import (
     RecordedFailures,
     Source,
 )
-from analyze.refine.stored import StoredCategory, row_order
+from analyze.ragged import Ragged
+from analyze.refine.stored import Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
-from schemas.arrays import B1, I4, I8
+from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
+from stitch.columnar.runs import inverse, ranges
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -43,44 +44,88 @@ from stitch.graph.template import Template
 Columns = npt.NDArray[np.unsignedinteger[Any]]
 """Stored column numbers, in the smallest dtype that holds them."""
 _Left = tuple[LeftBehind, ...]
+_N_SIDES = 3
+"""Number of sides of nodes: POINT, START, END."""
+
+
+class NodeColumns(NamedTuple):
+    """Properties of nodes; arrays are [nodes]."""
+
+    name: I8
+    """Index into `StructureNodes.names`."""
+    word: I8
+    """Index into `HostLabels.words`; 0 if no host is shown."""
+    side: I8
+    """POINT, START or END."""
+    kind: I8
+    """`EventKind` of the event behind the node."""
+    column: I8
+    """Column of the stored matrix with the node's time."""
+    deferred: B1
+    """True if the response does not wait for the node."""
+    response: B1
+    """True if the response may leave at the node."""
+
+
+class NodeLinks(NamedTuple):
+    """Nodes that nodes refer to; arrays are [nodes], -1 for none."""
+
+    mate: I8
+    """Node of the span's other side; -1 for points."""
+    below: I8
+    """Node at which the parent starts; -1: the request's start bounds the node."""
+    above: I8
+    """Node at which the parent ends, if it waits for this one; -1: the request's end bounds the node."""
 
 
 @dataclass(frozen=True, slots=True)
-class DraftGraph:
-    """A labelled DAG in some topological order; arrays are [nodes], node 0 is the root."""
+class DraftGraphs:
+    """Labelled DAGs of many drafts in one numbering of nodes; a DAG's nodes are in a topological order."""
 
-    labels: tuple[GraphNode, ...]
-    column: I8
-    """Column of the stored matrix with the node's time."""
-    mate: I8
-    """Node of the span's other side; -1 for points."""
-    within: I8
-    """[nodes, 2] nodes that bound this one's time: the parent's start (below) and end (above); -1: only the
-    request bounds it."""
-    deferred: B1
-    edges: I8
-    """[edges, 2] (src, dst); may include implied edges."""
-    responses: I8
+    first: I8
+    """[drafts + 1] first node of each draft."""
+    nodes: NodeColumns
+    links: NodeLinks
+    first_edge: I8
+    """[drafts + 1] first edge of each draft."""
+    src: I8
+    """[edges] node from which the edge leads."""
+    dst: I8
+    """[edges] node to which the edge leads; an edge may shorten a path of others."""
 
-    def ordered(self, order: I8, edges: I8) -> DraftGraph:
-        """Reorder: node `order[i]` becomes node i. edges: [edges, 2] in the new numbering."""
-        place = np.full(len(order) + 1, -1)  # the last entry is that of no node, -1
-        place[order] = np.arange(len(order))
-        return DraftGraph(
-            labels=tuple(self.labels[node] for node in order.tolist()),
-            column=self.column[order],
-            mate=place[self.mate[order]],
-            within=place[self.within[order]],
-            deferred=self.deferred[order],
-            edges=edges,
-            responses=np.sort(place[self.responses]),
+    @property
+    def draft(self) -> I8:
+        """[nodes] draft that each node belongs to."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    def followed_by(self, other: DraftGraphs) -> DraftGraphs:
+        """The drafts of both, those of `other` last."""
+        n = self.first[-1]
+        links = (
+            np.concatenate((mine, np.where(its < 0, -1, its + n)))
+            for mine, its in zip(self.links, other.links, strict=True)
+        )
+        return DraftGraphs(
+            np.concatenate((self.first, other.first[1:] + n)),
+            NodeColumns._make(np.concatenate(pair) for pair in zip(self.nodes, other.nodes, strict=True)),
+            NodeLinks._make(links),
+            np.concatenate((self.first_edge, other.first_edge[1:] + self.first_edge[-1])),
+            np.concatenate((self.src, other.src + n)),
+            np.concatenate((self.dst, other.dst + n)),
         )
 
-    def node_of(self, n_columns: int) -> I4:
-        """[stored columns] node with that column's time; -1 for none."""
-        node = np.full(n_columns, -1, dtype=np.int32)
-        node[self.column] = np.arange(len(self.column))
-        return node
+    def of_draft(self, number: int) -> DraftGraphs:
+        """The graph of one draft, its nodes numbered from 0."""
+        begin, end = self.first[number : number + 2].tolist()
+        edges = slice(*self.first_edge[number : number + 2].tolist())
+        return DraftGraphs(
+            np.array([0, end - begin]),
+            NodeColumns._make(column[begin:end] for column in self.nodes),
+            NodeLinks._make(np.maximum(link[begin:end] - begin, -1) for link in self.links),
+            np.array([0, edges.stop - edges.start]),
+            self.src[edges] - begin,
+            self.dst[edges] - begin,
+        )
 
 
 class LeftOut(NamedTuple):
@@ -100,26 +145,45 @@ def own_columns(n_columns: int, n_rows: int) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A graph, and the requests it describes."""
+    """Requests that one refined graph describes."""
 
     category: StoredCategory
-    rows: I8
-    """Rows of the stored category, ascending."""
+    structure: int
+    """Number of the stored category."""
+    rows: I8 | None
+    """Rows of the stored category, ascending; None: all."""
     times: I8
-    """[stored nodes, rows] skew-corrected times; interchangeable branches in order of start."""
-    graph: DraftGraph
+    """[stored nodes, rows] skew-corrected times, ns; interchangeable branches in order of start."""
     moved: Columns | None = None
     """[stored nodes, rows] stored column that each time was moved from, if branches were sorted; None: not
     moved. Hosts and failures are not moved, but looked up by this."""
-    nested: bool = False
-    """True if nodes are sides of spans and points inside them, so that `within` and `mate` give the
-    nesting."""
     left_out: tuple[LeftOut, ...] = ()
     """Deferred children that are not among the nodes."""
+    nested: bool = True
+    """True if nodes are sides of spans and points inside them, so that links give the nesting."""
     shift: I8 | None = None
     """[stored nodes, rows] ns that the skew correction added; None: none."""
     twins_by_row: bool = False
     """True if interchangeable branches may start in another order than their columns: sort each row."""
+
+    @property
+    def n_requests(self) -> int:
+        """Number of requests."""
+        return int(self.times.shape[1])
+
+    def of_rows(self, chosen: I8) -> Draft:
+        """The draft for some of its requests. chosen: indices into its rows, ascending."""
+        return replace(
+            self,
+            rows=chosen if self.rows is None else self.rows[chosen],
+            times=self.times[:, chosen],
+            moved=None if self.moved is None else self.moved[:, chosen],
+            shift=None if self.shift is None else self.shift[:, chosen],
+        )
+
+    def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[requests] values of the draft's requests. values: [requests of the stored category]."""
+        return values if self.rows is None else values[self.rows]
 
 
 def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
@@ -136,50 +200,73 @@ def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
     return first, group
 
 
-def assemble(drafts: Sequence[Draft]) -> tuple[Category, ...]:
+def assemble(
+    drafts: Sequence[Draft],
+    graphs: DraftGraphs,
+    names: Sequence[Operation],
+    words: Sequence[str],
+) -> tuple[Category, ...]:
     """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
-    Matrices are built one category at a time; besides the results, at most one draft's copy is alive.
+    names, words: texts of the nodes' names and hosts. O(nodes · requests).
     """
-    groups: dict[tuple[str, str], list[Draft]] = {}
-    for draft in _canonical(drafts) if drafts else ():
-        groups.setdefault((draft.category.structure.root, _key(draft.graph)), []).append(draft)
-    return tuple(_category(root, key, members) for (root, key), members in sorted(groups.items()))
+    if not drafts:
+        return ()
+    labels = _Labels.of(graphs, names, words)
+    graphs, labels, drafts = _canonical(drafts, graphs, labels)
+    settled = _settled(drafts, graphs)
+    made = _Made(drafts, graphs, labels, settled)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number in np.argsort([draft.structure for draft in drafts], kind="stable").tolist():
+        groups.setdefault((drafts[number].category.structure.root, made.key(number)), []).append(number)
+    return tuple(made.category(root, key, members) for (root, key), members in sorted(groups.items()))
 
 
-def _canonical(drafts: Sequence[Draft]) -> Iterator[Draft]:
-    """Yield the drafts with graphs in canonical order, from one vectorised call for all."""
-    dags = _dags(drafts)
-    # Columns of interchangeable branches stand in order of start, so their number serves as time.
-    result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
-    for number, draft in enumerate(drafts):
-        order = result.order[dags.first_node[number] : dags.first_node[number + 1]]
-        edges = slice(result.first_edge[number], result.first_edge[number + 1])
-        pairs = np.stack((result.src[edges], result.dst[edges]), axis=1).astype(np.int64)
-        if draft.twins_by_row:
-            draft = _by_row(draft, order)
-        yield replace(draft, graph=draft.graph.ordered(order, pairs))
+class _Labels(NamedTuple):
+    """Distinct labels of nodes."""
 
+    code: I8
+    """[nodes] index into `label`."""
+    label: tuple[GraphNode, ...]
+    text: tuple[bytes, ...]
+    """Injective text of each label with its length, to be hashed."""
+    hash: U8
+    """[2, labels] hash of each label; in the second row of a node at which the response may leave."""
 
-def _dags(drafts: Sequence[Draft]) -> Dags:
-    graphs = [draft.graph for draft in drafts]
-    first_node = np.cumsum([0, *(len(graph.labels) for graph in graphs)]).astype(np.int64)
-    names: list[str] = []
-    for graph in graphs:
-        mine = [_name(label) for label in graph.labels]
+    @staticmethod
+    def of(graphs: DraftGraphs, names: Sequence[Operation], words: Sequence[str]) -> _Labels:
+        """Find the distinct labels of nodes. O(nodes log nodes)."""
+        nodes = graphs.nodes
+        _, first, code = np.unique(
+            (nodes.name * len(words) + nodes.word) * _N_SIDES + nodes.side,
+            return_index=True,
+            return_inverse=True,
+        )
+        label = tuple(
+            GraphNode(names[name].component, names[name].point, names[name].label, words[word], side)
+            for name, word, side in zip(
+                nodes.name[first].tolist(),
+                nodes.word[first].tolist(),
+                nodes.side[first].tolist(),
+                strict=True,
+            )
+        )
+        texts = [_name(one) for one in label]
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         # Whether the response may leave at a node distinguishes it, too. No name ends like another one.
-        for at in graph.responses.tolist():
-            mine[at] += "!"
-        names += mine
-    hashes = {name: hash_word(name) for name in set(names)}
-    edges = np.concatenate(
-        [base + graph.edges for base, graph in zip(first_node.tolist(), graphs, strict=False)]
-    )
-    label = np.array([hashes[name] for name in names], dtype=np.uint64)
-    return Dags(first_node=first_node, label=label, src=edges[:, 0], dst=edges[:, 1])
+        hashes = [[hash_word(text + end) for text in texts] for end in ("", "!")]
+        return _Labels(
+            code,
+            label,
+            tuple(len(text).to_bytes(8, "little") + text for text in encoded),
+            np.array(hashes, dtype=np.uint64),
+        )
+
+    def hashed(self, response: B1) -> U8:
+        """[nodes] hash of each node's label."""
+        return self.hash[response.astype(np.int64), self.code]
 
 
-@lru_cache(maxsize=65_536)
 def _name(label: GraphNode) -> str:
     """Injective text of a label, for hashing."""
     # The lengths say where each part ends, so no part can pass for two.
@@ -189,12 +276,40 @@ def _name(label: GraphNode) -> str:
     return f"{side} {len(host)} {len(component)} {len(point)} {len(word)} {host}{component}{point}{word}"
 
 
-def _by_row(draft: Draft, order: I8) -> Draft:
+def _canonical(
+    drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels
+) -> tuple[DraftGraphs, _Labels, list[Draft]]:
+    """Graphs in canonical order, their labels, and the drafts, branches sorted by row where asked for."""
+    dags = Dags(graphs.first, labels.hashed(graphs.nodes.response), graphs.src, graphs.dst)
+    # Columns of interchangeable branches stand in order of start, so their number serves as time.
+    result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
+    drafts = [
+        _by_row(draft, number, graphs, labels, result.order) if draft.twins_by_row else draft
+        for number, draft in enumerate(drafts)
+    ]
+    order = result.order + np.repeat(graphs.first[:-1], np.diff(graphs.first))
+    place = np.append(inverse(order), -1)  # the last entry is that of no node, -1
+    first_of_edge = np.repeat(graphs.first[:-1], np.diff(result.first_edge))
+    ordered = DraftGraphs(
+        graphs.first,
+        NodeColumns._make(column[order] for column in graphs.nodes),
+        NodeLinks._make(place[link[order]] for link in graphs.links),
+        result.first_edge,
+        result.src + first_of_edge,
+        result.dst + first_of_edge,
+    )
+    return ordered, labels._replace(code=labels.code[order]), drafts
+
+
+def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, orders: I8) -> Draft:
     """Sort the draft's interchangeable branches by start in every request (moves times, not nodes)."""
-    column = draft.graph.column
+    nodes, graph = slice(*graphs.first[number : number + 2].tolist()), graphs.of_draft(number)
+    order, column = orders[nodes], graph.nodes.column
     times = np.ascontiguousarray(draft.times[column].T)
     members = np.zeros(len(times), dtype=np.int64)
-    by_row = canonical_order(_dags([draft]), times.reshape(-1), member=members).order.reshape(times.shape)
+    hashes = labels._replace(code=labels.code[nodes]).hashed(graph.nodes.response)
+    dag = Dags(graph.first, hashes, graph.src, graph.dst)
+    by_row = canonical_order(dag, times.reshape(-1), member=members).order.reshape(times.shape)
     if bool((by_row == order).all()):
         return draft
     settled, moved = draft.times.copy(), own_columns(*draft.times.shape)
@@ -204,136 +319,189 @@ def _by_row(draft: Draft, order: I8) -> Draft:
     return replace(draft, times=settled, moved=moved)
 
 
-def _key(graph: DraftGraph) -> str:
-    """128-bit key of (node names, edges, responses), 32 hex digits; the hashed bytes are injective."""
-    digest = blake2b(b"flowdiff refined 2\0", digest_size=16)
-    sizes = [len(graph.labels), len(graph.edges), len(graph.responses)]
-    digest.update(np.array(sizes, dtype="<i8").tobytes())
-    for label in graph.labels:
-        text = _name(label).encode("utf-8", "surrogatepass")
-        digest.update(len(text).to_bytes(8, "little") + text)
-    digest.update(graph.edges.astype("<i4").tobytes())
-    digest.update(graph.responses.astype("<i4").tobytes())
-    return digest.hexdigest()
+class _Times(NamedTuple):
+    """Settled times of a draft."""
+
+    node_ns: I8
+    """[nodes, requests]"""
+    response_ns: I8
+    """[requests]"""
+    moved: B1 | None
+    """[nodes] True if the node was moved in any request; None: no node was."""
 
 
-def _category(root: str, key: str, members: list[Draft]) -> Category:
-    graph = _graph(root, key, members[0])
-    bounds = [0, *np.cumsum([len(draft.rows) for draft in members]).tolist()]
-    node_ns = np.empty((graph.n_nodes, bounds[-1]), dtype=np.int64)
-    response_ns = np.empty(bounds[-1], dtype=np.int64)
-    skewed = np.zeros(len(graph.edges), dtype=np.bool_)
-    for (start, end), draft in zip(pairwise(bounds), members, strict=True):
-        settled = node_ns[:, start:end]
-        response_ns[start:end], moved = _settle(draft.times, draft.graph, settled)
-        skewed |= _changed_edges(draft, moved, settled)
-    start_ns = np.concatenate([draft.category.start_ns[draft.rows] for draft in members])
-    sample = np.concatenate([draft.category.sample[draft.rows] for draft in members])
-    request_id = pa.concat_arrays([d.category.request_id.take(pa.array(d.rows)) for d in members])
-    order: I8 | slice = slice(None)
-    if len(members) > 1:
-        order = row_order(sample.astype(np.int64), start_ns, request_id)
-        node_ns = np.take(node_ns, order, axis=1)
-        request_id = request_id.take(pa.array(order))
-    sources, source = _sources(members)
-    origin, left_behind = _left_behind(members)
-    return Category(
-        graph=graph,
-        node_ns=node_ns,
-        response_ns=response_ns[order],
-        start_ns=start_ns[order],
-        weight=np.concatenate([draft.category.weight[draft.rows] for draft in members])[order],
-        sample=sample[order],
-        status=np.concatenate([draft.category.status[draft.rows] for draft in members])[order],
-        request_id=request_id,
-        stored=tuple(sorted({draft.category.key for draft in members})),
-        skewed_edges=skewed,
-        host=_hosts(members, order),
-        failures=_failures(members, order),
-        sources=sources,
-        source=None if source is None else source[order],
-        origin=None if origin is None else origin[order],
-        left_behind=left_behind,
-    )
+class _Made:
+    """Categories made of drafts, whose graphs are in canonical order."""
+
+    def __init__(
+        self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels, settled: Sequence[_Times]
+    ) -> None:
+        self.drafts, self.graphs, self.labels, self.settled = drafts, graphs, labels, settled
+        nodes, links = graphs.nodes, graphs.links
+        base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
+        self.code = labels.code.tolist()
+        self.first, self.first_edge = graphs.first.tolist(), graphs.first_edge.tolist()
+        edges = np.stack((graphs.src, graphs.dst), axis=1)
+        self.edges: I4 = (edges - base[edges]).astype(np.int32)
+        local = np.arange(len(base)) - base
+        self.owner: I4 = np.where(nodes.side == END, links.mate - base, local).astype(np.int32)
+        self.parent: I4 = np.where(links.below < 0, -1, links.below - base).astype(np.int32)
+        self.mate: I4 = np.where(links.mate < 0, -1, links.mate - base).astype(np.int32)
+        self.kind = nodes.kind.astype(np.uint8)
+        answering = np.flatnonzero(nodes.response)
+        self.first_response = np.searchsorted(answering, graphs.first).tolist()
+        self.responses: I4 = local[answering].astype(np.int32)
+
+    def _ranges(self, number: int) -> tuple[slice, slice, slice]:
+        """(nodes, edges, responses) of a draft."""
+        return tuple(
+            slice(first[number], first[number + 1])
+            for first in (self.first, self.first_edge, self.first_response)
+        )  # type: ignore[return-value]
+
+    def key(self, number: int) -> str:
+        """128-bit key of (node names, edges, responses), 32 hex digits; the hashed bytes are injective."""
+        nodes, edges, responses = self._ranges(number)
+        digest = blake2b(b"flowdiff refined 2\0", digest_size=16)
+        sizes = [one.stop - one.start for one in (nodes, edges, responses)]
+        digest.update(np.array(sizes, dtype="<i8").tobytes())
+        digest.update(b"".join(map(self.labels.text.__getitem__, self.code[nodes])))
+        digest.update(self.edges[edges].astype("<i4", copy=False).tobytes())
+        digest.update(self.responses[responses].astype("<i4", copy=False).tobytes())
+        return digest.hexdigest()
+
+    def graph(self, root: str, key: str, number: int) -> Graph:
+        """Graph of a draft."""
+        nodes, edges, responses = self._ranges(number)
+        labels = tuple(map(self.labels.label.__getitem__, self.code[nodes]))
+        nesting = Nesting(self.owner[nodes], self.parent[nodes], self.kind[nodes])
+        parts = (labels, self.edges[edges], self.responses[responses])
+        return Graph(
+            key,
+            root,
+            *parts,
+            text=GraphText(partial(_template, *parts, self.mate[nodes], self.graphs.nodes.deferred[nodes])),
+            nesting=nesting if self.drafts[number].nested else None,
+        )
+
+    def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
+        """Merge drafts with one graph."""
+        graph = self.graph(root, key, numbers[0])
+        members = [self.drafts[number] for number in numbers]
+        settled = [self.settled[number] for number in numbers]
+        columns = [self.graphs.nodes.column[self._ranges(number)[0]] for number in numbers]
+        skewed = np.zeros(len(graph.edges), dtype=np.bool_)
+        for draft, column, times in zip(members, columns, settled, strict=True):
+            skewed |= _changed_edges(draft, graph.edges, column, times)
+        start_ns, sample, weight, status = (
+            _joined([draft.taken(getattr(draft.category, name)) for draft in members])
+            for name in ("start_ns", "sample", "weight", "status")
+        )
+        node_ns = _joined([one.node_ns for one in settled], axis=1)
+        response_ns = _joined([one.response_ns for one in settled])
+        ids = [
+            draft.category.request_id
+            if draft.rows is None
+            else draft.category.request_id.take(pa.array(draft.rows))
+            for draft in members
+        ]
+        request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
+        order: I8 | slice = slice(None)
+        if len(members) > 1:
+            order = row_order(sample.astype(np.int64), start_ns, request_id)
+            node_ns = np.take(node_ns, order, axis=1)
+            request_id = request_id.take(pa.array(order))
+        sources, source = _sources(members)
+        origin, left_behind = _left_behind(members, columns)
+        return Category(
+            graph=graph,
+            node_ns=node_ns,
+            response_ns=response_ns[order],
+            start_ns=start_ns[order],
+            weight=weight[order],
+            sample=sample[order],
+            status=status[order],
+            request_id=request_id,
+            stored=tuple(sorted({draft.category.key for draft in members})),
+            skewed_edges=skewed,
+            host=_hosts(members, columns, order),
+            failures=_failures(members, columns, order),
+            sources=sources,
+            source=None if source is None else source[order],
+            origin=None if origin is None else origin[order],
+            left_behind=left_behind,
+        )
 
 
-def _graph(root: str, key: str, draft: Draft) -> Graph:
-    graph = draft.graph
-    return Graph(
-        key=key,
-        root=root,
-        nodes=graph.labels,
-        edges=graph.edges.astype(np.int32),
-        responses=graph.responses.astype(np.int32),
-        text=GraphText(partial(_template, graph)),
-        nesting=_nesting(draft) if draft.nested else None,
-    )
+def _joined(parts: Sequence[npt.NDArray[Any]], axis: int = 0) -> npt.NDArray[Any]:
+    """Concatenation of arrays; a single one without a copy."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
 
 
-def _nesting(draft: Draft) -> Nesting:
-    """Nesting of the nodes: span start, parent's start and kind of each."""
-    graph = draft.graph
-    is_end = np.array([label.side == END for label in graph.labels])
-    return Nesting(
-        np.where(is_end, graph.mate, np.arange(len(is_end))).astype(np.int32),
-        graph.within[:, 0].astype(np.int32),
-        np.array(draft.category.structure.kind, dtype=np.uint8)[graph.column],
-    )
-
-
-def _template(graph: DraftGraph) -> Template:
+def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, deferred: B1) -> Template:
     return Template.of_graph(
-        [(n.where, n.point, n.label) for n in graph.labels],
-        [(src, dst) for src, dst in graph.edges.tolist()],
-        graph.responses.tolist(),
-        side=[node.side for node in graph.labels],
-        mate=graph.mate.tolist(),
-        deferred=graph.deferred.tolist(),
+        [(n.where, n.point, n.label) for n in labels],
+        [(src, dst) for src, dst in edges.tolist()],
+        responses.tolist(),
+        side=[node.side for node in labels],
+        mate=mate.tolist(),
+        deferred=deferred.tolist(),
     )
 
 
-def _hosts(members: Sequence[Draft], order: I8 | slice) -> Codes:
-    """[positions, rows] host codes; a broadcast view if all rows have the same hosts."""
+def _hosts(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> Codes:
+    """[positions, rows] host codes; a broadcast view if all rows have the same hosts.
+
+    columns: [drafts] stored column of each node.
+    """
     parts = []
-    for draft in members:
-        stored, columns = draft.category.host, draft.graph.column
-        if draft.moved is not None:
-            parts.append(stored[draft.moved[columns], draft.rows[None, :]])
-        elif len(draft.rows) == draft.category.n_requests:
-            parts.append(stored[columns])
+    for draft, column in zip(members, columns, strict=True):
+        stored = draft.category.host if draft.rows is None else draft.category.host[:, draft.rows]
+        if draft.moved is None:
+            parts.append(stored[column])
         else:
-            parts.append(stored[np.ix_(columns, draft.rows)])
+            parts.append(np.take_along_axis(stored, draft.moved[column].astype(np.int64), axis=0))
     first = parts[0][:, :1].copy()
     if all((part == first).all() for part in parts):
         return np.broadcast_to(first, (len(first), sum(part.shape[1] for part in parts)))
-    return np.ascontiguousarray(np.concatenate(parts, axis=1)[:, order])
+    return np.ascontiguousarray(_joined(parts, axis=1)[:, order])
 
 
-def _failures(members: Sequence[Draft], order: I8 | slice) -> RecordedFailures:
+def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> RecordedFailures:
     """Failures at nodes of the graph; row `i` of the category is row `order[i]` of the concatenated
     drafts."""
     if not any(len(draft.category.failures.row) for draft in members):
         return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
-    for draft in members:
+    for draft, column_of in zip(members, columns, strict=True):
         failures = draft.category.failures
-        at = np.searchsorted(draft.rows, failures.row)
-        at[at == len(draft.rows)] = 0
-        mine = np.flatnonzero(draft.rows[at] == failures.row)
-        at, column = at[mine], failures.position[mine].astype(np.int64)
+        at, mine = failures.row.astype(np.int64), np.arange(len(failures.row))
+        if draft.rows is not None:
+            at = np.searchsorted(draft.rows, failures.row)
+            at[at == len(draft.rows)] = 0
+            mine = np.flatnonzero(draft.rows[at] == failures.row)
+            at = at[mine]
+        column = failures.position[mine].astype(np.int64)
         if draft.moved is not None:
             column = _moved_to(draft.moved, at, column)
-        place = draft.graph.node_of(draft.category.structure.n_nodes)[column]
+        place = _node_of(column_of, draft)[column]
         kept = np.flatnonzero(place >= 0)
         rows.append(at[kept] + first_row)
         positions.append(place[kept])
         errors.append(failures.error[mine][kept])
-        first_row += len(draft.rows)
+        first_row += draft.n_requests
     rank = np.empty(first_row, dtype=np.int32)
     rank[order] = np.arange(first_row, dtype=np.int32)
     row, position = rank[np.concatenate(rows)], np.concatenate(positions)
     by_row = np.lexsort((position, row))
     return RecordedFailures(row[by_row], position[by_row], np.concatenate(errors)[by_row])
+
+
+def _node_of(column: I8, draft: Draft) -> I4:
+    """[stored columns] node with that column's time; -1 for none. column: [nodes] stored column."""
+    node = np.full(len(draft.times), -1, dtype=np.int32)
+    node[column] = np.arange(len(column))
+    return node
 
 
 def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
@@ -350,15 +518,15 @@ def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
         return sources, None
-    n_rows = [len(draft.rows) for draft in members]
+    n_rows = [draft.n_requests for draft in members]
     return sources, np.repeat(np.array([sources.index(one) for one in each], dtype=np.int32), n_rows)
 
 
-def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]]:
+def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
     """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
     if not any(draft.left_out for draft in members):
         return None, ()
-    parts = [_left_variants(draft) for draft in members]
+    parts = [_left_variants(draft, column) for draft, column in zip(members, columns, strict=True)]
     words = sorted({variant for variants, _ in parts for variant in variants})
     if len(words) == 1:
         return None, (words[0],)
@@ -367,11 +535,11 @@ def _left_behind(members: Sequence[Draft]) -> tuple[I4 | None, tuple[_Left, ...]
     return np.concatenate(origin), tuple(words)
 
 
-def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
+def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
     """(distinct sets of children left out, [rows] index of each row's set); several if branches were
     sorted."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
-    rows = np.arange(len(draft.rows), dtype=np.int64)
+    rows = np.arange(draft.n_requests, dtype=np.int64)
     if draft.moved is None or not len(column):
         columns, of_row = column[None, :], np.zeros(len(rows), dtype=np.int64)
     else:
@@ -379,45 +547,112 @@ def _left_variants(draft: Draft) -> tuple[list[_Left], I8]:
         by_row = np.stack([_moved_to(moved, rows, np.full(len(rows), at)) for at in column.tolist()])
         first, of_row = equal_rows(by_row)
         columns = by_row[:, first].T
-    nodes = draft.graph.node_of(draft.category.structure.n_nodes)[columns]
+    nodes = _node_of(column_of, draft)[columns]
     operations = [left.operation for left in draft.left_out]
     variants = [tuple(sorted(map(LeftBehind, row, operations))) for row in nodes.tolist()]
     return variants, of_row
 
 
-def _changed_edges(draft: Draft, moved: B1, settled: I8) -> B1:
+def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
     """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
-    edges, columns = draft.graph.edges, draft.graph.column
     changed = np.zeros(len(edges), dtype=np.bool_)
-    for number in np.flatnonzero(moved[edges].any(axis=1)).tolist():
+    moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
+    for number in np.flatnonzero(moved).tolist():
         src, dst = edges[number]
-        before = draft.times[columns[dst]] - draft.times[columns[src]]
-        changed[number] = bool((before != settled[dst] - settled[src]).any())
+        before = draft.times[column[dst]] - draft.times[column[src]]
+        changed[number] = bool((before != times.node_ns[dst] - times.node_ns[src]).any())
     if draft.shift is not None:
         for number in np.flatnonzero(~changed).tolist():
-            src, dst = columns[edges[number]]
+            src, dst = column[edges[number]]
             changed[number] = bool((draft.shift[dst] != draft.shift[src]).any())
     return changed
 
 
-def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
-    """Write the settled times of the graph's nodes, [nodes, requests], to `out`.
+def _settled(drafts: Sequence[Draft], graphs: DraftGraphs) -> list[_Times]:
+    """[drafts] settled times. Of small drafts those that fit their graphs are found together."""
+    found: list[_Times | None] = [None] * len(drafts)
+    n_nodes = np.diff(graphs.first)
+    n_requests = np.array([draft.n_requests for draft in drafts])
+    few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
+    n_stored = np.array([len(draft.times) for draft in drafts])
+    for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS):
+        for number, times in _fitting(drafts, graphs, few[part], n_requests):
+            found[number] = times
+    return [
+        _settle(draft.times, graphs.of_draft(number)) if times is None else times
+        for number, (draft, times) in enumerate(zip(drafts, found, strict=True))
+    ]
+
+
+def _fitting(
+    drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
+) -> Iterator[tuple[int, _Times]]:
+    """Yield the drafts, of `numbers`, whose times fit their graphs as they are, with their times."""
+    matrices = [drafts[number].times for number in numbers.tolist()]
+    stored = np.concatenate([matrix.ravel() for matrix in matrices])
+    n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]
+    first_cell = np.cumsum([0, *(matrix.size for matrix in matrices[:-1])])
+    node = ranges(graphs.first[numbers], n_nodes)
+    draft = np.repeat(np.arange(len(numbers)), n_nodes)
+    layout, request = Ragged.of(of[draft]), Ragged.of(of)
+    raw = stored[layout.at(first_cell[draft] + graphs.nodes.column[node] * of[draft])]
+    answering = np.flatnonzero(graphs.nodes.response[node])
+    answers = Ragged.of(of[draft[answering]])
+    response_ns = np.zeros(request.n_cells, dtype=np.int64)
+    np.maximum.at(
+        response_ns, answers.at(request.first[draft[answering]]), raw[answers.at(layout.first[answering])]
+    )
+    # Rows whose times must not be after those of other rows, by their first cells; responses come last.
+    first = np.zeros(int(graphs.first[-1]) + 1, dtype=np.int64)
+    first[node] = layout.first
+    below, above = graphs.links.below[node], graphs.links.above[node]
+    inside, under = np.flatnonzero((above < 0) & ~graphs.nodes.deferred[node]), np.flatnonzero(above >= 0)
+    n_edges = np.diff(graphs.first_edge)[numbers]
+    edge = ranges(graphs.first_edge[numbers], n_edges)
+    started = np.flatnonzero(below >= 0)
+    earlier = (layout.first[inside], first[below[started]], layout.first[under], first[graphs.src[edge]])
+    later = (
+        len(raw) + request.first[draft[inside]],
+        layout.first[started],
+        first[above[under]],
+        first[graphs.dst[edge]],
+    )
+    of_pair = np.concatenate(
+        (draft[inside], draft[started], draft[under], np.repeat(np.arange(len(numbers)), n_edges))
+    )
+    pairs, times = Ragged.of(of[of_pair]), np.concatenate((raw, response_ns))
+    wrong = times[pairs.at(np.concatenate(earlier))] > times[pairs.at(np.concatenate(later))]
+    fits = np.ones(len(numbers), dtype=np.bool_)
+    fits[pairs.spread(of_pair)[wrong]] = False
+    fits[layout.spread(draft)[raw < 0]] = False
+    ends = np.cumsum(n_nodes * of)
+    for at in np.flatnonzero(fits).tolist():
+        cells, mine = slice(ends[at] - n_nodes[at] * of[at], ends[at]), request.first[at]
+        yield (
+            int(numbers[at]),
+            _Times(raw[cells].reshape(n_nodes[at], of[at]), response_ns[mine : mine + of[at]], None),
+        )
+
+
+def _settle(times: I8, graph: DraftGraphs) -> _Times:
+    """Settle the times of the nodes of one draft's graph. times: [stored nodes, requests].
 
     Response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, then raised to their latest predecessor; neither moves a response past T, because
-    everything before a node lies in the same bounds. Returns ([requests] T, [nodes] True if the node was
-    moved in any request).
+    everything before a node lies in the same bounds.
     """
-    n_nodes, n_requests = out.shape
+    column, responses = graph.nodes.column, np.flatnonzero(graph.nodes.response)
+    n_nodes, n_requests = len(column), times.shape[1]
+    out = np.empty((n_nodes, n_requests), dtype=np.int64)
     response_ns = np.empty(n_requests, dtype=np.int64)
     moved = np.zeros(n_nodes, dtype=np.bool_)
-    starts, ends = graph.within.T
-    in_request = (ends < 0) & ~graph.deferred
+    starts, ends = graph.links.below, graph.links.above
+    in_request = (ends < 0) & ~graph.nodes.deferred
     before, behind = np.flatnonzero(starts >= 0).tolist(), np.flatnonzero(ends >= 0)[::-1].tolist()
-    sources, targets = graph.edges.T
+    sources, targets = graph.src, graph.dst
     for rows in blocks(n_requests, n_nodes):
-        raw = times[graph.column, rows]
-        latest = np.maximum(raw[graph.responses].max(axis=0), 0)
+        raw = times[column, rows]
+        latest = np.maximum(raw[responses].max(axis=0), 0)
         response_ns[rows] = latest
         if (
             (raw >= 0).all()
@@ -437,8 +672,8 @@ def _settle(times: I8, graph: DraftGraph, out: I8) -> tuple[I8, B1]:
         for node in behind:
             np.minimum(t[node], t[ends[node]], out=t[node])
         if (t[sources] > t[targets]).any():
-            for src, dst in graph.edges.tolist():
+            for src, dst in zip(sources.tolist(), targets.tolist(), strict=True):
                 np.maximum(t[dst], t[src], out=t[dst])
         moved |= (t != raw).any(axis=1)
         out[:, rows] = t
-    return response_ns, moved
+    return _Times(out, response_ns, moved)

@@ -113,21 +113,20 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
     return None
 
 
-def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8, tuple[str, ...]]]:
-    """Split a category into groups of rows whose nodes have the same host words.
+def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8 | None, I8]]:
+    """Split a category into groups of requests whose nodes have the same host words.
 
-    Yields (rows ascending, host word of each node, empty if not labelled).
+    Yields (rows ascending, or None for all; [nodes] index into `labels.words`, 0 where none is shown).
     """
-    rows = np.arange(category.n_requests, dtype=np.int64)
     components = category.structure.component
+    words = np.zeros(len(components), dtype=np.int64)
     columns = [at for at, component in enumerate(components) if component in labels.labelled]
     if not columns:
-        yield rows, ("",) * len(components)
+        yield None, words
         return
     codes = labels.word_of[category.host[columns]]
     first, group = equal_rows(codes)
     for number, row in enumerate(first):
-        parts = [""] * len(components)
-        for column, code in zip(columns, codes[:, row], strict=True):
-            parts[column] = labels.words[code]
-        yield rows[group == number], tuple(parts)
+        own = words.copy()
+        own[columns] = codes[:, row]
+        yield np.flatnonzero(group == number) if len(first) > 1 else None, own

@@ -11,7 +11,7 @@ length of a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -55,7 +55,9 @@ _LEADING: Final = re.compile(r"[^\W\d_]*")
 
 
 _ROWS_AT_ONCE: Final = 16_384
-"""Most structures whose names are Python objects at once."""
+"""Maximum number of structures whose names are Python objects at once."""
+_MOST_KNOWN: Final = 1 << 16
+"""Maximum number of names whose folded names are remembered: about 20 MB."""
 
 
 def fold_text(text: str, level: int) -> str:
@@ -107,35 +109,61 @@ class NameFolder:
         self._before: dict[str | None, FoldedNames] = {}
         self._seen: dict[str, dict[Operation, Operation]] = {}
         """Folded component -> folded name -> least original name."""
+        self._known: dict[str, dict[Operation, Operation]] = {}
+        """Folded component -> name -> folded name at the levels so far, of names that were added."""
+        self._n_known = 0
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
             self._levels[place] = max(fold.level, self._levels.get(place, 0))
             self._before[place] = min(fold, self._before.get(place, fold), key=lambda folded: folded.example)
+
+    @property
+    def folds(self) -> bool:
+        """True if the names so far make some component's names fold."""
+        return bool(self._levels)
 
     def add(self, names: Iterable[Operation]) -> None:
         """Add names; repetitions have no effect."""
         for name in names:
             self._put(name)
 
+    def folded(self, names: Iterable[Operation]) -> list[Operation]:
+        """[names] names folded at the levels of the names so far."""
+        return [self._folded(name) for name in names]
+
     def folding(self) -> Folding:
         """Folding of the names so far."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:
-        folded = _folded(name, self._levels)
-        mine = self._seen.setdefault(folded.component, {})
+        if name in self._known.get(component := self._component(name.component), ()):
+            return
+        folded = self._folded(name)
+        mine = self._seen.setdefault(component, {})
         mine[folded] = min(name, mine.get(folded, name), key=_order)
         if len(mine) > self._most:
-            self._levels[folded.component] = self._levels.get(folded.component, 0) + 1
-            self.add(self._seen.pop(folded.component).values())
+            self._levels[component] = self._levels.get(component, 0) + 1
+            self._known.pop(component, None)
+            self.add(self._seen.pop(component).values())
         elif len(self._seen) > self._most:
             self._levels[None] = self._levels.get(None, 0) + 1
-            for component in [place for place in self._levels if place is not None]:
-                level, place = self._levels.pop(component), self._component(component)
+            self._known.clear()
+            for other in [place for place in self._levels if place is not None]:
+                level, place = self._levels.pop(other), self._component(other)
                 self._levels[place] = max(level, self._levels.get(place, 0))
             seen, self._seen = self._seen, {}
             for names in seen.values():
                 self.add(names.values())
+
+    def _folded(self, name: Operation) -> Operation:
+        known = self._known.setdefault(self._component(name.component), {})
+        if name not in known:
+            if self._n_known == _MOST_KNOWN:
+                self._known.clear()
+                self._n_known, known = 0, {}
+            self._n_known += 1
+            known[name] = _folded(name, self._levels)
+        return known[name]
 
     def _component(self, name: str) -> str:
         return fold_text(name, self._levels.get(None, 0))
@@ -171,7 +199,7 @@ def _order(name: Operation) -> tuple[str, str, str]:
     return name.component, name.point, name.label or ""
 
 
-class _Names(NamedTuple):
+class DistinctNames(NamedTuple):
     """Distinct names of the nodes of structures."""
 
     distinct: list[Operation]
@@ -179,7 +207,8 @@ class _Names(NamedTuple):
     """[nodes] index into `distinct`."""
 
 
-def _names_of(nodes: pa.StructArray) -> _Names:
+def distinct_names(nodes: pa.StructArray) -> DistinctNames:
+    """Find the distinct names of nodes with the fields of Operation. O(nodes log nodes)."""
     words = [nodes.field(name).dictionary_encode() for name in Operation._fields]
     code = np.zeros(len(nodes), dtype=np.int64)
     for column in words:
@@ -188,7 +217,7 @@ def _names_of(nodes: pa.StructArray) -> _Names:
     first, code = np.unique(code, return_index=True, return_inverse=True)[1:]
     at = pa.array(first)
     texts = [nodes.field(name).take(at).to_pylist() for name in Operation._fields]
-    return _Names([Operation(*name) for name in zip(*texts, strict=True)], code)
+    return DistinctNames([Operation(*name) for name in zip(*texts, strict=True)], code)
 
 
 class FoldedStructures:
@@ -200,17 +229,27 @@ class FoldedStructures:
         self._keys: list[pa.Array] = []
         self._became: list[I8] = []
         """For each file, [rows] row in its folded table."""
+        self._added: set[str] = set()
+        """Keys of the structures so far: every window repeats those of its requests."""
 
     def add(self, stored: pa.Table) -> None:
-        """Add rows of STORED_STRUCTURES_SCHEMA. O(nodes); holds the names of some rows at a time."""
+        """Add rows of STORED_STRUCTURES_SCHEMA; of a repeated key the first row. O(nodes of new rows); holds
+        the names of some rows at a time."""
+        keys = stored["category"].to_pylist()
+        new = [at for at, key in enumerate(keys) if key not in self._added]
+        self._added.update(keys)
+        if len(new) < len(keys):
+            stored = stored.take(pa.array(new, pa.int64()))
         for at in range(0, stored.num_rows, _ROWS_AT_ONCE):
             self._add(stored.slice(at, _ROWS_AT_ONCE))
 
     def _add(self, stored: pa.Table) -> None:
-        self._folder.add(_names_of(whole(stored["nodes"]).flatten()).distinct)
-        folding = self._folder.folding()
+        names = distinct_names(whole(stored["nodes"]).flatten())
+        self._folder.add(names.distinct)
         keys = whole(stored["category"])
-        table, became = fold_structures(stored, folding) if folding.folds else (stored, np.arange(len(keys)))
+        table, became = stored, np.arange(len(keys))
+        if self._folder.folds:
+            table, became = fold_structures(stored, names, self._folder.folded(names.distinct))
         self._tables.append(table)
         self._keys.append(keys)
         self._became.append(became)
@@ -222,7 +261,9 @@ class FoldedStructures:
         if not folding.folds:
             return tables, None
         first = np.cumsum([0, *(table.num_rows for table in tables)])
-        table, became = fold_structures(pa.concat_tables(tables), folding)
+        joined = pa.concat_tables(tables)
+        names = distinct_names(whole(joined["nodes"]).flatten())
+        table, became = fold_structures(joined, names, self._folder.folded(names.distinct))
         rows = [became[began + here] for began, here in zip(first, self._became, strict=False)]
         keys, self._keys, self._became = self._keys, [], []
         return [table], StoredKeys(
@@ -250,16 +291,18 @@ class StoredKeys(NamedTuple):
         return pa.DictionaryArray.from_arrays(pa.array(codes), self.left)
 
 
-def fold_structures(stored: pa.Table, folding: Folding) -> tuple[pa.Table, I8]:
+def fold_structures(
+    stored: pa.Table, names: DistinctNames, folded: Sequence[Operation]
+) -> tuple[pa.Table, I8]:
     """Fold the names of structures; returns (unique rows, [rows] index of each old row in them).
+
+    names: of the nodes of `stored`. folded: [distinct names] what each becomes.
 
     Structures with equal nodes in equal order are merged, under the least of their keys. Structures that
     differ only in an order that depended on the old names stay apart until graphs are made.
     """
     lists = whole(stored["nodes"])
     nodes = lists.flatten()
-    names = _names_of(nodes)
-    folded = [folding.name(name) for name in names.distinct]
     code = pa.array(names.code)
     columns = [nodes.field(number) for number in range(nodes.type.num_fields)]
     for place, words in enumerate(zip(*folded, strict=True) if folded else ()):

@@ -21,10 +21,11 @@ from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Family, Numbers, decide_order, families, order_evidence, pair_rows
-from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
+from analyze.refine.sibling_order import Families, decide_order, families, order_evidence
+from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, group_flows
-from schemas.arrays import I8
+from analyze.refine.structure_nodes import StructureNodes
+from schemas.arrays import I1, I8
 from schemas.quality import SOMETHING_MISSING, UNTESTABLE, Quality
 
 
@@ -50,31 +51,25 @@ def refine(
     message_notes: tuple[str, ...] = ()
     if settings.messages:
         matrices, message_notes = with_messages(matrices, len(samples[:n_compared]))
-    trees = [span_tree(category.structure) for category in matrices.categories]
+    categories = matrices.categories
+    nodes = StructureNodes.of([category.structure for category in categories])
+    trees = SpanTrees.of(nodes)
     clocks = estimate_clocks(matrices, trees, settings, len(samples[:n_compared]))
-    times = [
-        corrected_offsets(category, tree, clocks)
-        for category, tree in zip(matrices.categories, trees, strict=True)
-    ]
+    times = [corrected_offsets(number, category, trees, clocks) for number, category in enumerate(categories)]
     names = [sample.name for sample in samples[:n_compared]]
     trees, left_out, async_notes = _pruned(matrices, times, trees, settings, names)
-    ordered, order_notes = _ordered(matrices, times, trees, settings, names)
+    kin, relation, order_notes = _ordered(matrices, times, trees, settings, names)
     labels = decide_host_labels(matrices, settings, names)
-    drafts: list[Draft] = []
-    for category, matrix, tree, found, left in zip(
-        matrices.categories, times, trees, ordered, left_out, strict=True
-    ):
-        shift = None if matrix is category.node_ns else matrix - category.node_ns
-        made = (
-            record_drafts(category, matrix, labels, settings)
-            if tree is None
-            else span_drafts(category, matrix, tree, found, left, labels, settings)
-        )
-        drafts.extend(
-            draft if shift is None else replace(draft, shift=shift[:, draft.rows]) for draft in made
-        )
+    records = np.flatnonzero(np.diff(trees.first) == 0)
+    drafts, graphs = span_drafts(categories, times, kin, relation, left_out, labels, settings)
+    of_records, record_graphs = record_drafts(categories, times, nodes, records, labels, settings)
     return Population(
-        categories=assemble(drafts),
+        categories=assemble(
+            [_shifted(draft, times) for draft in (*drafts, *of_records)],
+            graphs.followed_by(record_graphs),
+            nodes.names,
+            labels.words,
+        ),
         notes=(*message_notes, *clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,
@@ -107,56 +102,57 @@ def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]
     }
 
 
+def _shifted(draft: Draft, times: Sequence[I8]) -> Draft:
+    """The draft with what the skew correction added to its times; unchanged if it added nothing."""
+    corrected, stored = times[draft.structure], draft.category.node_ns
+    if corrected is stored:
+        return draft
+    return replace(draft, shift=draft.taken((corrected - stored).T).T)
+
+
 def _pruned(
     matrices: FlowMatrices,
     times: Sequence[I8],
-    trees: Sequence[SpanTree | None],
+    trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[list[SpanTree | None], list[tuple[LeftOut, ...]], tuple[str, ...]]:
-    """(trees after zoom, asynchrony and deferral; children left out of each; notes)."""
+) -> tuple[SpanTrees, dict[int, tuple[LeftOut, ...]], tuple[str, ...]]:
+    """(trees after zoom, asynchrony and deferral; structure -> children left out; notes)."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
-        trees = [None if tree is None else boundaries(tree) for tree in trees]
+        trees = trees.boundaries()
     if settings.find_asynchrony:
-        late, notes = find_asynchronous(matrices, times, trees, settings, samples)
-        trees = [
-            None
-            if tree is None
-            else leave_behind(tree, here.left_behind, here.waited, keep_ends=settings.keep_deferred)
-            for tree, here in zip(trees, late, strict=True)
-        ]
+        left, waited, behind, notes = find_asynchronous(matrices, times, trees, settings, samples)
+        trees = trees.left_behind(left, waited, behind, keep_ends=settings.keep_deferred)
     if settings.keep_deferred:
-        return list(trees), [()] * len(trees), notes
-    pruned = [(None, ()) if tree is None else without_deferred(tree) for tree in trees]
-    return [tree for tree, _ in pruned], [left for _, left in pruned], notes
+        return trees, {}, notes
+    pruned, removed = trees.without_deferred()
+    found: dict[int, list[LeftOut]] = {}
+    for unit in removed.tolist():
+        operation = trees.nodes.names[trees.nodes.name[trees.node[unit]]]
+        out = LeftOut(int(trees.start[trees.parent[unit]]), operation.text)
+        found.setdefault(int(trees.structure[unit]), []).append(out)
+    return pruned, {structure: tuple(out) for structure, out in found.items()}, notes
 
 
 def _ordered(
     matrices: FlowMatrices,
     times: Sequence[I8],
-    trees: Sequence[SpanTree | None],
+    trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[list[list[Family]], tuple[str, ...]]:
-    """Families of each category with their relations by consensus (S5), and notes."""
+) -> tuple[Families, I1, tuple[str, ...]]:
+    """(families, [pairs] relation by consensus (S5), notes)."""
+    most = settings.max_siblings if settings.order_siblings else 0
+    kin = families(trees, most)
     if not settings.order_siblings:
-        return [[] for _ in matrices.categories], ()
-    numbers = Numbers()
-    found = [[] if tree is None else families(tree, numbers, settings.max_siblings) for tree in trees]
-    crowded = sum(
-        any(len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units))
-        for category, tree in zip(matrices.categories, trees, strict=True)
-        if tree is not None and bool((category.sample < len(samples)).any())
-    )
-    votes = order_evidence(matrices.categories, times, trees, found, numbers, settings, len(samples))
-    consensus = decide_order(votes, tuple(numbers.children), settings, samples)
-    notes = consensus.notes
-    if crowded:
-        notes = (
-            *notes,
-            f"{crowded} structures have spans with over {settings.max_siblings} children, left unordered.",
-        )
-    n_pairs = [len(pair_rows(len(family.children))[0]) for kin in found for family in kin]
-    relations = iter(np.split(consensus.relation, np.cumsum(n_pairs)))
-    return [[replace(family, relation=next(relations)) for family in kin] for kin in found], notes
+        return kin, np.zeros(0, np.int8), ()
+    votes = order_evidence(matrices.categories, times, kin, settings, len(samples))
+    consensus = decide_order(votes, kin.children, settings, samples)
+    n_children = np.bincount(trees.parent[trees.awaited & (trees.parent >= 0)], minlength=len(trees.parent))
+    crowded = np.unique(trees.structure[n_children > most]).tolist()
+    n_crowded = sum(bool((matrices.categories[number].sample < len(samples)).any()) for number in crowded)
+    if n_crowded:
+        crowd = f"{n_crowded} structures have spans with over {most} children, left unordered."
+        return kin, consensus.relation, (*consensus.notes, crowd)
+    return kin, consensus.relation, consensus.notes

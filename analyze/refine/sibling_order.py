@@ -25,25 +25,26 @@ loads beside each other, then page<.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from analyze.cache_blocks import FEW_CELLS
-from analyze.numbering import Numbering
+from analyze.numbering import Numbering, first_numbered
 from analyze.ragged import Ragged
 from analyze.refine.consensus import Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
-from analyze.refine.span_tree import SpanTree
+from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import Operation, StoredCategory
 from schemas.arrays import B1, I1, I8
+from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
-"""Least difference of the share between the reference and another sample for a note."""
+"""Minimum difference of the share between the reference and another sample for a note."""
 _MAX_NOTES = 5
 
 
@@ -71,60 +72,148 @@ class ChildKey(NamedTuple):
         return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Numbering of the key columns of `order_evidence`."""
+@dataclass(frozen=True)
+class Families:
+    """Parents with two or more awaited children, in all structures.
 
-    children: Numbering[ChildKey] = field(default_factory=Numbering)
-    families: Numbering[tuple[int, tuple[int, ...]]] = field(default_factory=Numbering)
-    """(parent operation, keys of all its children) -> number."""
+    The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows, in
+    the order of `pair_rows`. Families stand in the order of their parents, and rows and pairs in the order of
+    the families.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A parent and its awaited children; *rows* are the children ordered by child key."""
-
-    parent: int
-    """Unit of the parent."""
-    children: tuple[int, ...]
+    trees: SpanTrees
+    parent: I8
+    """[families] unit of the parent, ascending."""
+    parent_key: I8
+    """[families] number of the parent's operation."""
+    keys_number: I8
+    """[families] equal numbers for parents of one operation with the same child keys."""
+    size: I8
+    """[families] number of rows."""
+    unit: I8
     """[rows] unit of the child; rows of one operation are in column order."""
-    keys: tuple[int, ...]
-    """[rows] child key, ascending."""
-    groups: tuple[tuple[int, ...], ...]
-    """Groups of rows with the same operation (two or more), ascending."""
-    relation: I1 = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-    """`SiblingRelation` of each pair of rows, in the order of `pair_rows`; empty while undecided."""
+    key: I8
+    """[rows] index into `children`, ascending within a family."""
+    children: tuple[ChildKey, ...]
+    group: I8
+    """[rows] equal numbers for the rows of a family with the same operation."""
+    first: I8
+    """[pairs] row with the smaller key."""
+    second: I8
+    """[pairs] row with the larger key."""
+
+    @cached_property
+    def first_row(self) -> I8:
+        """[families + 1] first row of each family."""
+        return offsets(self.size)
+
+    @cached_property
+    def first_pair(self) -> I8:
+        """[families + 1] first pair of each family."""
+        return offsets(self.size * (self.size - 1) >> 1)
+
+    @cached_property
+    def family(self) -> I8:
+        """[rows] family of each row."""
+        return np.repeat(np.arange(len(self.size)), self.size)
+
+    @cached_property
+    def structure(self) -> I8:
+        """[rows] structure of each row."""
+        return self.trees.structure[self.unit]
+
+    def taken(self, structures: I8, trees: SpanTrees) -> tuple[Families, I8, I8]:
+        """Families of chosen structures, the row that each row copies, and the pair that each pair copies.
+
+        trees: `SpanTrees.taken` for the same structures.
+        """
+        of_family = np.searchsorted(self.trees.structure[self.parent], np.arange(self.trees.n_structures + 1))
+
+        def copies(first: I8) -> tuple[I8, I8, I8]:
+            """([copies] original, [copies] number of the structure, [structures] shift of numbers)."""
+            begins, n = first[structures], first[structures + 1] - first[structures]
+            return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
+
+        family, of_copy, _ = copies(of_family)
+        row, of_row, shift = copies(self.first_row[of_family])
+        pair, of_pair, _ = copies(self.first_pair[of_family])
+        unit_shift = trees.first[:-1] - self.trees.first[structures]
+        taken = replace(
+            self,
+            trees=trees,
+            parent=self.parent[family] + unit_shift[of_copy],
+            parent_key=self.parent_key[family],
+            keys_number=self.keys_number[family],
+            size=self.size[family],
+            unit=self.unit[row] + unit_shift[of_row],
+            key=self.key[row],
+            group=self.group[row] + of_row * (int(self.group.max(initial=0)) + 1),
+            first=self.first[pair] + shift[of_pair],
+            second=self.second[pair] + shift[of_pair],
+        )
+        return taken, row, pair
+
+    def groups(self) -> Iterator[I8]:
+        """Yield, for each number n >= 2 of rows with one operation in a family, their rows [groups, n], in
+        column order."""
+        order = np.lexsort((self.unit, self.group))
+        first = np.flatnonzero(run_starts(self.group[order]))
+        size = np.diff(np.append(first, len(order)))
+        by_row = np.argsort(order[first], kind="stable")
+        for n in np.unique(size[size > 1]).tolist():
+            begins = first[by_row[size[by_row] == n]]
+            yield order[begins[:, None] + np.arange(n)]
 
 
-def families(tree: SpanTree, numbers: Numbers, max_siblings: int) -> list[Family]:
+def families(trees: SpanTrees, max_siblings: int) -> Families:
     """Families of parents with 2 to `max_siblings` awaited children. O(units log units)."""
-    found = []
-    for unit in range(tree.n_units):
-        children = tree.awaited_children(unit)
-        if not 2 <= len(children) <= max_siblings:
-            continue
-        by_operation: dict[Operation, list[int]] = {}
-        for child in children:
-            by_operation.setdefault(tree.operation[child], []).append(child)
-        keyed = sorted(
-            (numbers.children[ChildKey(operation, nth)], child)
-            for operation, members in by_operation.items()
-            for nth, child in enumerate(members)
-        )
-        row_of = {child: row for row, (_, child) in enumerate(keyed)}
-        found.append(
-            Family(
-                parent=unit,
-                children=tuple(child for _, child in keyed),
-                keys=tuple(key for key, _ in keyed),
-                groups=tuple(
-                    tuple(row_of[child] for child in members)
-                    for members in by_operation.values()
-                    if len(members) > 1
-                ),
-            )
-        )
-    return found
+    child = np.flatnonzero(trees.awaited & (trees.parent >= 0))
+    n_children = np.bincount(trees.parent[child], minlength=len(trees.parent))
+    child = child[(n_children[trees.parent[child]] >= 2) & (n_children[trees.parent[child]] <= max_siblings)]
+    # By parent, then operations by their first call, then calls.
+    operation = trees.operation
+    called, first_call = first_numbered(trees.parent[child] * len(trees.nodes.names) + operation[child])
+    order = np.lexsort((child, child[first_call][called], trees.parent[child]))
+    child, called = child[order], called[order]
+    nth = rank_in_runs(run_starts(called))
+    parent, size = np.unique(trees.parent[child], return_counts=True)
+    every = np.concatenate((operation[child], operation[parent]))
+    nth_of = np.concatenate((nth, np.zeros(len(parent), dtype=np.int64)))
+    number, of = first_numbered(nth_of * len(trees.nodes.names) + every)
+    names = trees.nodes.names
+    children = tuple(
+        ChildKey(names[call], at) for call, at in zip(every[of].tolist(), nth_of[of].tolist(), strict=True)
+    )
+    key, parent_key = number[: len(child)], number[len(child) :]
+    by_key = np.lexsort((key, np.repeat(np.arange(len(parent)), size)))
+    child, called, key = child[by_key], called[by_key], key[by_key]
+    first_row = np.cumsum(size) - size
+    n_pairs = size * (size - 1) >> 1
+    first_pair = np.cumsum(n_pairs) - n_pairs
+    first, second = np.empty((2, int(n_pairs.sum())), dtype=np.int64)
+    keys_number = parent_key.copy()
+    for n in np.unique(size).tolist():
+        here = np.flatnonzero(size == n)
+        for rows, side in zip(pair_rows(n), (first, second), strict=True):
+            side[first_pair[here, None] + np.arange(len(rows))] = first_row[here, None] + rows
+        for column in range(n):
+            pair = keys_number[here] * (len(children) + 1) + key[first_row[here] + column]
+            keys_number[here] = first_numbered(pair)[0]
+        # Families of unequal numbers of children differ.
+        keys_number[here] = keys_number[here] * (max_siblings + 1) + n
+    return Families(
+        trees=trees,
+        parent=parent,
+        parent_key=parent_key,
+        keys_number=first_numbered(keys_number)[0],
+        size=size,
+        unit=child,
+        key=key,
+        children=children,
+        group=called,
+        first=first,
+        second=second,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -134,40 +223,26 @@ def pair_rows(n_rows: int) -> tuple[I8, I8]:
     return first, second
 
 
-def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[I8, I8]:
-    """(starts, ends) [rows, requests] of the rows of families, one family after the other.
+def occurrence_times(times: I8, starts: I8, ends: I8, groups: Iterable[Sequence[int]]) -> tuple[I8, I8]:
+    """(starts, ends) [rows, requests] of the rows of a family in one structure.
 
-    Each operation's occurrences are sorted by start; equal starts keep the column order. `times` is [nodes,
-    requests].
+    times: [nodes, requests]. starts, ends: [rows] stored columns. groups: rows of one operation, ascending;
+    its calls are sorted by start, equal starts keep the column order.
     """
-    units = [unit for family in kin for unit in family.children]
-    starts = times[[tree.start[unit] for unit in units]]
-    ends = times[[tree.end[unit] for unit in units]]
-    base = 0
-    for family in kin:
-        for group in family.groups:
-            rows = [base + row for row in group]
-            part = starts[rows]
-            if (part[1:] >= part[:-1]).all():
-                continue
-            order = np.argsort(part, axis=0, kind="stable")
-            starts[rows] = np.take_along_axis(part, order, axis=0)
-            ends[rows] = np.take_along_axis(ends[rows], order, axis=0)
-        base += len(family.children)
-    return starts, ends
+    start, end = times[starts], times[ends]
+    for group in groups:
+        rows = list(group)
+        order = np.argsort(start[rows], axis=0, kind="stable")
+        start[rows] = np.take_along_axis(start[rows], order, axis=0)
+        end[rows] = np.take_along_axis(end[rows], order, axis=0)
+    return start, end
 
 
-def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
-    """[parents, requests] overlap up to which two children still count as sequential.
+def slack_ns(duration: I8, settings: RefineSettings) -> I8:
+    """Overlap up to which two children still count as sequential, ns, by the duration of their parent, ns.
 
     S5's epsilon as far as it depends on the parent; `_order_times` bounds it by the children's durations.
     """
-    return _slack(
-        times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]], settings
-    )
-
-
-def _slack(duration: I8, settings: RefineSettings) -> I8:
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
@@ -199,81 +274,48 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
     return relation
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of families of all structures, structure after structure, family after family."""
+class _RowTimes(NamedTuple):
+    """Times of the rows of families in a batch of requests; arrays of times are [cells]."""
 
-    structure: I8
-    """[rows] structure."""
+    layout: Ragged
+    """Layout with a row a family row of the batch's structures, a cell a request."""
+    base: int
+    """First row of the batch."""
     start: I8
     end: I8
-    """start, end: [rows] stored columns."""
-    family: I8
-    """[rows] family."""
-    parent: tuple[I8, I8, I8]
-    """[families] structure, column of the parent's start, column of its end."""
-    groups: dict[int, tuple[I8, I8]]
-    """Calls of an operation -> ([groups] structure, [groups, calls] rows of the family)."""
-    pair: tuple[I8, I8]
-    """[pairs] (first row, second row), family after family in the order of `pair_rows`."""
+    middle: I8
+    late_start: I8
 
-    @staticmethod
-    def of(trees: Sequence[SpanTree | None], kin: Sequence[Sequence[Family]]) -> _Rows:
-        """Lay out the families of each tree."""
-        rows: list[tuple[int, int, int, int]] = []
-        parents: list[tuple[int, int, int]] = []
-        groups: dict[int, list[tuple[int, ...]]] = {}
-        pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        for structure, (tree, here) in enumerate(zip(trees, kin, strict=True)):
-            for family in here if tree is not None else ():
-                assert tree is not None
-                base, number = len(rows), len(parents)
-                parents.append((structure, tree.start[family.parent], tree.end[family.parent]))
-                rows += [(structure, tree.start[u], tree.end[u], number) for u in family.children]
-                for group in family.groups:
-                    groups.setdefault(len(group), []).append((structure, *(base + row for row in group)))
-                firsts, seconds = pair_rows(len(family.children))
-                pairs.append((base + firsts, base + seconds))
-        of_row, start, end, family_of = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-        of_parent, begins, ends = np.array(parents, dtype=np.int64).reshape(-1, 3).T
-        laid = {n: np.array(mine, dtype=np.int64) for n, mine in groups.items()}
-        return _Rows(
-            of_row,
-            start,
-            end,
-            family_of,
-            (of_parent, begins, ends),
-            {n: (mine[:, 0], mine[:, 1:]) for n, mine in laid.items()},
-            (np.concatenate([one for one, _ in pairs]), np.concatenate([other for _, other in pairs])),
-        )
 
-    def order_times(self, batch: FlowBatch, settings: RefineSettings) -> tuple[Ragged, int, tuple[I8, ...]]:
-        """(layout of the batch's rows, index of the first row, [cells] starts, ends, middles, late starts);
-        each operation's calls are sorted by start, equal starts in column order."""
-        mine = batch.part(self.structure)
-        structure = self.structure[mine]
-        layout = batch.layout(structure)
-        starts, ends = batch.at(structure, self.start[mine]), batch.at(structure, self.end[mine])
-        for of, rows in self.groups.values():
-            here = batch.part(of)
-            alike = batch.layout(of[here])
-            cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
-            order = np.argsort(starts[cells], axis=0, kind="stable")
-            for times in (starts, ends):
-                times[cells] = np.take_along_axis(times[cells], order, axis=0)
-        families = batch.part(self.parent[0])
-        of, begin, end = (column[families] for column in self.parent)
-        slack = _slack(batch.at(of, end) - batch.at(of, begin), settings)
-        slack = slack[layout.at(batch.layout(of).first[self.family[mine] - families.start])]
-        return layout, mine.start, (starts, ends, *_order_times(starts, ends, slack))
+def _row_times(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
+    """Times of all rows of a batch; each operation's calls are sorted by start, equal starts in column
+    order."""
+    trees = kin.trees
+    mine = batch.part(kin.structure)
+    unit = kin.unit[mine]
+    structure = trees.structure[unit]
+    layout = batch.layout(structure)
+    starts, ends = batch.at(structure, trees.start[unit]), batch.at(structure, trees.end[unit])
+    for rows in groups:
+        of = kin.structure[rows[:, 0]]
+        here = batch.part(of)
+        alike = batch.layout(of[here])
+        cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
+        order = np.argsort(starts[cells], axis=0, kind="stable")
+        for times in (starts, ends):
+            times[cells] = np.take_along_axis(times[cells], order, axis=0)
+    families_ = batch.part(trees.structure[kin.parent])
+    parent = kin.parent[families_]
+    of = trees.structure[parent]
+    slack = slack_ns(batch.at(of, trees.end[parent]) - batch.at(of, trees.start[parent]), settings)
+    slack = slack[layout.at(batch.layout(of).first[kin.family[mine] - families_.start])]
+    return _RowTimes(layout, mine.start, starts, ends, *_order_times(starts, ends, slack))
 
 
 def order_evidence(
     categories: Sequence[StoredCategory],
     times: Sequence[I8],
-    trees: Sequence[SpanTree | None],
-    kin: Sequence[Sequence[Family]],
-    numbers: Numbers,
+    kin: Families,
     settings: RefineSettings,
     n_apart: int,
     cells: int = FEW_CELLS,
@@ -281,32 +323,22 @@ def order_evidence(
     """Votes on the order of every pair of every family. O(requests · pairs).
 
     Answers: first ends before second starts; second ends before first starts. Keys: family (parent operation
-    and all its child keys), parent operation, first child key, second child key. Entries: structure by
-    structure, family by family, pairs in the order of `pair_rows`. cells: as in `ask`.
+    and all its child keys), parent operation, first child key, second child key. Entries: the pairs of `kin`.
+    cells: as in `ask`.
     """
-    rows = _Rows.of(trees, kin)
-    first, second = rows.pair
+    structure, groups = kin.structure, list(kin.groups())
 
     def order(batch: FlowBatch, pairs: slice) -> tuple[B1, B1]:
-        layout, base, (starts, ends, middles, late_starts) = rows.order_times(batch, settings)
-        here = batch.layout(rows.structure[first[pairs]])
-        a, b = (here.at(layout.first[side[pairs] - base]) for side in (first, second))
-        leads = (middles[a] <= starts[b]) & (ends[a] <= late_starts[b])
-        follows = (middles[b] <= starts[a]) & (ends[b] <= late_starts[a])
+        row = _row_times(kin, groups, batch, settings)
+        here = batch.layout(structure[kin.first[pairs]])
+        a, b = (here.at(row.layout.first[side[pairs] - row.base]) for side in (kin.first, kin.second))
+        leads = (row.middle[a] <= row.start[b]) & (row.end[a] <= row.late_start[b])
+        follows = (row.middle[b] <= row.start[a]) & (row.end[b] <= row.late_start[a])
         return leads, follows & ~leads
 
-    keys = np.array([key for here in kin for family in here for key in family.keys], dtype=np.int64)
-    parents, codes = [], []
-    for tree, here in zip(trees, kin, strict=True):
-        for family in here if tree is not None else ():
-            assert tree is not None
-            parents.append(numbers.children[ChildKey(tree.operation[family.parent], 0)])
-            codes.append(numbers.families[parents[-1], family.keys])
-    of = rows.family[first]
-    key = np.stack(
-        (np.array(codes, np.int64)[of], np.array(parents, np.int64)[of], keys[first], keys[second]), axis=1
-    )
-    return ask(categories, times, Asked(rows.structure[first], key), n_apart, 2, order, cells)
+    of = kin.family[kin.first]
+    key = np.stack((kin.keys_number[of], kin.parent_key[of], kin.key[kin.first], kin.key[kin.second]), axis=1)
+    return ask(categories, times, Asked(structure[kin.first], key), n_apart, 2, order, cells)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,11 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
     plain = [pa.field(name, pa.string()) for name in flow.column_names]
     rows = params.select([*request, "position", "text"]).join(flow.cast(pa.schema(plain)), request)
     places = rows.group_by(["category", "position", "text"]).aggregate([]).to_pylist()
-    wanted = pc.field("category").isin(pa.array([*{row["category"] for row in places}]))
+    wanted = pa.array([*{row["category"] for row in places}], pa.string())
     nodes = {
         row["category"]: row["nodes"]
         for path in here.structures
-        for row in read_stored_structures(here, path, ["category", "nodes"], where=wanted).to_pylist()
+        for row in read_stored_structures(here, path, ["category", "nodes"], wanted).to_pylist()
     }
     named = ((nodes[row["category"]][row["position"]]["component"], row["text"]) for row in places)
     return frozenset((component, version) for component, version in named if component)

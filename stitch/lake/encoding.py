@@ -9,11 +9,12 @@ names it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -45,27 +46,19 @@ def read_rows(
     lake: Path | str,
     name: str | None = None,
     as_codes: Sequence[str] = (),
-    where: pc.Expression | None = None,
+    among: Mapping[str, pa.Array] | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
     """Rows of one file, with the given or all columns, optionally filtered.
 
     name: the file's name for messages, if `source` is its content. as_codes: Parquet column paths to read as
-    dictionaries instead of text. started: bounds [first, end) of `start_ns`, ns; of other rows at most a
-    batch is in memory. Raises LakeError where the file is missing, cut or damaged.
+    dictionaries instead of text. among: column -> texts of which a row must have one; row groups without
+    such a row are skipped. started: bounds [first, end) of `start_ns`, ns; of other rows at most a batch is
+    in memory. Raises LakeError where the file is missing, cut or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
-        if where is None:
-            return _whole(source, columns, as_codes, started)
-        return pq.read_table(
-            source,
-            columns=None if columns is None else list(columns),
-            partitioning=None,
-            read_dictionary=list(as_codes),
-            filters=where,
-            page_checksum_verification=True,
-        )
+        return _whole(source, columns, as_codes, among, started)
 
     try:
         if not isinstance(source, Path):
@@ -82,9 +75,10 @@ def _whole(
     source: Path | pa.BufferReader,
     columns: Sequence[str] | None,
     as_codes: Sequence[str],
-    started: tuple[int, int] | None = None,
+    among: Mapping[str, pa.Array] | None,
+    started: tuple[int, int] | None,
 ) -> pa.Table:
-    """Rows of a file, all or with start in the bounds, columns in the given order. Raises OSError and
+    """Rows of a file, filtered as in `read_rows`, columns in the given order. Raises OSError and
     ArrowException.
 
     Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
@@ -92,8 +86,12 @@ def _whole(
     """
     names = None if columns is None else list(columns)
     try:
-        with pq.ParquetFile(source, read_dictionary=list(as_codes), page_checksum_verification=True) as file:
-            if started is not None:
+        codes = [*as_codes, *(among or ())]
+        with pq.ParquetFile(source, read_dictionary=codes, page_checksum_verification=True) as file:
+            if among is not None:
+                parts = [_chosen(file, group, names, among) for group in range(file.num_row_groups)]
+                table = pa.concat_tables(parts) if parts else file.read(names)
+            elif started is not None:
                 parts = [
                     _within(batch, started)
                     for group in range(file.num_row_groups)
@@ -108,6 +106,22 @@ def _whole(
             return table if names is None else table.select(names)
     except (KeyError, UnicodeDecodeError) as error:  # a column that is not there, or a damaged name
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def _chosen(
+    file: pq.ParquetFile, group: int, names: list[str] | None, among: Mapping[str, pa.Array]
+) -> pa.Table:
+    """Rows of a row group that have one of the texts in each column of `among`."""
+    asked = file.read_row_group(group, list(among))
+    mine = np.ones(asked.num_rows, dtype=np.bool_)
+    for name, texts in among.items():
+        coded = whole(asked[name])
+        wanted = pc.is_in(coded.dictionary, value_set=texts.cast(coded.dictionary.type))
+        mine &= wanted.to_numpy(zero_copy_only=False)[coded.indices.to_numpy()]
+    rows = np.flatnonzero(mine)
+    return (file.read_row_group(group, names) if len(rows) else file.schema_arrow.empty_table()).take(
+        pa.array(rows)
+    )
 
 
 def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
@@ -132,13 +146,14 @@ def read_structures(
     *,
     lake: Path | str,
     name: str | None = None,
-    where: pc.Expression | None = None,
+    categories: pa.Array | None = None,
 ) -> pa.Table:
     """Rows of a file of structures, with the given or all columns of STRUCTURES_SCHEMA.
 
-    As `read_rows`; `where` may ask for categories.
+    categories: keys of the structures to read; None: all. Raises as `read_rows`.
     """
-    stored = read_rows(source, STORED_STRUCTURES_SCHEMA.names, lake=lake, name=name, where=where)
+    among = None if categories is None else {"category": categories}
+    stored = read_rows(source, STORED_STRUCTURES_SCHEMA.names, lake=lake, name=name, among=among)
     return unnested(stored, columns)
 
 
@@ -272,7 +287,9 @@ def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     given = [name for name in schema.names if name != WINDOW_START]
-    table = _whole(pa.BufferReader(data), given if structures or columns is None else columns, words)
+    table = _whole(
+        pa.BufferReader(data), given if structures or columns is None else columns, words, None, None
+    )
     if structures:
         return unnested(table, columns)
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))

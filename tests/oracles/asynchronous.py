@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oracles.span_tree import SpanTree
+
 from analyze.refine.settings import RefineSettings
-from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory
 from schemas.arrays import I8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from oracles.described import describe, tokens
 from oracles.examples import examples
 from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
+from oracles.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from oracles.stored_flows import random_program, stored_records, stored_spans
 
 from analyze.cache_blocks import FEW_CELLS
@@ -22,9 +24,10 @@ from analyze.population import Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import Numbers, decide_order, families, order_evidence, pair_rows
-from analyze.refine.span_tree import span_tree
-from analyze.refine.stored import group_flows
+from analyze.refine.sibling_order import decide_order, families, order_evidence
+from analyze.refine.span_trees import SpanTrees
+from analyze.refine.stored import FlowMatrices, group_flows
+from analyze.refine.structure_nodes import StructureNodes
 from stitch.graph.template import Template
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
@@ -75,24 +78,23 @@ def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int,
     )
 
 
+def trees_of(flows: FlowMatrices) -> SpanTrees:
+    return SpanTrees.of(StructureNodes.of([category.structure for category in flows.categories]))
+
+
 def consensus(
     flows: pa.Table, structures: pa.Table, cells: int
 ) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
-    numbers = Numbers()
-    categories = group_flows(flows, structures, 2).categories
-    trees = [span_tree(category.structure) for category in categories]
-    kin = [families(tree, numbers, 99) for tree in trees if tree is not None]
-    entries = [
-        (family.keys, family.keys[first], family.keys[second])
-        for here in kin
-        for family in here
-        for first, second in zip(*pair_rows(len(family.keys)), strict=True)
-    ]
-    times = [category.node_ns for category in categories]
-    votes = order_evidence(categories, times, trees, kin, numbers, SMALL, 2, cells)
-    names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in numbers.children]
-    decided = decide_order(votes, tuple(numbers.children), SMALL, ["reference", "problem"]).relation.tolist()
+    matrices = group_flows(flows, structures, 2)
+    times = [category.node_ns for category in matrices.categories]
+    kin = families(trees_of(matrices), 99)
+    votes = order_evidence(matrices.categories, times, kin, SMALL, 2, cells)
+    names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in kin.children]
+    decided = decide_order(votes, kin.children, SMALL, ["reference", "problem"]).relation.tolist()
+    rows = np.split(kin.key, np.cumsum(kin.size)[:-1])
+    keys_of = [rows[family].tolist() for family in kin.family[kin.first].tolist()]
+    entries = zip(keys_of, kin.key[kin.first].tolist(), kin.key[kin.second].tolist(), strict=True)
     found = {}
     for (keys, first, second), relation in zip(entries, decided, strict=True):
         a, b = names[first], names[second]
@@ -110,10 +112,67 @@ def test_what_outlives_its_caller_is_the_oracles(kinds: list[list[Call]], cells:
     rows = [row for n, request in enumerate(requests) for row in request_events(request, f"{n:032x}", T0 + n)]
     flows = group_flows(*stored([table(rows)]), 2)
     times = [category.node_ns for category in flows.categories]
-    trees = [span_tree(category.structure) for category in flows.categories]
-    found, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
-    expected = asynchronous(flows.categories, times, trees, ONE)
-    assert [(here.left_behind, set(here.waited)) for here in found] == expected
+    trees = trees_of(flows)
+    left, waited, behind, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    first = trees.first[trees.structure]
+    found = []
+    for number in range(len(times)):
+        units = np.flatnonzero(left & (trees.structure == number))
+        mine = trees.structure[waited] == number
+        above = trees.parent[behind[mine]]
+        found.append(
+            (
+                frozenset((units - first[units]).tolist()),
+                set(
+                    zip((waited - first[waited])[mine].tolist(), (above - first[above]).tolist(), strict=True)
+                ),
+            )
+        )
+    plain = [span_tree(category.structure) for category in flows.categories]
+    assert found == asynchronous(flows.categories, times, plain, ONE)
+
+
+def same(trees: SpanTrees, plain: Sequence[SpanTree | None]) -> None:
+    """The units of each structure are those of its tree."""
+    assert trees.n_structures == len(plain)
+    for number, tree in enumerate(plain):
+        units = trees.units(number)
+        if tree is None:
+            assert units.start == units.stop
+            continue
+        assert tuple(trees.start[units].tolist()) == tree.start
+        assert tuple(trees.end[units].tolist()) == tree.end
+        assert tuple(np.maximum(trees.parent[units] - units.start, -1).tolist()) == tree.parent
+        assert tuple(trees.awaited[units].tolist()) == tree.awaited
+        assert tuple(trees.deferred[units].tolist()) == tree.deferred
+        assert [trees.nodes.names[at] for at in trees.operation[units].tolist()] == list(tree.operation)
+        remote = [tree.is_remote_call(unit) for unit in range(tree.n_units)]
+        assert trees.is_remote_call[units].tolist() == remote
+
+
+@examples(60)
+@given(st.lists(late_trees(), min_size=1, max_size=5), st.integers(0, 9), st.booleans())
+def test_trees_of_all_structures_are_those_of_each(requests: list[Call], seed: int, whole: bool) -> None:
+    """Zoom, asynchrony and deferral change all structures at once as they change one."""
+    rows = [row for n, request in enumerate(requests) for row in request_events(request, f"{n:032x}", T0 + n)]
+    both = zip(stored([table(rows)]), stored_records(seed, 4, 2, 6), strict=True)
+    flows = group_flows(*(pa.concat_tables(pair, promote_options="permissive") for pair in both), 1)
+    trees, plain = trees_of(flows), [span_tree(category.structure) for category in flows.categories]
+    same(trees, plain)
+    same(trees.boundaries(), [tree and boundaries(tree) for tree in plain])
+    times = [category.node_ns for category in flows.categories]
+    left, waited, behind, _ = find_asynchronous(flows, times, trees, ONE, ["all"])
+    decided = asynchronous(flows.categories, times, plain, ONE)
+    late = [
+        tree and leave_behind(tree, *one, keep_ends=whole) for tree, one in zip(plain, decided, strict=True)
+    ]
+    same(later := trees.left_behind(left, waited, behind, keep_ends=whole), late)
+    pruned, removed = later.without_deferred()
+    expected = [tree and without_deferred(tree) for tree in late]
+    same(pruned, [one and one[0] for one in expected])
+    assert [
+        (int(later.start[later.parent[u]]), later.nodes.names[later.operation[u]].text) for u in removed
+    ] == [tuple(out) for one in expected if one for out in one[1]]
 
 
 def test_memory_of_what_outlives_its_caller_does_not_grow_with_its_siblings() -> None:
@@ -135,12 +194,12 @@ def test_memory_of_what_outlives_its_caller_does_not_grow_with_its_siblings() ->
     ]
     flows = group_flows(*stored([table(rows)]), 2)
     times = [category.node_ns for category in flows.categories]
-    trees = [span_tree(category.structure) for category in flows.categories]
+    trees = trees_of(flows)
     tracemalloc.start()
-    found, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    found = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(found[0].left_behind) == n_calls
+    assert np.count_nonzero(found.left) == n_calls
     assert most < 500 * cells + 4_000 * n_calls, f"{most:,} bytes"
 
 

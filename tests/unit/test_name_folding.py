@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyze.refine import name_folding
 from analyze.refine.name_folding import LEADING_WORD, NOTHING, NameFolder, fold_text
 from analyze.refine.stored import Operation
 
@@ -80,3 +81,15 @@ def test_the_order_of_names_does_not_count(names: list[Operation], rng: random.R
         len({found.name(n) for n in names if found.component(n.component) == c}) <= 4
         for c in {found.component(name.component) for name in names}
     )
+
+
+def test_folding_does_not_depend_on_how_many_names_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [Operation(f"c{at % 3}", f"op{at % 7} of {at}") for at in range(60)]
+    whole, few = NameFolder(MOST), NameFolder(MOST)
+    whole.add(names)
+    monkeypatch.setattr(name_folding, "_MOST_KNOWN", 5)
+    for at in range(0, 60, 7):
+        few.add(names[: at + 7])
+        assert few.folded(names[:at]) == [few.folding().name(name) for name in names[:at]]
+    assert few.folding() == whole.folding()
+    assert few.folded(names) == whole.folded(names) == [whole.folding().name(name) for name in names]

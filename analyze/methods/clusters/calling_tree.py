@@ -15,7 +15,7 @@ import numpy as np
 
 from analyze.numbering import Numbering
 from analyze.population import Category, Population
-from analyze.profile.call_sites import graph_sites
+from analyze.profile.call_sites import sites_of_graphs
 from analyze.profile.names import NameBook
 from analyze.profile.times import own_time_ns
 from schemas.arrays import F8, I8
@@ -160,7 +160,7 @@ def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> 
 
 
 def _calls(category: Category, book: NameBook) -> _Places:
-    sites = graph_sites(category.graph, (), book)
+    (sites,) = sites_of_graphs([category.graph], [()], book)
     operations, known = tuple(book.operations), tuple(book.sites)
     names = []
     for site in sites.site.tolist():

@@ -17,7 +17,7 @@ from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.parameters import parameter_readings
 from analyze.numbering import Numbering
 from analyze.population import Graph, Population
-from analyze.profile.call_sites import graph_sites
+from analyze.profile.call_sites import sites_of_graphs
 from analyze.profile.names import NO_CALLER, NameBook, SiteKind
 from analyze.profile.times import own_time_ns
 from schemas.arrays import B1, F8, I4, I8
@@ -210,7 +210,7 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
         return [
             VariableName(node.where, node.what, _MEASURE.get(node.side, "reached")) for node in graph.nodes
         ]
-    sites = graph_sites(graph, (), names)
+    (sites,) = sites_of_graphs([graph], [()], names)
     operations, known = tuple(names.operations), tuple(names.sites)
     found = []
     for node, unit in zip(graph.nodes, sites.unit_at.tolist(), strict=True):
@@ -226,7 +226,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
     node_ns: int64[nodes, requests], ns.
     """
-    sites = graph_sites(graph, (), names)
+    (sites,) = sites_of_graphs([graph], [()], names)
     operations, known = tuple(names.operations), tuple(names.sites)
     variables = []
     for site in sites.site.tolist():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from analyze.profile.times import call_times
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
-
-if TYPE_CHECKING:
-    pass
 
 HOST: Final = "host"
 _ASKED_OF_A_HOST: Final = 3
@@ -80,9 +77,9 @@ class Calls:
     """float64[rows]: sum of the calls' self times, ns, weighted by the inverse sampling probability of the
     request."""
 
-    def where(self, keep: B1) -> Calls:
-        """Select the rows where `keep` is True."""
-        return Calls(*(getattr(self, name)[keep] for name in self.__slots__))
+    def where(self, rows: B1 | I8) -> Calls:
+        """Select rows: those where `rows` is True, or those with the numbers in `rows`."""
+        return Calls(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from analyze.stats.histograms import BIN_LOG, Histograms
 from analyze.stats.noise import SPREAD_WEIGHT, LogMedians
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
+from stitch.columnar.runs import group_stably
 
 _MIDDLE: Final = 4096
 """Bin of a relative self time of 1."""
@@ -104,9 +105,10 @@ def slower_instance(view: View) -> Observed | None:
     waited = np.minimum(after.critical_ns / np.maximum(own_ns, 1.0), 1.0)
     calls, components, scope = _scoped(_relative(found.calls, settings.least_of_pattern))
     n_sites = len(np.unique(calls.site))
+    by_scope, first = group_stably(scope, len(components))
     rows: list[_Row] = []
     for at, component in enumerate(components.tolist()):
-        here = calls.where(scope == at)
+        here = calls.where(by_scope[first[at] : first[at + 1]])
         levels = found.levels[component]
         groups = _numbers(levels)
         medians, n = _levels_by_period(here, groups, one_site=at < n_sites, trim=settings.instance_trim)

@@ -299,13 +299,25 @@ class SegmentSearch:
             ]
             if not two:
                 continue
-            rows = [np.intersect1d(a.rows, b.rows, assume_unique=True) for a, b in two]
+            rows = self._rows_of_both(two)
             singles = [self._alike_of(side, outcome) for side in zip(*two, strict=True)]
             c = compared(rows, outcome, block, 1 / np.sum([1 / alike for alike in singles], axis=0))
             matters, (chance, sure) = self._matters(c, outcome), chance_p(c, self.own)
             for at, pair in enumerate(two):
                 if matters[at] and self._may_count(chance[at], sure[at], n_pairs):
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
+
+    def _rows_of_both(self, pairs: Sequence[tuple[AttributeValue, AttributeValue]]) -> list[I8]:
+        """[pairs] indices of the requests that have both values, ascending."""
+        marked: dict[tuple[str, str], B1] = {}
+        found = []
+        for pair in pairs:
+            few, many = sorted(pair, key=lambda value: len(value.rows))
+            if (many.key, many.value) not in marked:
+                has = marked[many.key, many.value] = np.zeros(len(self.flat.row), dtype=np.bool_)
+                has[many.rows] = True
+            found.append(few.rows[marked[many.key, many.value][few.rows]])
+        return found
 
     def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
         """Repeat a test with the history; q by Bonferroni, as only the most significant of many tests are

@@ -1,4 +1,4 @@
-"""Restore the tree of spans behind a stored structure, on which order, asynchrony and nesting are defined.
+"""The tree of spans behind one stored structure, unit by unit; slow and obvious: see `span_trees`.
 
 A *unit* is a span (two columns, start and end) or a point inside a span (one column twice). Units are
 numbered by the column of their start, so a parent comes before its children.
