@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     pass
 
 HOST: Final = "host"
-_ASKED_OF_A_HOST: Final = 3
-"""Requests per instance whose resource attributes are read."""
 _CALLS_AT_ONCE: Final = 1 << 20
 """Chunk size of the sums, calls: 92 MB of columns."""
 
@@ -197,7 +195,7 @@ def _attributes_of(
     """Map (component, attribute) -> host -> value. Only values found in every request that was read."""
     n_hosts = len(population.hosts) + 1
     left = np.zeros((len(components), n_hosts), dtype=np.int64)
-    left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
+    left[sorted(several), 1:] = settings.attributed_requests if settings.instance_attributes else 0
     asks = left.ravel()
     chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     for group in groups:

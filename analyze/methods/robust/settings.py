@@ -307,6 +307,8 @@ class RobustSettings(Config):
         "k8s.node.name",
     )
     """Resource attributes whose values are compared with each other, besides hosts."""
+    attributed_requests: Expert[int] = Field(default=3, ge=1)
+    """Requests of an instance whose attributes are read; only a value that all of them have counts."""
     most_instances: int = Field(default=50, ge=2)
     """A component on more hosts is not compared host by host."""
     least_of_instance: Expert[int] = Field(default=8, ge=1)

@@ -27,11 +27,10 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 class Results:
     """Folder of results (report as JSON, and tables), which may outlive the server."""
 
-    def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most, most_bytes: limits on the number and size of results. draft_seconds: age at which a draft is
-        abandoned."""
+    def __init__(self, folder: Path, most_bytes: int, draft_seconds: float) -> None:
+        """most_bytes: limit on the size of all results; the latest is kept whatever its size. draft_seconds:
+        age at which a draft is abandoned."""
         self._folder = folder
-        self._most = most
         self._most_bytes = most_bytes
         self._draft_seconds = draft_seconds
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +70,7 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limits, least recently read first, and abandoned drafts."""
+        """Evict results beyond the limit, least recently read first, and abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -82,7 +81,7 @@ class Results:
                     shutil.rmtree(path, ignore_errors=True)
         left, size = len(written), sum(size for _, _, size in written)
         for _, path, own in sorted(written):
-            if left <= self._most and (size <= self._most_bytes or left <= 1):
+            if size <= self._most_bytes or left <= 1:
                 break
             _remove(path)
             left, size = left - 1, size - own
