@@ -29,13 +29,13 @@ from schemas.errors import InputError
 
 COMMANDS: Final = {
     "up": "Start all of flowdiff on this machine: receive spans over OTLP, keep, watch and show them.",
-    "import": "Import trace files, or a range of a topic of Kafka, into a lake.",
-    "ingest": "Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.",
-    "top": "Show what a running `flowdiff ingest` does, in a terminal.",
+    "import": "Import trace files, or a range of a Kafka topic, into a lake.",
+    "ingest": "Ingest Kafka topics, or spans sent over OTLP, into a lake, continuously and exactly once.",
+    "top": "Show the state of a running `flowdiff ingest` in a terminal.",
     "config": "Print the settings of `flowdiff ingest` in force: file, environment and flags together.",
     "compare": "Compare two periods: name, rank and explain what changed.",
-    "diff": "Compare two files of traces, or two sets of files, without a lake to name.",
-    "watch": "Watch a lake: say once what changed, where and since when, and nothing otherwise.",
+    "diff": "Compare two files of traces, or two sets of files, without keeping a lake.",
+    "watch": "Watch a lake: report each change once, with its place and start, and nothing otherwise.",
     "incidents": "List incidents, show one, accept one as normal, or mark a deployment.",
     "distalyze": "Compare two classes of requests: what diverges, and what response time depends on.",
     "variance": "Find where response times vary, and which edges make them vary.",
@@ -43,29 +43,29 @@ COMMANDS: Final = {
     "browse": "Look around in one period: response times, typical requests, what happened when and where.",
     "windows": "List the sealed windows of a lake: requests, categories, mean response time, errors.",
     "categories": "List the categories of a period: requests that took exactly the same path.",
-    "flow": "Draw one request: which component worked when, and what the response waited for.",
-    "serve": "Serve a lake as pages: what is going on, comparisons, incidents, reports, SQL.",
-    "mcp": "Offer a lake to an agent as tools of the Model Context Protocol, on standard streams.",
-    "reports": "List the reports that a lake keeps: when, of what, verdict, mean, first finding, page.",
+    "flow": "Draw one request: when each component worked, and what the response waited for.",
+    "serve": "Serve a lake as web pages: current state, comparisons, incidents, reports, SQL.",
+    "mcp": "Offer a lake to an agent as tools of the Model Context Protocol, on standard input and output.",
+    "reports": "List the reports stored in a lake: time, periods, verdict, mean, first finding, page.",
     "sql": "Query a lake in SQL.",
-    "export": "Write flows out again: as DOT graphs, as OTLP spans or as native records.",
-    "summarize": "Work out the statistics of every window ahead, so that histories are read in seconds.",
+    "export": "Export flows as DOT graphs, OTLP spans or native records.",
+    "summarize": "Compute the statistics of every window in advance, so that histories are read in seconds.",
     "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
-    "retain": "Drop whole windows past an age from a lake, under readers and live ingestion.",
-    "compact": "Write sealed windows of many small files anew, as one file a table, with the same rows.",
+    "retain": "Remove windows above an age from a lake, also during ingestion and while it is read.",
+    "compact": "Rewrite sealed windows of many small files as one file per table, with the same rows.",
     "build": "Build the windows of another lake from the events that live lanes of a lake log.",
-    "publish": "Show a lake's tables to engines that read Iceberg, without copying a row.",
+    "publish": "Publish a lake's tables to an Iceberg catalog, without copying a row.",
     "end-lane": (
         "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer."
     ),
     "calibrate": (
-        "Compare ordinary periods of a lake with each other and count the findings, all of them false."
+        "Compare ordinary periods of a lake with each other and count the findings, all of which are false."
     ),
-    "demo": "Simulate a web shop before and after a deployment, compare, write a report.",
-    "simulate": "Simulate a storage service, or a web shop, and write its traces.",
-    "produce": "Write trace files to a Kafka topic, all of a request to one partition.",
-    "rekey": "Write a Kafka topic to another one, all of a request to one partition.",
-    "fsck": "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is.",
+    "demo": "Simulate a web shop before and after a deployment, compare both, and write a report.",
+    "simulate": "Simulate a storage service or a web shop, and write its traces.",
+    "produce": "Write trace files to a Kafka topic, all spans of a request to one partition.",
+    "rekey": "Copy a Kafka topic to another one, all spans of a request to one partition.",
+    "fsck": "Check a lake against its commits. Exit code 0: nothing is wrong. 1: something is.",
 }
 """Every subcommand with the first sentence of its docstring (checked by a test), so that listing them imports
 none."""

@@ -25,18 +25,19 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class Results:
-    """Folder of results (report as JSON, and tables), which may outlive the server."""
+    """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
     def __init__(self, folder: Path, most_bytes: int, draft_seconds: float) -> None:
-        """most_bytes: limit on the size of all results; the latest is kept whatever its size. draft_seconds:
-        age at which a draft is abandoned."""
+        """most_bytes: maximum total size of results, of which the latest is kept whatever its size;
+        draft_seconds: age from which a draft counts as abandoned.
+        """
         self._folder = folder
         self._most_bytes = most_bytes
         self._draft_seconds = draft_seconds
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Path of a result. Raises ValueError for an invalid key."""
+        """Path of the folder for a result. Raises ValueError if `key` is not 32 hex digits."""
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"'{key}' is no key of a result")
         return self._folder / key
@@ -61,7 +62,7 @@ class Results:
         return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """Name -> table of a result; empty if there is none, or it was evicted."""
+        """Table name -> table of a result; empty if there is no result, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
@@ -70,7 +71,7 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limit, least recently read first, and abandoned drafts."""
+        """Evict results beyond the limit, least recently read first; remove abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):

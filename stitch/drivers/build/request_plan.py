@@ -24,8 +24,9 @@ _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
 )
 Planned = npt.NDArray[np.void]
-"""[requests] key, first and last time, number of events, hash over the segments that contain them; ascending
-by key."""
+"""Structured array [requests], ascending by key: key, first and last event time (ns), number of events, hash
+over the segments that contain the request.
+"""
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,7 +40,7 @@ class PlannedWindow:
 
     @property
     def rows(self) -> int:
-        """Number of events."""
+        """Number of events of the window's requests."""
         return int(self.requests["rows"].sum())
 
     @property
@@ -56,14 +57,16 @@ class RequestPlan:
         self._length_ns = length_ns
         self.requests: Planned = np.zeros(0, _PLANNED)
         self._moved: dict[int, int] = {}
-        """Key -> start of the window in which the request's flow begins, if not that of its first event."""
+        """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
+        event.
+        """
 
     def add(self, segments: Iterable[LogSegment]) -> None:
         """Add segments. O(requests log requests)."""
         self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace the plan by one of the given segments."""
+        """Replace all requests of the plan by those of the given segments."""
         self.requests = np.zeros(0, _PLANNED)
         self.add(segments)
 
@@ -83,7 +86,7 @@ class RequestPlan:
         return found
 
     def starts_ns(self) -> I8:
-        """[requests] start of the window in which each begins; NEVER without a time."""
+        """[requests] start of the window in which each request begins, ns; NEVER without a time."""
         first = self.requests["first_ns"]
         starts = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
         for key, start_ns in self._moved.items():
@@ -104,7 +107,7 @@ class RequestPlan:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for keys in `known` (ascending). O(keys log known)."""
+    """[keys] True for keys that `known` (ascending) contains. O(keys log known)."""
     if not len(known):
         return np.zeros(len(keys), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
