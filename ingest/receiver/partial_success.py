@@ -49,7 +49,7 @@ class _Strict(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen
     """Object with fields under their names in OTLP/JSON only, so that none is read which was not checked."""
 
 
-class _Value(_Strict):
+class _Value(_Strict, frozen=True):
     string_value: str | None = None
     bool_value: bool | None = None
     int_value: _Whole | None = None
@@ -58,27 +58,27 @@ class _Value(_Strict):
     kvlist_value: _Pairs | None = None
 
 
-class _Values(_Strict):
+class _Values(_Strict, frozen=True):
     values: list[_Value] = []
 
 
-class _Pair(_Strict):
+class _Pair(_Strict, frozen=True):
     key: str
     value: _Value = _Value()
 
 
-class _Pairs(_Strict):
+class _Pairs(_Strict, frozen=True):
     values: list[_Pair] = []
 
 
-class _Event(_Strict):
+class _Event(_Strict, frozen=True):
     time_unix_nano: _Whole = 0
     name: str = ""
     attributes: list[_Pair] = []
     dropped_attributes_count: _Unread = _Unread()
 
 
-class _Link(_Strict):
+class _Link(_Strict, frozen=True):
     trace_id: str = ""
     span_id: str = ""
     trace_state: _Unread = _Unread()
@@ -87,12 +87,12 @@ class _Link(_Strict):
     flags: _Unread = _Unread()
 
 
-class _Status(_Strict):
+class _Status(_Strict, frozen=True):
     code: int = 0
     message: str = ""
 
 
-class _Span(_Strict):
+class _Span(_Strict, frozen=True):
     trace_id: str
     span_id: str
     start_time_unix_nano: str | int
@@ -111,25 +111,25 @@ class _Span(_Strict):
     dropped_links_count: _Unread = _Unread()
 
 
-class _Scope(_Strict):
+class _Scope(_Strict, frozen=True):
     spans: list[_Span]
     scope: _Unread = _Unread()
     schema_url: _Unread = _Unread()
 
 
-class _Attributes(_Strict):
+class _Attributes(_Strict, frozen=True):
     attributes: list[_Pair] = []
     dropped_attributes_count: _Unread = _Unread()
     entity_refs: _Unread = _Unread()
 
 
-class _Resource(_Strict):
+class _Resource(_Strict, frozen=True):
     scope_spans: list[_Scope]
     resource: _Attributes = _Attributes()
     schema_url: _Unread = _Unread()
 
 
-class _Request(_Strict):
+class _Request(_Strict, frozen=True):
     resource_spans: list[_Resource]
 
 
