@@ -6,7 +6,7 @@ sections come from the methods; this module does not depend on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -120,8 +120,19 @@ def _completed(section: Section, method: str, calibration: str) -> Section:
 
 
 def _preparation(settings: RefineSettings) -> Preparation:
-    others = settings.model_dump(exclude={"level"})
-    return Preparation(level=settings.level, refine={key: str(others[key]) for key in sorted(others)})
+    others = dict(_named_values(settings.model_dump(exclude={"level"})))
+    return Preparation(level=settings.level, refine={name: others[name] for name in sorted(others)})
+
+
+def _named_values(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """(name, value as text) of settings, those of nested models as `statistics.slow`."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _named_values(value, f"{above}{name}.")
+        elif value and isinstance(value, tuple) and isinstance(value[0], str):
+            yield f"{above}{name}", ", ".join(value)
+        else:
+            yield f"{above}{name}", str(value)
 
 
 def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:

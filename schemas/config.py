@@ -27,7 +27,10 @@ class Config(Closed):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
+DENIED_PARAMS = (
+    *("authorization", "proxy-authorization", "cookie", "set-cookie"),
+    *("*.token", "*-token", "*password*"),
+)
 """Patterns of parameters that are never kept, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
 """Minimum length of a hash key: a shorter one could be found by brute force."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from schemas.masking import masked_passwords
 from schemas.visible import visible
 
 TRY_AGAIN: Final = 75
@@ -17,16 +18,17 @@ TRY_AGAIN: Final = 75
 class FlowdiffError(Exception):
     """An expected failure, reported in one line: what failed, with which value, what to do.
 
-    `slug` names the failure for scripts and documentation; `remedy` is an imperative sentence.
+    `slug` names the failure for scripts and documentation; `remedy` is an imperative sentence. Passwords of
+    URLs are masked in both sentences.
     """
 
     slug = "error"
     exit_code = 2
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        super().__init__(masked_passwords(message))
+        self.message = masked_passwords(message)
+        self.remedy = masked_passwords(remedy)
 
     def __str__(self) -> str:
         tail = f" {self.remedy}" if self.remedy else ""

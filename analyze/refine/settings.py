@@ -19,7 +19,11 @@ class StatisticsSettings(Config):
     attributes: tuple[str, ...] = (
         *("service.version", "service.instance.id", "k8s.pod.name"),
         *("cloud.availability_zone", "cloud.region", "http.response.status_code", "http.status_code"),
-        *("*release", "*region", "*tenant*", "*tier", "*plan"),
+        *("*release", "*region", "*tier"),
+        # No name that goes on behind them, as `x-tenant-token` does, and no plan of a query.
+        *("*tenant", "*tenant[._-]id", "*tenantId", "*tenant[._-]name"),
+        *("plan", "*account[._-]plan", "*customer[._-]plan", "*user[._-]plan", "*tenant[._-]plan"),
+        *("*billing[._-]plan", "*pricing[._-]plan", "*subscription[._-]plan"),
     )
     """Names; * stands for any letters, ? for one, [ab] for one of these. The first ones are kept first."""
     most_attributes: int = Field(default=12, ge=0)

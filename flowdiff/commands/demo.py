@@ -24,9 +24,7 @@ MADE: Final = {"lake", "report.html", TRACES}
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="Folder for the traces, the lake and the report.")] = Path(
-        "demo"
-    ),
+    folder: Annotated[str, typer.Argument(help="Folder for the traces, the lake and the report.")] = "demo",
     requests: Annotated[int, typer.Option(min=100, help="Number of simulated requests.")] = 9_000,
 ) -> None:
     """Simulate a web shop before and after a deployment, compare both, and write a report.
@@ -34,9 +32,11 @@ def command(
     Each step is a command, printed before it runs. Files of an earlier demo are replaced.
     """
     from flowdiff.__main__ import run
+    from stitch.lake.place import needed_folder
 
-    _empty(folder)
-    lake, traces = str(folder / "lake"), str(folder / TRACES)
+    place = needed_folder(folder, "Name a folder: `flowdiff demo FOLDER`.")
+    _empty(place)
+    lake, traces = str(place / "lake"), str(place / TRACES)
     deployed_s = round(DEPLOYED * requests / PER_SECOND)
     fault = ["--fault", "S1-slow-stock", "--fault-start", str(deployed_s)]
     steps = [
@@ -57,7 +57,7 @@ def command(
         [
             *("compare", "--lake", lake, "--since", f"{BEGIN + timedelta(seconds=deployed_s):%H:%M:%S}"),
             # The demo is about a change, so exit code 1 of the comparison is no failure.
-            *("--fail-on", "never", "--html", str(folder / "report.html")),
+            *("--fail-on", "never", "--html", str(place / "report.html")),
         ],
     ]
     for step in steps:
@@ -66,7 +66,7 @@ def command(
         if code := run(step):
             raise typer.Exit(code)
     echo()
-    echo(f"Open {folder / 'report.html'} in a browser. Ask the lake:")
+    echo(f"Open {place / 'report.html'} in a browser. Ask the lake:")
     echo(f"  flowdiff sql --lake {lake}")
 
 

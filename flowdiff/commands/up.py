@@ -9,7 +9,6 @@ import typer
 
 from flowdiff.cli.options import ConfigOption, set_values
 from flowdiff.settings.keys import CONFIG_VARIABLE
-from schemas.errors import ConfigError
 
 LAKE: Final = "flowdiff-lake"
 
@@ -51,14 +50,9 @@ def command(
     """
     from flowdiff.live.up_run import up
     from flowdiff.live.up_settings import UpSettings
-    from stitch.lake.place import local_path
+    from stitch.lake.place import needed_folder
 
-    folder = local_path(lake)
-    if folder is None:
-        raise ConfigError(
-            f"'{lake}' is no folder of this machine.",
-            remedy="For a lake elsewhere start `flowdiff ingest`, `watch` and `serve`.",
-        )
+    folder = needed_folder(lake, "For a lake elsewhere start `flowdiff ingest`, `watch` and `serve`.")
     has_config = config is not None or bool(os.environ.get(CONFIG_VARIABLE))
     patience = set_values(UpSettings, settings)
     return up(folder, otlp, otlp_grpc, listen, config, patience, is_demo=demo, has_config=has_config)

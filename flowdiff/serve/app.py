@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from analyze.report.blocks import Text
@@ -123,11 +123,19 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
         return _error(site, request, HTTPStatus.NOT_FOUND, NotFoundError("There is no such page."), "")
 
     base = site.links.base
+
+    async def beginning(_: Request) -> Response:
+        return RedirectResponse(f"{base}/", HTTPStatus.TEMPORARY_REDIRECT)
+
     app = Starlette(
-        routes=[Mount(base, routes=routes)] if base else routes,
+        routes=[Route(base, beginning), Mount(base, app=Router(routes, redirect_slashes=False))]
+        if base
+        else routes,
         lifespan=lifespan,
         exception_handlers={HTTPStatus.NOT_FOUND: missing, RefusedError: _body_refused},
     )
+    # Starlette's would name the server by its own scheme and host, which behind a proxy are others.
+    app.router.redirect_slashes = False
     return Guard(app, hosts, site.settings)
 
 

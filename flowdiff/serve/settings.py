@@ -89,10 +89,9 @@ class ServeSettings(Config):
     """Number of comparisons whose state is remembered; the oldest finished ones are forgotten first."""
     job_nice: int = Field(default=5, ge=0, le=19)
     """Niceness of a comparison's process, so that pages come first."""
-    kept_jobs: int = Field(default=200, ge=1)
-    """Results of comparisons that are kept; those not asked for longest give way."""
     kept_jobs_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024)
-    """Size of these results, with their tables; those not asked for longest give way."""
+    """Size of the results of comparisons, with their tables, that are kept; those not asked for longest give
+    way."""
     kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
     """Memory for rendered reports; the least recently requested are dropped first."""
     listed: int = Field(default=200, ge=1)

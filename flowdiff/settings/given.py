@@ -7,18 +7,15 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from flowdiff.settings.keys import Key, KeyKind, keys_of, nearest
 from schemas.errors import ConfigError, FlowdiffError, InputError
+from schemas.masking import masked_address
 
 M = TypeVar("M", bound=BaseModel)
-_USER: Final = re.compile(r"[^\s,'\[(]+@")
-"""Pattern of a user, possibly with a password, before a host where none is expected."""
-_QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
-"""Pattern of parameters after a host, which may include a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class Given:
         if self.key.kind is KeyKind.SECRET:
             return "what it is"
         text = ", ".join(map(str, self.value)) if isinstance(self.value, list) else str(self.value)
-        return f"'{_QUERY.sub('?***', _USER.sub('***@', text))}'"
+        return f"'{masked_address(text)}'"
 
     def put(self, values: dict[str, Any]) -> None:
         """Set the value in `values`, the model's input. Raises ConfigError."""

@@ -14,9 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ingest.codecs.payloads import without_bom
 from ingest.receiver.bodies import BodyError, TooLargeError, check_readable, is_empty, unpacked
 from ingest.receiver.partial_success import Refused, is_sound, refused_spans
-from ingest.receiver.receiver_settings import ReceiverSettings
+from ingest.receiver.receiver_settings import JSON, ReceiverSettings
 from ingest.receiver.spool import PendingFullError, Spool, SpoolFullError
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
@@ -118,6 +119,8 @@ class Intake:
         """Make a body durable, and return the answer to its sender."""
         try:
             content = unpacked(body, encoding, self._decode.max_payload_bytes)
+            if format_ == JSON:
+                content = without_bom(content)  # as decoders do
             refused = None
             if not is_empty(content, format_):
                 if not is_sound(content, format_):

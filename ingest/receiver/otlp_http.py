@@ -154,6 +154,11 @@ async def _send(
     await send({"type": "http.response.body", "body": body})
 
 
+_LOGGER: Final = logging.getLogger(__name__)
+"""Logger of connections: errors only. What a sender does wrong would be a line each time; it is counted."""
+_LOGGER.setLevel(logging.ERROR)
+
+
 class _Connection(HttpToolsProtocol):
     """HTTP connection with a time limit per request; beyond the maximum number of connections, the one that
     has waited longest is dropped.
@@ -161,6 +166,7 @@ class _Connection(HttpToolsProtocol):
     uvicorn bounds neither the time of a request nor the size of its head.
     """
 
+    intake: Intake
     settings: ReceiverSettings
     waiting: dict[_Connection, None]
     """Connections waiting for a request or the rest of one, longest waiting first."""
@@ -168,6 +174,7 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit a connection; beyond the limit, drop the one that has waited longest."""
         super().connection_made(transport)
+        self.logger = _LOGGER
         self._deadline: asyncio.TimerHandle | None = None
         self._begin()
         if len(self.connections) > self.settings.max_connections and self.waiting:
@@ -189,6 +196,11 @@ class _Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_head and self._head_bytes > MAX_HEAD:
             self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse, and count, what is not HTTP."""
+        self.intake.counted("http", Answer(Outcome.UNREADABLE, msg))
+        super().send_400_response(msg)
 
     def on_headers_complete(self) -> None:
         """Record that the head of a request is complete."""
@@ -228,9 +240,11 @@ class HttpServer:
     def __init__(self, intake: Intake, listening: socket.socket) -> None:
         settings = intake.settings
         waiting: dict[_Connection, None] = {}
-        for name in ("uvicorn.error", "uvicorn.access"):  # what a sender does wrong is counted, not logged
+        for name in ("uvicorn.error", "uvicorn.access"):
             logging.getLogger(name).propagate = False
-        connection = type("Connection", (_Connection,), {"settings": settings, "waiting": waiting})
+        connection = type(
+            "Connection", (_Connection,), {"intake": intake, "settings": settings, "waiting": waiting}
+        )
         self._listening = listening
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import le
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
+    ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
+from ingest.codecs.otlp.otlp_json import texts_of
+from ingest.codecs.otlp.otlp_json_items import count_spans
 from ingest.codecs.otlp.wire import tables
 from ingest.codecs.otlp.wire.library import native_library
-from ingest.codecs.payloads import JSON_ERRORS, is_dense_json
+from ingest.codecs.payloads import JSON_ERRORS, is_dense_json, parse_json
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.formats import codec_for
 from ingest.receiver.receiver_settings import PROTOBUF
@@ -37,38 +40,147 @@ _TRACE_DIGITS: Final = 32
 _SPAN_DIGITS: Final = 16
 
 
-class _Span(msgspec.Struct, rename="camel"):
+_Whole = int | Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,20}\Z")]
+_Unread = msgspec.Raw
+"""Field that the decoder does not read."""
+
+
+class _Strict(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, gc=False):
+    """Object with fields under their names in OTLP/JSON only, so that none is read which was not checked."""
+
+
+class _Value(_Strict, frozen=True):
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: _Whole | None = None
+    double_value: float | None = None
+    array_value: _Values | None = None
+    kvlist_value: _Pairs | None = None
+
+
+class _Values(_Strict, frozen=True):
+    values: list[_Value] = []
+
+
+class _Pair(_Strict, frozen=True):
+    key: str
+    value: _Value = _Value()
+
+
+class _Pairs(_Strict, frozen=True):
+    values: list[_Pair] = []
+
+
+class _Event(_Strict, frozen=True):
+    time_unix_nano: _Whole = 0
+    name: str = ""
+    attributes: list[_Pair] = []
+    dropped_attributes_count: _Unread = _Unread()
+
+
+class _Link(_Strict, frozen=True):
+    trace_id: str = ""
+    span_id: str = ""
+    trace_state: _Unread = _Unread()
+    attributes: _Unread = _Unread()
+    dropped_attributes_count: _Unread = _Unread()
+    flags: _Unread = _Unread()
+
+
+class _Status(_Strict, frozen=True):
+    code: int = 0
+    message: str = ""
+
+
+class _Span(_Strict, frozen=True):
     trace_id: str
     span_id: str
     start_time_unix_nano: str | int
     end_time_unix_nano: str | int
     parent_span_id: str = ""
+    name: str = ""
+    kind: int = 0
+    trace_state: str = ""
+    attributes: list[_Pair] = []
+    status: _Status = _Status()
+    events: list[_Event] = []
+    links: list[_Link] = []
+    flags: _Unread = _Unread()
+    dropped_attributes_count: _Unread = _Unread()
+    dropped_events_count: _Unread = _Unread()
+    dropped_links_count: _Unread = _Unread()
 
 
-class _Scope(msgspec.Struct, rename="camel"):
+class _Scope(_Strict, frozen=True):
     spans: list[_Span]
+    scope: _Unread = _Unread()
+    schema_url: _Unread = _Unread()
 
 
-class _Resource(msgspec.Struct, rename="camel"):
+class _Attributes(_Strict, frozen=True):
+    attributes: list[_Pair] = []
+    dropped_attributes_count: _Unread = _Unread()
+    entity_refs: _Unread = _Unread()
+
+
+class _Resource(_Strict, frozen=True):
     scope_spans: list[_Scope]
+    resource: _Attributes = _Attributes()
+    schema_url: _Unread = _Unread()
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class _Request(_Strict, frozen=True):
     resource_spans: list[_Resource]
 
 
 _REQUEST: Final = msgspec.json.Decoder(_Request)
 
 
+class _AnySpan(msgspec.Struct, gc=False):
+    """Any object."""
+
+
+class _CountedScope(msgspec.Struct, rename="camel"):
+    spans: list[_AnySpan] = []
+
+
+class _CountedResource(msgspec.Struct, rename="camel"):
+    scope_spans: list[_CountedScope] = []
+
+
+class _Counted(msgspec.Struct, rename="camel"):
+    resource_spans: list[_CountedResource] = []
+
+
+_COUNTED: Final = msgspec.json.Decoder(_Counted)
+
+
 def refused_spans(content: bytes, format_: str, config: DecodeConfig) -> Refused | None:
     """Count the spans of a readable request that its decoder refuses; None if it refuses none. O(bytes)."""
     decoded = codec_for(format_).decode([content], config)
-    n_spans = sum(decoded.refused.values())
-    if not n_spans:
+    n_items = sum(decoded.refused.values())
+    if not n_items:
         return None
     reasons = ", ".join(f"{reason}: {n}" for reason, n in sorted(decoded.refused.items()))
     first = decoded.rejects[0]
-    return Refused(n_spans, f"Dead letters ({reasons}); span {first.item or 0}: {first.detail}.")
+    # A dead letter may be a span, or a resource, a scope or a whole message with all of theirs.
+    n_spans = max(n_items, _n_spans(content, format_) - decoded.events.num_rows)
+    return Refused(n_spans, f"Dead letters ({reasons}); span {first.item}: {first.detail}.")
+
+
+def _n_spans(content: bytes, format_: str) -> int:
+    """Count the spans of a readable request, valid or not. Of JSON that is too dense to parse, those of the
+    usual form; 0 if there are others."""
+    if format_ == PROTOBUF:
+        request = ExportTraceServiceRequest.FromString(content)
+        return sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
+    if not is_dense_json(content):
+        return sum(count_spans(parse_json(text)) for text in texts_of(content))
+    try:
+        counted = _COUNTED.decode(content)
+    except JSON_ERRORS:
+        return 0
+    return sum(len(scope.spans) for resource in counted.resource_spans for scope in resource.scope_spans)
 
 
 def response_bytes(refused: Refused | None, format_: str) -> bytes:
@@ -92,7 +204,7 @@ def is_sound(content: bytes, format_: str) -> bool:
     """True if a request is readable and all its spans have accepted ids and times; False also if undecided.
 
     Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs a span of protobuf, half of
-    what protobuf's parser takes, and 0.9 of JSON.
+    what protobuf's parser takes, and 1.8 to 4.8 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from schemas.errors import ConfigError
+from schemas.masking import masked_address
 
 if TYPE_CHECKING:
     from stitch.lake.store import RemoteStore
@@ -71,7 +72,9 @@ def backend_of(name: str) -> Backend | None:
     found = next((backend for backend in BACKENDS if backend.scheme == scheme[0]), None)
     if found is None:
         hints = "; ".join([LAKE_FORMS, *(backend.hint for backend in BACKENDS if backend.hint)])
-        raise ConfigError(f"'{name}' names no lake: {scheme[0]} is not read.", remedy=f"Write {hints}.")
+        raise ConfigError(
+            f"'{masked_address(name)}' names no lake: {scheme[0]} is not read.", remedy=f"Write {hints}."
+        )
     return found
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from schemas.errors import LakeError
+from schemas.errors import ConfigError, LakeError
+from schemas.masking import masked_address
 from stitch.lake.backends import Backend, backend_of
 from stitch.lake.copies import Copies, FileCache, cache_at
 from stitch.lake.disk import make_private_folder
@@ -68,6 +69,17 @@ def local_path(name: str) -> Path | None:
     Raises ConfigError for an unknown scheme.
     """
     return Path(name) if backend_of(name) is None else None
+
+
+def needed_folder(name: str, remedy: str) -> Path:
+    """Folder of this machine that a name means, for what works with nothing else.
+
+    remedy: sentence on what to do with a lake elsewhere. Raises ConfigError for one.
+    """
+    folder = local_path(name)
+    if folder is None:
+        raise ConfigError(f"'{masked_address(name)}' is no folder of this machine.", remedy=remedy)
+    return folder
 
 
 def absolute(name: str) -> str:

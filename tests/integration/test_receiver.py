@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def zstd(body: bytes) -> bytes:
 
 
 def test_every_form_of_a_request_comes_into_the_lake(tmp_path: Path) -> None:
-    sent = traces(8)
+    sent = traces(9)
     with receiving(tmp_path) as (run, address):
         forms = [
             (sent[0].protobuf(), PROTOBUF),
@@ -84,6 +85,7 @@ def test_every_form_of_a_request_comes_into_the_lake(tmp_path: Path) -> None:
             (zlib.compress(sent[3].protobuf()), {**PROTOBUF, "Content-Encoding": "deflate"}),
             (sent[4].json(), {"Content-Type": "application/json; charset=utf-8"}),
             (gzip.compress(sent[5].json()), {**JSON, "Content-Encoding": "gzip"}),
+            (b"\xef\xbb\xbf" + sent[8].json(), JSON),
         ]
         for body, headers in forms:
             status, answer, told = post(address["otlp"], body, headers)
@@ -354,6 +356,25 @@ def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
                     for i in range(100_000):
                         client.sendall(line % i)
         assert post(address["otlp"], traces(1)[0].protobuf())[0] == 200
+
+
+def test_what_is_not_http_is_counted_and_not_logged(tmp_path: Path) -> None:
+    with receiving(tmp_path, "--serve-address", "127.0.0.1:0") as (run, address):
+        host, _, port = address["otlp"].rpartition(":")
+        for _ in range(50):
+            with socket.create_connection((host, int(port)), timeout=10) as client:
+                client.sendall(
+                    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n"
+                )  # TLS, by an exporter of https
+                assert client.recv(65536).startswith(b"HTTP/1.1 400")
+        serves = run.wait_for("started")["serves"].removeprefix("http://")
+        with urllib.request.urlopen(f"http://{serves}/metrics") as answer:
+            told = answer.read().decode()
+        counted = 'flowdiff_otlp_requests_total{outcome="unreadable",transport="http"} 50.0'
+        assert counted in told.replace(
+            '{transport="http",outcome="unreadable"}', '{outcome="unreadable",transport="http"}'
+        )
+        assert "Invalid HTTP request" not in run.text
 
 
 @pytest.mark.parametrize(

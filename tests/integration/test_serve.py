@@ -232,6 +232,13 @@ def test_an_empty_lake_says_what_to_send_where(tmp_path: Path) -> None:
         assert f"flowdiff import TRACES.json --lake {tmp_path / 'none'}" in got.text.replace("<wbr>", "")
         assert 'href="/flow/reports"' in got.text
         assert served.get("/").status == 404
+        assert served.get("/flow").headers["location"] == "/flow/"
+        for path in (
+            "/flow/requests",
+            "/flow/reports/",
+        ):  # a redirect would name the scheme and host of this server
+            assert "location" not in served.get(path).headers
+            assert served.get(path).status == 404
         assert not (tmp_path / "none").exists()
         commands = served.get("/flow/?format=json").json["commands"]
     assert len(commands) > 3

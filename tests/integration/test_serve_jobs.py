@@ -321,7 +321,7 @@ def test_two_lakes_that_share_a_cache_have_results_of_their_own(lake: str, tmp_p
 
 def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    with serving(lake, "--cache", str(cache), "--set", "kept_jobs=1") as served:
+    with serving(lake, "--cache", str(cache), "--set", "kept_jobs_bytes=1024") as served:
         first = asked(served, **DAYS)
         settled(served, first)
         before = {path.parent.name for path in cache.rglob("report.json")}

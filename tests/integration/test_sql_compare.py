@@ -32,7 +32,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> flowdiff.Lake:
     """Two days of a storage service and of a shop, without statistics and without reports."""
     folder = tmp_path_factory.mktemp("compared")
     made = flowdiff.open(folder / "lake", create=True)
-    fill(made, 600, folder)
+    fill(made, 300, folder)
     return made
 
 

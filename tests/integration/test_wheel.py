@@ -24,6 +24,8 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 ROOMS = ("schemas", "ingest", "stitch", "analyze", "simulator")
 
 
+QUICK_COMPILER = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0", "CARGO_PROFILE_RELEASE_LTO": "off"}
+"""Environment in which cargo optimizes nothing: a tenth of its time, twice."""
 DAYS = "--reference 2026-11-18T20:20/3m --problem 2026-11-18T20:23/2m"
 ENDS = {
     "simulate --requests 100 --out more.ndjson": 0,
@@ -103,7 +105,7 @@ def checked(*command: str | Path, cwd: Path, **environment: str) -> str:
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": "", **environment},
+        env={**os.environ, "PYTHONPATH": "", **QUICK_COMPILER, **environment},
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

@@ -92,12 +92,92 @@ def test_times_that_python_reads_and_the_decoder_does_not_are_counted(written: s
 
 
 def test_json_that_is_too_dense_to_decode_is_counted() -> None:
-    content = b'{"resourceSpans":[],"unknown":[' + b"[]," * 400_000 + b"[]]}"
-    assert refused_spans(content, JSON, DecodeConfig()) is not None
+    spans = b'[{"scopeSpans":[{"spans":[{},{},{}]},{"spans":[{}]}]}]'
+    content = b'{"resourceSpans":' + spans + b',"unknown":[' + b"[]," * 400_000 + b"[]]}"
+    refused = refused_spans(content, JSON, DecodeConfig())
+    assert refused is not None
+    assert refused.n_spans == 4
     assert not is_sound(content, JSON)
 
 
-@pytest.mark.parametrize("name", ["name", "unknown"])
+SPAN = {"traceId": "ab" * 16, "spanId": "cd" * 8, "startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0)}
+WRONG_TYPES: tuple[tuple[str, object], ...] = (
+    ("name", 5),
+    ("kind", "SPAN_KIND_UNHEARD_OF"),
+    ("traceState", ["a"]),
+    ("attributes", {"a": 1}),
+    ("attributes", [{"key": 1}]),
+    ("attributes", [{"key": "a", "value": "text"}]),
+    ("attributes", [{"key": "a", "value": {"intValue": "1x"}}]),
+    ("attributes", [{"key": "a", "value": {"intValue": "1\n"}}]),
+    ("attributes", [{"key": "a", "value": {"bytesValue": "="}}]),
+    ("attributes", [{"key": "a", "value": {"arrayValue": {"values": [{"boolValue": 1}]}}}]),
+    ("attributes", [{"key": "a", "value": {"kvlistValue": {"values": [{"key": []}]}}}]),
+    ("status", "error"),
+    ("status", {"code": "STATUS_CODE_UNHEARD_OF"}),
+    ("status", {"message": 1}),
+    ("events", [{"name": 1}]),
+    ("events", [{"timeUnixNano": "soon"}]),
+    ("links", [{"traceId": 1}]),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_TYPES)
+def test_a_span_whose_only_fault_is_a_type_is_counted(name: str, value: object) -> None:
+    spans = [SPAN, SPAN | {name: value}, SPAN]
+    content = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    refused = refused_spans(content, JSON, DecodeConfig())
+    assert refused is not None
+    assert refused.n_spans == 1
+    assert not is_sound(content, JSON)
+
+
+def test_a_span_with_all_that_exporters_write_passes() -> None:
+    values = [{"stringValue": "a"}, {"boolValue": True}, {"intValue": "-5"}, {"doubleValue": 1}, {}]
+    values += [{"arrayValue": {"values": values[:4]}}]
+    values += [{"kvlistValue": {"values": [{"key": "a", "value": value} for value in values]}}]
+    attributes = [{"key": "a", "value": value} for value in values]
+    more = {"attributes": attributes, "droppedAttributesCount": 1}
+    events = [{"timeUnixNano": str(T0), "name": "a", **more}]
+    links = [{"traceId": "ab" * 16, "spanId": "cd" * 8, "traceState": "", "flags": 256, **more}]
+    status = {"code": 2, "message": "a"}
+    counts = {"droppedEventsCount": 1, "droppedLinksCount": 1, "flags": 256}
+    span = SPAN | {"name": "a", "kind": 2, "traceState": "a=b", "status": status, **more, **counts}
+    scope = {
+        "scope": {"name": "a", "version": "1", **more},
+        "spans": [span | {"events": events, "links": links}],
+    }
+    resource = {"resource": more, "scopeSpans": [scope | {"schemaUrl": "a"}], "schemaUrl": "a"}
+    content = json.dumps({"resourceSpans": [resource]}).encode()
+    assert is_sound(content, JSON)
+    assert refused_spans(content, JSON, DecodeConfig()) is None
+
+
+@pytest.mark.parametrize("format_", [PROTOBUF, JSON])
+def test_spans_of_a_message_that_is_refused_whole_are_counted(format_: str) -> None:
+    request = ExportTraceServiceRequest()
+    for number in range(3):
+        spans = request.resource_spans.add().scope_spans.add().spans
+        for _ in range(2):
+            span = spans.add(name="a", trace_id=b"16 bytes of text", span_id=b"%08d" % number)
+            span.start_time_unix_nano = span.end_time_unix_nano = T0
+    content = request.SerializeToString() if format_ == PROTOBUF else json_of(request)
+    refused = refused_spans(content, format_, DecodeConfig(max_payload_bytes=100))
+    assert refused is not None
+    assert refused.n_spans == 6
+
+
+def test_spans_of_a_resource_or_a_scope_that_is_refused_are_counted() -> None:
+    sound = {"scopeSpans": [{"spans": [SPAN]}]}
+    bad = {"resource": {"attributes": 1}, "scope_spans": [{"spans": [SPAN, SPAN]}, {"spans": [SPAN]}]}
+    content = json.dumps({"resourceSpans": [sound, bad, {"scopeSpans": ["a"]}]}).encode()
+    refused = refused_spans(content, JSON, DecodeConfig())
+    assert refused is not None
+    assert refused.n_spans == 3
+    assert not is_sound(content, JSON)
+
+
+@pytest.mark.parametrize("name", ["name", "flags"])
 def test_json_with_bytes_that_are_not_utf_8_is_not_readable(name: str) -> None:
     span = {"traceId": "ab" * 16, "spanId": "cd" * 8, name: "@"}
     span |= {"startTimeUnixNano": str(T0), "endTimeUnixNano": str(T0)}

@@ -28,8 +28,6 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 HOST: Final = "host"
-_ASKED_OF_A_HOST: Final = 3
-"""Number of requests per instance whose resource attributes are read."""
 _CALLS_AT_ONCE: Final = 1 << 20
 """Number of calls after which partial sums are merged: 92 MB of columns."""
 
@@ -209,7 +207,7 @@ def _attributes_of(
     """
     n_hosts = len(population.hosts) + 1
     left = np.zeros((len(components), n_hosts), dtype=np.int64)
-    left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
+    left[sorted(several), 1:] = settings.attributed_requests if settings.instance_attributes else 0
     asks = left.ravel()
     chosen: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     for group in groups:

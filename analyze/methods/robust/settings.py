@@ -391,6 +391,9 @@ class RobustSettings(Config):
         "k8s.node.name",
     )
     """Resource attributes whose values are compared with each other as instances, beside hosts."""
+    attributed_requests: Expert[int] = Field(default=3, ge=1)
+    """Number of requests of an instance whose attributes are read; only a value that all of them have counts.
+    """
     most_instances: int = Field(default=50, ge=2)
     """Number of instances above which a component is not compared instance by instance."""
     least_of_instance: Expert[int] = Field(default=8, ge=1)

@@ -27,12 +27,11 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 class Results:
     """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
-    def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most, most_bytes: maximum number and total size of results; draft_seconds: age from which a draft
-        counts as abandoned.
+    def __init__(self, folder: Path, most_bytes: int, draft_seconds: float) -> None:
+        """most_bytes: maximum total size of results, of which the latest is kept whatever its size;
+        draft_seconds: age from which a draft counts as abandoned.
         """
         self._folder = folder
-        self._most = most
         self._most_bytes = most_bytes
         self._draft_seconds = draft_seconds
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +71,7 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limits, least recently read first; remove abandoned drafts."""
+        """Evict results beyond the limit, least recently read first; remove abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -83,7 +82,7 @@ class Results:
                     shutil.rmtree(path, ignore_errors=True)
         left, size = len(written), sum(size for _, _, size in written)
         for _, path, own in sorted(written):
-            if left <= self._most and (size <= self._most_bytes or left <= 1):
+            if size <= self._most_bytes or left <= 1:
                 break
             _remove(path)
             left, size = left - 1, size - own

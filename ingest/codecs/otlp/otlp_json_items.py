@@ -93,6 +93,22 @@ def span_values(document: object) -> list[object]:
     return out
 
 
+def count_spans(document: object) -> int:
+    """Number of spans of a decoded payload, with those that `add_document` refuses with their container."""
+    try:
+        resources = _resources(document)
+    except ItemError:
+        return 0
+    scopes = (scope for resource in resources for scope in _elements(resource, "scopeSpans"))
+    return sum(len(_elements(scope, "spans")) for scope in scopes)
+
+
+def _elements(parent: object, name: str) -> list[object]:
+    """Array under `name`; empty if there is none."""
+    value = _object(parent, name).get(name) if isinstance(parent, dict) else None
+    return value if isinstance(value, list) else []
+
+
 def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: int) -> None:
     # All fields are read before any is added, so that a refused span adds nothing.
     ids = (_id(span, "traceId"), _id(span, "spanId"), _id(span, "parentSpanId"))

@@ -24,6 +24,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from schemas.errors import ConfigError
+from schemas.masking import masked_address
 
 SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
@@ -77,14 +78,16 @@ def bucket_settings(name: str, environ: Mapping[str, str]) -> BucketSettings:
     prefix = prefix.strip("/")
     if not _BUCKET.fullmatch(bucket) or not _PREFIX.fullmatch(prefix) or _has_odd_part(prefix):
         raise ConfigError(
-            f"'{name}' names no lake in a bucket.", remedy="Write s3://BUCKET or s3://BUCKET/PREFIX."
+            f"'{masked_address(name)}' names no lake in a bucket.",
+            remedy="Write s3://BUCKET or s3://BUCKET/PREFIX.",
         )
     profile = _profile(environ)
     anonymous = _is_true(environ.get("AWS_SKIP_SIGNATURE"))
     endpoint = _first(environ, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or profile.get("endpoint_url")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise ConfigError(
-            f"The endpoint '{endpoint}' is no URL.", remedy="Write AWS_ENDPOINT_URL=https://HOST."
+            f"The endpoint '{masked_address(endpoint)}' is no URL.",
+            remedy="Write AWS_ENDPOINT_URL=https://HOST.",
         )
     return BucketSettings(
         bucket=bucket,

@@ -1,0 +1,78 @@
+"""Secrets of addresses are masked wherever a message repeats an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oracles.command_line import command
+
+from schemas.errors import InputError
+from schemas.masking import masked_address, masked_passwords
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("ftp://u:PW@h", "ftp://***@h"),
+        ("s3://u:P/W@h/x", "s3://***@h/x"),
+        ("s3://u:P@W@h/x", "s3://***@h/x"),
+        ("host:1?password=PW", "host:1?***"),
+        ("user:P/W@host:1", "***@host:1"),
+        ("https://h:8443/x", "https://h:8443/x"),
+    ],
+)
+def test_a_refused_address_is_shown_without_secrets(text: str, masked: str) -> None:
+    assert masked_address(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka://host:9092/topic@2026-11-18T20:20/6m",
+        "s3://bucket/shop@2026-11-18T20:20/6m",
+        "https://host:8443/x",
+        "user@host:1",
+    ],
+)
+def test_what_holds_no_password_stays_as_it_is(text: str) -> None:
+    assert masked_passwords(text) == text
+
+
+def test_no_expected_failure_says_a_password() -> None:
+    error = InputError("'http://u:PW@h/a' and 's3://k:P/W@b' are gone.", remedy="Ask http://u:PW@h.")
+    assert error.message == "'http://***@h/a' and 's3://***@b' are gone."
+    assert str(error) == "'http://***@h/a' and 's3://***@b' are gone. Ask http://***@h. [input]"
+    assert "PW" not in repr(error)
+
+
+@pytest.mark.parametrize(
+    "name", ["ftp://u:SECRET@h", "s3://u:SECRET@h", "ftp://SECRET@h", "ftp://h?key=SECRET"]
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("windows", "--lake"),
+        ("fsck",),
+        ("import", "--lake", "lake"),
+        ("compare", "--reference", "all", "--problem", "all", "--lake"),
+        ("up",),
+        ("demo",),
+        ("watch",),
+    ],
+    ids=" ".join,
+)
+def test_a_refused_name_of_a_lake_shows_no_secret(words: tuple[str, ...], name: str) -> None:
+    done = command(*words, name)
+    assert done.code == 2
+    assert "SECRET" not in done.err + done.out
+
+
+def test_a_demo_makes_no_folder_that_is_named_like_a_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("demo", "s3://bucket/demo", "--requests", "100")
+    assert (done.code, done.out) == (2, "")
+    assert "'s3://bucket/demo' is no folder of this machine. Name a folder" in done.err
+    assert [*tmp_path.iterdir()] == []
