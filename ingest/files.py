@@ -78,7 +78,7 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 
 
 def is_lines(head: bytes) -> bool:
-    """True if JSON text has one value a line, not one document.
+    """True if JSON text has one value per line, not one document.
 
     The first line decides if it is a value; if not (it may be damaged), most of the first lines must be
     objects.

@@ -1,4 +1,4 @@
-"""Write recorded requests as OpenTelemetry spans: OTLP JSON, one message a request and line.
+"""Write recorded requests as OpenTelemetry spans: OTLP JSON, one message per request and line.
 
 A call opens a span and its reply closes it; other steps are leaf spans that last from the step before. Work
 that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel branches are

@@ -74,7 +74,7 @@ def path_cost(left: str, right: str) -> float:
 
 
 def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
-    """Encode sequences of tokens as texts, one character a token, so that edit distances run on strings."""
+    """Encode sequences of tokens as texts, one character per token, so that edit distances run on strings."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
 

@@ -2,7 +2,7 @@
 tests.
 
 Profiles store requests as such rows, one per (place, column, bin) with the number of requests; columns are
-first slots of time, later the periods and blocks that slots are pooled into. Adding up millions of rows is
+first time slots, later the periods and blocks that time slots are pooled into. Adding up millions of rows is
 most of the cost of tests: `summed_rows`.
 
 A bin is 1/32 of an octave, 2.2 % wide; so a quantile read from bins is off by 1 % at most, well under any
@@ -128,8 +128,8 @@ _LEAST_SPREAD = 0.02
 class Histograms:
     """Numbers of requests by place, column and bin: rows sorted by the three, without duplicates.
 
-    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a slot
-    of time, later of a period or block; a bin a number by `bin_of`.
+    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a time
+    slot of time, later of a period or block; a bin a number by `bin_of`.
     """
 
     place: I8

@@ -23,7 +23,7 @@ _ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Affected segment [first, past) of a sequence of n slots, with interval bounds of both ends.
+    """Affected segment [first, past) of a sequence of n time slots, with interval bounds of both ends.
 
     A lower bound of 0 means that the segment may begin before the sequence, an upper bound of n that it may
     end after it.
@@ -45,7 +45,7 @@ class AffectedRun:
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
     """Find the segment whose share of hits differs from `usual`; None if none differs significantly.
 
-    hits, requests: [n] counts per slot of time; requests None: 1 each. usual: share of hits outside of the
+    hits, requests: [n] counts per time slot; requests None: 1 each. usual: share of hits outside of the
     segment. O(n).
     """
     n = len(hits)

@@ -56,7 +56,7 @@ class InstanceSums(NamedTuple):
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
-    """Sums of instances by tick (the profile's slots); None if no component has several instances.
+    """Sums of instances by tick (the profile's time slots); None if no component has several instances.
 
     most: maximum number of instances watched per component, those with the most visits. O(requests · calls of
     such components).
@@ -109,7 +109,7 @@ class _Several(NamedTuple):
 
 
 class _Visits(NamedTuple):
-    """Visits to components with several instances; arrays are [rows], one row a visit."""
+    """Visits to components with several instances; arrays are [rows], one row per visit."""
 
     component: I8
     site: I8

@@ -1,7 +1,7 @@
 """Series of numbers by tick, made from a window's statistics when it seals, and stored beside them.
 
-A tick is a slot of a window, or the window. A series has one value per tick, stored as its parts: number of
-events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
+A tick is a time slot of a window, or the window. A series has one value per tick, stored as its parts: number
+of events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
 need, and detecting alarms repeats no work that can be stored. Slow calls (slower than nearly all normal ones)
 are counted once a baseline defines them: until then the distribution of own times is stored, in bins of half
 an octave.
@@ -155,7 +155,7 @@ MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Tick length in ns: the slot if it divides the window into several, else the window."""
+    """Tick length in ns: the time slot if it divides the window into several, else the window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
@@ -266,7 +266,7 @@ class _Rows:
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Make the series of a window from its profile and its instances, both with one slot per tick."""
+    """Make the series of a window from its profile and its instances, both with one time slot per tick."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -460,7 +460,8 @@ class Ring:
     """[hour columns] hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """Rows with `bin` >= 0 (distributions of own times), one array a window; `tick` counts from the epoch."""
+    """Rows with `bin` >= 0 (distributions of own times), one array per window; `tick` counts from the
+    epoch."""
     gone_windows: int = 3
     """Minimum number of windows in which an instance is missing, but not its component, before it counts as
     gone.
@@ -472,7 +473,7 @@ class Ring:
     gone_ticks: int = 1024
     """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""
     instances: list[Rows] = field(default_factory=list)
-    """Rows of instances, one array a window; `series` is an index into `instance_names`. Stored as long as
+    """Rows of instances, one array per window; `series` is an index into `instance_names`. Stored as long as
     ticks, also after an instance is gone.
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)

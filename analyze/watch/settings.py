@@ -25,7 +25,7 @@ _LONGEST: Final = 100 * _NS["year"]
 
 
 class WatchSettings(Config):
-    """Settings of the watch. Ticks are slots of windows, or windows."""
+    """Settings of the watch. Ticks are time slots of windows, or windows."""
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A tenth of the budget costs about one more tick of

@@ -72,7 +72,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Combine several parts into one message; None if the format has one item a message."""
+    """Combine several parts into one message; None if the format has one item per message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
@@ -314,7 +314,7 @@ class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """Parts of a payload that is a span, a list of spans, or a span a line; each span becomes a part."""
+    """Parts of a payload that is a span, a list of spans, or one span per line; each span becomes a part."""
     text = without_bom(payload).strip()
     if text.startswith(b"["):
         return [_jaeger_span(bytes(raw)) for raw in _raws(text)]

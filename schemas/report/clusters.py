@@ -36,12 +36,12 @@ class OverlayNode(Frozen):
     """Mean visits per request of B (`visits_a`: of A)."""
     mean_a_us: float | None
     mean_b_us: float | None
-    """Mean self time per visit in B, µs (`mean_a_us`: in A); None without visits."""
+    """Mean own time per visit in B, µs (`mean_a_us`: in A); None without visits."""
     skipped: int
     """Number of nodes left out between this node and `above`."""
     skipped_a_us: float
     skipped_b_us: float
-    """Mean self time of the nodes left out, µs per request of B (`skipped_a_us`: of A)."""
+    """Mean own time of the nodes left out, µs per request of B (`skipped_a_us`: of A)."""
     below: int
     """Number of descendants that are not shown."""
 

@@ -356,6 +356,6 @@ FINDINGS: Final = (
         lambda f: [example.request_id for example in f.examples if example.sample == "problem"],
     ),
 )
-"""Columns of the table `findings`, one row a finding."""
+"""Columns of the table `findings`, one row per finding."""
 EVIDENCE: Final = columns_of(EvidenceRow)
-"""Columns of the table `evidence`, one row a significant test, uncut."""
+"""Columns of the table `evidence`, one row per significant test, uncut."""

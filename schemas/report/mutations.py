@@ -336,5 +336,5 @@ PAINTED: Final = (
     stored("ks_p", "p", "its p-value", null=True),
     stored("changed", "flag", "the test rejected: the edge is painted"),
 )
-"""Columns of the table `painted`, one row an edge of every category; in reports of `variant=released`
+"""Columns of the table `painted`, one row per edge of every category; in reports of `variant=released`
 only."""

@@ -193,7 +193,7 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Self time of the step on the critical path, µs."""
+    """Own time of the step on the critical path, µs."""
 
 
 class ScheduleLane(Frozen):

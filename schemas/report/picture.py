@@ -41,7 +41,7 @@ class FlowStep(Frozen):
     """
     calls1: float | None
     time0_us: float | None
-    """Median self time of the step per request in the reference, µs; None without a value."""
+    """Median own time of the step per request in the reference, µs; None without a value."""
     time1_us: float | None
 
 

@@ -186,7 +186,8 @@ def with_id(report: Report) -> Report:
 
 
 def to_json(report: Report) -> str:
-    """Serialize to versioned JSON, one value a line, newline at the end; byte-identical for equal reports."""
+    """Serialize to versioned JSON, one value per line, newline at the end; byte-identical for equal
+    reports."""
     return report.model_dump_json(indent=1) + "\n"
 
 

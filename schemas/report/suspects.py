@@ -53,4 +53,4 @@ class SuspectsSection(Section):
 
 
 SUSPECTS: Final = columns_of(Suspect)
-"""Columns of the table `suspects`, one row a suspect."""
+"""Columns of the table `suspects`, one row per suspect."""

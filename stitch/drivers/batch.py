@@ -5,7 +5,7 @@ lake depends on the content of the files, not on their names, order or number, n
 
 Events are grouped by request, so each group has requests of every window. A file in the lake has a fixed
 cost, and its own copy of structures: a third of a lake of small windows. So small windows wait until every
-group has added its part, and become one file a table.
+group has added its part, and become one file per table.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts of small windows, buffered until every group has added its own, so that each window becomes
-    one file a table. Groups must be added in order of their number, so that the same input gives the same
+    """Parts of small windows, buffered until every group has added its own, so that each window becomes one
+    file per table. Groups must be added in order of their number, so that the same input gives the same
     files."""
 
     limit_bytes: int

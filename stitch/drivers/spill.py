@@ -112,7 +112,7 @@ class _Pile:
         return self._on_disk or bool(self._paths)
 
     def add(self, events: pa.Table) -> None:
-        """Append a batch (one chunk a column)."""
+        """Append a batch (one chunk per column)."""
         if not events.num_rows:
             return
         self.n_events += events.num_rows

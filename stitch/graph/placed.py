@@ -160,7 +160,8 @@ class LabelCodes:
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
-    """Labels of `events` (one chunk a column, unified dictionaries). O(rows) gathers, O(distinct) hashing."""
+    """Labels of `events` (one chunk per column, unified dictionaries). O(rows) gathers, O(distinct)
+    hashing."""
     parts: list[I8] = []
     sizes: list[int] = []
     for name in ("component", "point", "label"):

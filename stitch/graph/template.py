@@ -46,8 +46,8 @@ def name_bytes(component: str, point: str, label: str | None) -> bytes:
 def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: Iterable[bytes]) -> str:
     """L0 category key, 32 hex digits. Equal iff every column of the structure is equal (2^-128).
 
-    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte a node), mate, parent (int32), src
-    and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
+    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte per node), mate, parent (int32),
+    src and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
     """
     return digest(b"flowdiff L0\0", struct.pack("<3I", *sizes), *numbers, *names).hex()
 

@@ -1,4 +1,5 @@
-"""Write and read Parquet as the lake wants it: zstd, one encoding a column chosen by measurement, checksums.
+"""Write and read Parquet as the lake wants it: zstd, one encoding per column chosen by measurement,
+checksums.
 
 The choice of encodings and its figures are in `docs/internals/performance.md`; readers need not know them.
 

@@ -145,7 +145,7 @@ def _by_flow_and_hash(flow: I8, colour: U8, n_flows: int) -> I8:
 def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
     """Flows of a batch of records, in canonical order.
 
-    events: EVENT_SCHEMA, record kinds only, one chunk a column; records without a time are left out and
+    events: EVENT_SCHEMA, record kinds only, one chunk per column; records without a time are left out and
     listed in `timeless`. labels: `encode_labels(events)`, if already computed. The result for a request
     depends on its own records only, except for the numbering of requests.
     """

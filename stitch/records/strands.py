@@ -34,7 +34,7 @@ NO_CODE = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """References from records to breadcrumbs or ids (links or parents), one row a reference, in record
+    """References from records to breadcrumbs or ids (links or parents), one row per reference, in record
     order."""
 
     record: I8
@@ -80,7 +80,7 @@ class Records:
 
 
 def read_records(events: pa.Table, labels: LabelCodes) -> Records:
-    """Read a batch of records with times (one chunk a column) as numpy columns. O(records)."""
+    """Read a batch of records with times (one chunk per column) as numpy columns. O(records)."""
     requests = assign_requests(events)
     link_record, link = split_and_join_links(events)
     crumb, link_code, n_crumbs = _encode(whole(events["breadcrumb"]), link)

@@ -1,4 +1,4 @@
-"""Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
+"""Plant one tree per flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
 
 A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
 trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if its
@@ -146,7 +146,7 @@ def _peers(spans: Spans, events: pa.Table) -> I8:
 def plant_forest(
     spans: Spans, parents: Parents, events: pa.Table, component_of_label: I8, orphan_share: float
 ) -> Forest:
-    """Complete the declared parents to one tree a flow.
+    """Complete the declared parents to one tree per flow.
 
     component_of_label: [label codes] code of the component, its index in the dictionary of `events`.
     orphan_share: see `StitchConfig`. O(spans) plus the bounded search.

@@ -25,7 +25,7 @@ from schemas.windows import NS_PER_US
 class BrowseRun:
     """Results of browsing: densities and moments of all samples, everything else of the last one.
 
-    times: self and critical times by path; bins: counts by bin of response time.
+    times: own and critical times by path; bins: counts by bin of response time.
     """
 
     population: Population

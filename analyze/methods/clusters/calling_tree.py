@@ -1,6 +1,6 @@
 """Build calling-context trees: nodes are equal iff their paths to the root are equal (HotAC 2007 §2.3).
 
-For spans the nodes are calls, with the call's self time. For activity records the nodes are successive trace
+For spans the nodes are calls, with the call's own time. For activity records the nodes are successive trace
 points, with the latency since the previous point; at a join, since the branch for which the join waited in
 most requests of its category. Every path in the tree was taken by a request.
 """

@@ -203,7 +203,7 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
 def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
     """Event variable of each node of a graph, in node order.
 
-    The name of the caller's side of a remote call includes the callee, as for self times: client spans may be
+    The name of the caller's side of a remote call includes the callee, as for own times: client spans may be
     called `GET` for any target.
     """
     if graph.nesting is None:
@@ -221,8 +221,8 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """Self times of the units (calls, or steps) of a graph: (variable of each unit, node at which each ends,
-    self times in µs, float64[units, requests]).
+    """Own times of the units (calls, or steps) of a graph: (variable of each unit, node at which each ends,
+    own times in µs, float64[units, requests]).
 
     node_ns: int64[nodes, requests], ns.
     """

@@ -1,7 +1,7 @@
 """Windows, or hosts in windows, as instances with logs of their requests.
 
 Events are the trace points at a host, or the arrivals, paths and failures in a window; states are rates and
-shares, and for hosts self times.
+shares, and for hosts own times.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class WindowInstances:
         book.add(variable, instance.astype(np.int32), time_us, None if value is None else value[kept])
 
     def _host_log(self, book: LogBook) -> None:
-        """Log the requests' trace points, or self times, at each host."""
+        """Log the requests' trace points, or own times, at each host."""
         names = NameBook()
         for category in self.population.categories:
             if category.host is None:

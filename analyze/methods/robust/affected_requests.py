@@ -95,7 +95,7 @@ class AtSite:
     """int64[rows]: row indices in the category, ascending, of both samples."""
     sample: npt.NDArray[np.uint8]
     value_us: F8
-    """float64[rows]: mean self time of the request's calls of the site, µs; 0 if it has none. Averaged over
+    """float64[rows]: mean own time of the request's calls of the site, µs; 0 if it has none. Averaged over
     the changes' sites if there are several."""
     hit: B1
     """bool[rows]: True if the request shows the change, i.e. has its pattern, a failing call, or a slow
@@ -132,7 +132,7 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
-    """float64[requests]: mean self time of the calls of the sites `of`, µs; 0 without calls. times:
+    """float64[requests]: mean own time of the calls of the sites `of`, µs; 0 without calls. times:
     int64[nodes, requests], ns."""
     units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
@@ -156,7 +156,7 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Self times, µs, of the requests of a sample (its index) that ran on the change's instance."""
+    """Own times, µs, of the requests of a sample (its index) that ran on the change's instance."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -184,7 +184,7 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
     """Count requests that show a change from a profile: (reference, problem); (0, 0) without a change.
 
-    A request shows the change if it has the pattern, a failing call, or a mean self time beyond the geometric
+    A request shows the change if it has the pattern, a failing call, or a mean own time beyond the geometric
     middle of before and after (for a change of the tail: over its threshold). Times are known to a bin of 2.2
     % only. For several changes (one on several hosts) the largest count is taken: the profile does not record
     the overlap.
@@ -193,7 +193,7 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Find when within the problem a change shows, from counts per slot of the profile.
+    """Find when within the problem a change shows, from counts per time slot of the profile.
 
     Counted are requests that touch its site, or all requests if none of the reference touches the site. None
     if no stretch stands out.

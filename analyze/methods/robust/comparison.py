@@ -1,4 +1,4 @@
-"""Input of a run: samples, their profile, the role of each slot of time, and the state of confounders."""
+"""Input of a run: samples, their profile, the role of each time slot, and the state of confounders."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Input of a run: requests, their profile, the roles of its slots, history, settings.
+    """Input of a run: requests, their profile, the roles of its time slots, history, settings.
 
-    roles: role of each slot; traffic: requests, observed time and silences of the two samples.
+    roles: role of each time slot; traffic: requests, observed time and silences of the two samples.
     """
 
     population: Population
     """Requests of reference and problem; without categories if the samples are stored statistics."""
     profiled: Profiled
-    """Profile of reference, problem and history, with the groups of requests; its first slots are those of
-    the population's samples."""
+    """Profile of reference, problem and history, with the groups of requests; its first time slots are those
+    of the population's samples."""
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def profile(self) -> Profile:
-        """Profile of all requests: sums by site, path and slot."""
+        """Profile of all requests: sums by site, path and time slot."""
         return self.profiled.profile
 
     @cached_property

@@ -239,7 +239,7 @@ class _Numbers:
         return before, after
 
     def time_us(self, site: int) -> tuple[float | None, float | None]:
-        """Median self time per request at a site, µs, before and after; None if unknown."""
+        """Median own time per request at a site, µs, before and after; None if unknown."""
         if self.run.timeless:
             return None, None
         typical = self.run.tested.seen.site_times.typical

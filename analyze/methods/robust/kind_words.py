@@ -30,7 +30,7 @@ class Said:
     """Name of the call site in the sentence."""
     change: Change
     is_between: bool
-    """True if the site's self time passes between caller and callee (network, queue)."""
+    """True if the site's own time passes between caller and callee (network, queue)."""
     is_step: bool
     waits: bool
     """True for a call to a component that records no spans, so that its time is waiting."""

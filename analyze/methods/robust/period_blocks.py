@@ -1,8 +1,8 @@
 """Sums of a period by block of time, from which whole periods are judged.
 
 Requests near each other in time are alike, so the error of a period's mean follows from the scatter of its
-blocks, not from its number of requests. A block is a slot of a profile, or a window of the baseline with
-several slots.
+blocks, not from its number of requests. A block is a time slot of a profile, or a window of the baseline with
+several time slots.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: fl
 
 
 def each_slot(slots: B1) -> I8:
-    """Make each slot in the mask `slots` a block: int64[slots], 0, 1, … for slots in the mask; -1 for the
-    others."""
+    """Make each time slot in the mask `slots` a block: int64[slots], 0, 1, … for time slots in the mask; -1
+    for the others."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
 

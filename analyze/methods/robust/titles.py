@@ -206,7 +206,7 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose callee is recorded: its self time is network or
+    """True if the site is the caller's side of a call whose callee is recorded: its own time is network or
     queueing time between the two."""
     return bool(names.operation(site).callee)
 

@@ -195,7 +195,7 @@ class View:
         return votes_of(self.profile)
 
     def values(self, measure: int) -> Votes:
-        """Select the per-request values of a measure, by site, call pattern and slot."""
+        """Select the per-request values of a measure, by site, call pattern and time slot."""
         return values_of(self._votes, measure)
 
     def given_pattern(self, values: Votes) -> Histograms:
@@ -229,28 +229,28 @@ class View:
         return found
 
     def by_period(self, values: Histograms) -> Histograms:
-        """Merge slots by period: column 0 reference, 1 problem, 2 history."""
+        """Merge time slots by period: column 0 reference, 1 problem, 2 history."""
         roles = self.roles
         return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Self times of calls, scaled by pattern (`given_pattern`), by site and slot; values of a baseline
-        block are in its first slot."""
+        """Own times of calls, scaled by pattern (`given_pattern`), by site and time slot; values of a
+        baseline block are in its first time slot."""
         return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
-        """Self times (`own_times`) with slots merged by period (`by_period`)."""
+        """Own times (`own_times`) with time slots merged by period (`by_period`)."""
         return self.by_period(self.own_times)
 
     @cached_property
     def own_requests(self) -> F8:
-        """Number of requests with a self time, float64[sites, columns]."""
+        """Number of requests with a own time, float64[sites, columns]."""
         return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
 
     def own_times_after(self, sites: B1) -> Histograms:
-        """Self times in the problem at the sites in mask `sites`, by slot."""
+        """Own times in the problem at the sites in mask `sites`, by time slot."""
         values = self.own_times
         if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
@@ -258,7 +258,7 @@ class View:
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of the median self time of each site: (against the baseline; with a history also against the
+        """Change of the median own time of each site: (against the baseline; with a history also against the
         reference alone, else None)."""
         return self.level(self.own_times)
 
@@ -433,7 +433,7 @@ def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
 
 
 def values_of(votes: Votes, measure: int) -> Votes:
-    """Select the per-request values of a measure, by site, call pattern and slot.
+    """Select the per-request values of a measure, by site, call pattern and time slot.
 
     Weighted requests are scaled to the effective number of requests.
     """
@@ -449,5 +449,5 @@ def values_of(votes: Votes, measure: int) -> Votes:
 
 
 def by_site(values: Votes) -> Histograms:
-    """Merge the histograms of all call patterns, by site and slot."""
+    """Merge the histograms of all call patterns, by site and time slot."""
     return values.histograms(values.keys[1], values.keys[3])

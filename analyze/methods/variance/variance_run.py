@@ -23,7 +23,7 @@ from schemas.errors import PeriodError
 class VarianceRun:
     """Variances of all samples, and the inputs from which they were computed.
 
-    times: self and critical times by path; rules: markers.
+    times: own and critical times by path; rules: markers.
     """
 
     population: Population

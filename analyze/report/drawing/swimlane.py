@@ -141,7 +141,7 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 
 
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
-    """Start position of a span -> self time on this request's critical path, ns.
+    """Start position of a span -> own time on this request's critical path, ns.
 
     Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
     request is not enough to learn it. Sums to the response time if every span lies inside its parent.

@@ -22,7 +22,7 @@ from schemas.rejects import Reason
 
 
 class JaegerJsonCodec:
-    """`jaeger-json`: a span, a list of spans, or a span a line.
+    """`jaeger-json`: a span, a list of spans, or one span per line.
 
     A span is written as storage plugins and the UI do, or in protobuf's JSON form as the Collector does.
     """

@@ -38,7 +38,7 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """(Event table with one row a line, [rows] True if the row is invalid).
+    """(Event table with one row per line, [rows] True if the row is invalid).
 
     trusted: True for lines that this program rewrote, in which text that looks like an object or a boolean is
     text.

@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8
 
 @dataclass(frozen=True, slots=True)
 class AttributeTable:
-    """Attributes of spans, resources or span events; one row an attribute.
+    """Attributes of spans, resources or span events; one row per attribute.
 
     `owner` is not decreasing. Exactly one of `num` and `text` is set in a row.
     """

@@ -24,7 +24,7 @@ from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
-"""[256] both hex digits of each byte value, as one 16-bit number (one gather a byte instead of two)."""
+"""[256] both hex digits of each byte value, as one 16-bit number (one gather per byte instead of two)."""
 _LOWER_HEX = np.zeros(256, np.uint8)
 _LOWER_HEX[_DIGITS] = _DIGITS
 _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)

@@ -31,7 +31,7 @@ class LeftPart:
 
 WaitingPart = WindowPart | LeftPart
 WindowParts = tuple[int, list[WaitingPart]]
-"""(Number of the resulting file, parts of one window that are merged into one file a table)."""
+"""(Number of the resulting file, parts of one window that are merged into one file per table)."""
 
 
 def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:

@@ -145,7 +145,7 @@ class Stitcher:
 
 
 def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
-    """Write windows to the stage, merging the parts of each into one file a table. Raises OSError,
+    """Write windows to the stage, merging the parts of each into one file per table. Raises OSError,
     LakeError."""
     for part, of_window in load_parts(windows):
         window = _merged(of_window)

@@ -68,7 +68,7 @@ def order_trees(
     mark_hash: U8,
     levels: tuple[I8, I8],
 ) -> CanonicalTree:
-    """Canonical positions of a forest (one tree a flow).
+    """Canonical positions of a forest (one tree per flow).
 
     parent: [spans] row of the parent, the number of spans for roots. asynchronous: [spans] nothing returns to
     the parent. n_marks, mark_hash: [spans] number of marks of the span and a commutative hash of them.

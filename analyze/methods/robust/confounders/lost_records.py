@@ -95,7 +95,7 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
     """For each call that nearly every request at a site makes, the share of these calls that is missing in
     the lossy period, float64[such calls].
 
-    whole, lossy: masks of the slots of the two periods.
+    whole, lossy: masks of the time slots of the two periods.
     """
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))

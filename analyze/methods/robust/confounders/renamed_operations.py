@@ -161,7 +161,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """Sum the use of operations in the slots with mask `slots`. O(sites)."""
+    """Sum the use of operations in the time slots with mask `slots`. O(sites)."""
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
@@ -173,7 +173,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def _ways(profile: Profile, slots: B1) -> Ways:
-    """Find the neighbours of operations in the slots with mask `slots`. O(sites)."""
+    """Find the neighbours of operations in the time slots with mask `slots`. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -219,7 +219,7 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) in one component for which the self time of `new` is so much shorter that the
+    """Find pairs (old, new) in one component for which the own time of `new` is so much shorter that the
     response time changes noticeably: these are two different operations."""
     names = profile.names.operations
     inside_one = {

@@ -28,7 +28,7 @@ class FarCalls:
     """Calls of the problem that are far slower than all baseline calls; arrays are [sites]."""
 
     threshold: I8
-    """int64: highest bin (`bin_of`, ns) of self time that is not far slower."""
+    """int64: highest bin (`bin_of`, ns) of own time that is not far slower."""
     n: F8
     """float64: number of the problem's requests above the threshold."""
     p: F8
@@ -49,7 +49,7 @@ def far_calls(
     """Find far slower calls; every site is tested together with each set of sites that it belongs to, as it
     does not matter who makes a slow call, or what follows a slow step.
 
-    values: self times given their patterns, by site and period (column 1 the problem, others baseline).
+    values: own times given their patterns, by site and period (column 1 the problem, others baseline).
     by_block: function from bool[sites], the wanted sites, to their times in the problem by block. alike:
     partitions of the sites, each int64[sites] numbers of sets. visited: sums of the problem. Each site has
     its own threshold; numbers are summed over a set. O(rows).

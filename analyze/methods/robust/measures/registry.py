@@ -82,7 +82,7 @@ class Measure:
 
 
 def own_time(view: View) -> Observed:
-    """Observe the self time of a call given its pattern; responses must have waited for the change.
+    """Observe the own time of a call given its pattern; responses must have waited for the change.
 
     For a large change that is significant in many requests, a smaller part of the response time suffices: 100
     µs of 20 ms (NSDI §8.6).
@@ -96,7 +96,7 @@ def own_time(view: View) -> Observed:
 
 
 def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
-    """bool[sites]: True where responses waited for the change of self times from `before` (sums of a
+    """bool[sites]: True where responses waited for the change of own times from `before` (sums of a
     period)."""
     settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):

@@ -401,8 +401,8 @@ _STEPS = 200
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Histogram of the self time per request of the site's calls, µs, before and after; None if that time is
-    0 throughout."""
+    """Histogram of the own time per request of the site's calls, µs, before and after; None if that time is 0
+    throughout."""
     before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None

@@ -175,7 +175,7 @@ def _ending(text: str, room: float, letter: float) -> str:
 
 
 def _usual(step: FlowStep, above: FlowStep | None) -> str:
-    """Text for a step that did not change itself: number of calls if it is not one, and self time.
+    """Text for a step that did not change itself: number of calls if it is not one, and own time.
 
     Below a step that takes other paths: the number of calls before and after.
     """

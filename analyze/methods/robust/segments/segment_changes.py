@@ -120,7 +120,7 @@ class _Places:
         )
 
     def slower(self) -> Change | None:
-        """Change of a segment that is slow, at the component whose self time rose most in it; None if it is
+        """Change of a segment that is slow, at the component whose own time rose most in it; None if it is
         too small."""
         component, sites, gain, (before, after, error), others = self._own_times()
         settings = self.search.settings
@@ -137,7 +137,7 @@ class _Places:
     def _own_times(
         self,
     ) -> tuple[str | None, tuple[int, ...], float, tuple[float, float, float], float]:
-        """Find the component whose self time rose most: (component, its sites that rose, ns added in total,
+        """Find the component whose own time rose most: (component, its sites that rose, ns added in total,
         (before, after, standard error) ns per visit, rise outside the segment)."""
         flat, n_sites = self.search.flat, len(self.names.sites)
         # [sites, in the segment or not, before or after]: visits, ns, squares of ns

@@ -198,7 +198,7 @@ def what_helps(*, has_noise: bool) -> Reason:
 
 def likely_place(mean: Account, least: float) -> Iterator[Reason]:
     """Yield a reason that names the component with at least `least` of a significant change of the mean that
-    no finding explains: by its self time and its callers' waits for it.
+    no finding explains: by its own time and its callers' waits for it.
 
     Used for short references, against which no site may be significant.
     """
