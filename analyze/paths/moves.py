@@ -42,7 +42,8 @@ without a partner."""
 _NOTHING = 1e-12
 """Relative amount below which an amount counts as a rounding error."""
 _TOLERANCE = 1e-9
-"""Maximum rounding error of the identity, relative to the larger mean."""
+"""Maximum difference between the change of the mean and the sum of its parts, relative to the larger of the
+two means: a larger one is a bug, not rounding."""
 _SHARE_WEIGHT = 0.3
 """Weight of a share of requests in the ranking of moves, beside a part of the mean response time."""
 _ALIKE = 0.6
@@ -305,7 +306,7 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
     flows: amounts are shares of the root type's requests, as in `shares.change`; timed: bool[categories],
     True where the response time changed significantly. Raises ArithmeticError if the parts do not add up to
-    the change: a bug, as the identity is exact.
+    the change: a bug, as the parts are an exact decomposition.
     """
     root, n_roots = shares.root, shares.of_all.shape[1]
     s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]

@@ -107,8 +107,8 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Assemble an `Estimate` of logarithms without an envelope; entries that are not finite get infinite
-    variance and p = 1."""
+    """Make an `Estimate` of logarithms from means over time blocks, without baseline blocks and so without a
+    normal range. Places whose values or variance are not finite get infinite variance and p = 1."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
     before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)

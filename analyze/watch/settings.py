@@ -40,7 +40,7 @@ class WatchSettings(Config):
     until they have as many.
     """
     candidates: Expert[float] = Field(default=20.0, ge=1)
-    """Number of candidates, each one comparison, that may be raised for each false incident of the budget."""
+    """Number of candidates, one comparison each, that may be raised per false incident of the budget."""
     level_share: Expert[float] = Field(default=0.25, gt=0, le=1)
     """Share of the budget that candidates of one length may use, as if all the time were compared in
     stretches of that length: a candidate is the most unusual of them.

@@ -288,7 +288,8 @@ class _Regions:
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join -> predecessors that it keeps; both are vertices, after `name_failures` chains."""
+        """Join that does not nest -> its predecessors whose edges into it remain; the other in-edges will be
+        cut. Numbers of vertices until `name_failures`, of chains afterwards."""
 
     def run(self) -> list[Item]:
         """Sequence of the whole structure; correct iff `failed` is empty."""

@@ -78,7 +78,8 @@ def encode_record(record: CommitRecord) -> tuple[bytes, str]:
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Read a record, and check it against its hash and its name. Raises LakeError."""
+    """Read a commit record, and verify its hash and that its name is its lane and number. Raises
+    LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()

@@ -242,7 +242,10 @@ def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
 
 
 def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8, I8, I8]:
-    """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
+    """Sort records that tie so far by time, then by a hash of their content, and drop exact copies.
+
+    starts: [nodes] True for the first record of each group of ties. Returns (nodes, strand, dropped
+    copies)."""
     if starts.all():
         return nodes, strand, no_rows()
     run = np.cumsum(starts)

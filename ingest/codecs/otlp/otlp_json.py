@@ -107,9 +107,10 @@ def _unwrapped(text: bytes) -> bytes:
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
-    """Span columns of the documents `run` (indices into `texts`); None if a document is spelt differently.
+    """Read the documents `texts[i]`, i in `run`, as one batch of span columns; None if one of them needs the
+    reader of single items (unusual names, null elements, deep nesting).
 
-    `payload` of a span is the index of its document.
+    `payload` of a span is the index of its document in `texts`.
     """
     try:
         table = pj.read_json(

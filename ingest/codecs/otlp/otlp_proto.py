@@ -131,8 +131,10 @@ class _Reader:
             self.results.append(result)
 
     def read_at_once(self, indexes: list[int]) -> list[int]:
-        """Read payloads up to GROUP_BYTES with the native library, in one pass; return the indexes of all
-        others."""
+        """Read payloads of at most GROUP_BYTES with the native library, many per call.
+
+        Returns the indexes of the payloads not read: larger ones, and those the library does not understand;
+        all without the library."""
         if self._library is None:
             return indexes
         left = {i for i in indexes if len(self._payloads[i]) > GROUP_BYTES}
@@ -143,7 +145,8 @@ class _Reader:
         return sorted(left)
 
     def _walk(self, indexes: list[int], messages: list[bytes]) -> list[int]:
-        """Read messages with the native library; return the indexes of those that it read."""
+        """Read messages with the native library; return the payload indexes of the messages that it
+        understood."""
         if self._library is None or not messages:
             return []
         result, read = read_messages(self._library, messages, indexes, self._config)
@@ -177,9 +180,9 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Rewrite payloads in canonical form, if they were not in it, and read them natively.
+        """Rewrite payloads that are not in protobuf's canonical form, and read the result natively.
 
-        Returns the indexes of those not read.
+        Returns the indexes of the payloads not read.
         """
         if self._library is None:
             return indexes

@@ -61,7 +61,8 @@ class Engine(Protocol):
         ...
 
     def begin(self, absurd_days: I8) -> None:
-        """Prepare stitching, once all files are read; events of `absurd_days` are refused."""
+        """Prepare stitching, once all files are read. absurd_days: days since 1970-01-01 (UTC) whose events
+        are refused."""
         ...
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:

@@ -57,10 +57,7 @@ class Look(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Quantity tested at call sites: a row of MEASURES.
-
-    observe: function from a view to the observations; unit: of values before and after.
-    """
+    """Quantity tested at call sites: a row of MEASURES."""
 
     name: str
     doc: str
@@ -68,14 +65,17 @@ class Measure:
     case: str
     """Test case that fails without the measure (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
+    """Function from a view to the estimates of the measure at all places; None: it cannot be measured
+    there."""
     kinds: tuple[ChangeKind, ChangeKind | None]
     """Kinds of change: (rise, fall); None: a fall is not a change. New and gone patterns become `NEW_PATH`
     and `LOST_PATH`."""
     unit: Unit
+    """Unit of the values before and after."""
     look: Look = Look.FIRST
     of: str = ""
-    """Name of the measure of first looks that decides where this one (a second look) is tested; empty for
-    none."""
+    """Name of a measure of the first look, whose significance at a call site decides whether this measure is
+    tested there (`Look.WHERE_SILENT`, `Look.WHERE_FOUND`); empty: it is tested at every site."""
 
 
 # ---------------------------------------------------------------- times
@@ -421,8 +421,8 @@ def new_failing(view: View) -> Observed | None:
     """Observe root types that are absent from the baseline and fail: they have no earlier value that could
     have changed.
 
-    p is the probability that so many requests are absent from the baseline by chance. The estimate is the
-    share of the root type's requests that fail, with the error of a count.
+    p is the probability that the baseline has no such request by chance, given their number in the problem.
+    The estimate is the share of the root type's requests that fail, with the error of a count.
     """
     settings, names = view.settings, view.names
     roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)
