@@ -43,8 +43,9 @@ class Sample:
     text: str = ""
     """Text of the sample's period for people, in UTC."""
     start_ns: int = 0
+    """Start of the period, ns since the epoch."""
     end_ns: int = 0
-    """start_ns, end_ns: half-open interval, ns since the epoch."""
+    """End of the period, exclusive, ns since the epoch."""
     where: str = ""
     """Filter expression that narrows the sample; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()

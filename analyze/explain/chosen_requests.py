@@ -44,18 +44,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRequests:
-    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests].
-
-    category, sample: indices in the population; start_ns: ns since the epoch.
-    """
+    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests]."""
 
     group: I4
     """Index of the group (selection) that each request was chosen from."""
     category: I4
+    """Index of each request's category in the population."""
     row: I8
     """Index of each request in its category."""
     sample: I4
+    """Index of each request's sample in the population."""
     start_ns: I8
+    """Start of each request, ns since the epoch."""
     weight: F8
     available: tuple[int, ...]
     """Number of requests of each group before sampling."""

@@ -46,14 +46,13 @@ class Split(NamedTuple):
 class Gains(NamedTuple):
     """Best split of each column under each labelling; arrays are [columns, labellings], labelling 0 the true
     one.
-
-    cut, missing_left: as in `Split`.
     """
 
     gain: F4
     """float32: information gain of the split, bits per request; 0 if no split leaves enough requests on both
     sides."""
     cut: I4
+    """Code at which the column is split, as `Split.cut`."""
     missing_left: B1
     """True if requests whose number is missing go left."""
 

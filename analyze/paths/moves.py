@@ -52,13 +52,14 @@ _ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class CandidatePairs:
-    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target, source).
-
-    source, target: indices of the categories that lost and gained requests.
+    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target,
+    source).
     """
 
     source: I8
+    """Index of the category that lost requests."""
     target: I8
+    """Index of the category that gained requests."""
     cost: F8
     """Cost of moving a request from source to target, in [0, 1], by `path_cost`."""
 
@@ -141,15 +142,14 @@ def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Amounts of requests that moved between categories; arrays are [flows], sorted by (source, target).
-
-    amount: > 0, as a share of the root type's requests.
-    """
+    """Shares of requests that moved between categories; arrays are [flows], sorted by (source, target)."""
 
     source: I8
+    """Index of the category that lost the requests, or OTHER."""
     target: I8
-    """source, target: index of the category that lost (gained) the requests, or OTHER."""
+    """Index of the category that gained the requests, or OTHER."""
     amount: F8
+    """Moved requests as a share of the root type's requests; > 0."""
 
 
 class TransportError(RuntimeError):

@@ -51,9 +51,9 @@ class Mode:
     """Height of the mode above the higher of the two saddles beside it, as a share of the density's
     maximum."""
     low: float
+    """Position of the valley to the left of the mode, log2 µs; -inf if there is none."""
     high: float
-    """low, high: positions of the valleys to the left and to the right, log2 µs; -inf or inf if there is
-    none."""
+    """Position of the valley to the right of the mode, log2 µs; inf if there is none."""
 
 
 def _log_times(us: F8) -> F8:

@@ -41,10 +41,12 @@ def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int)
 
 
 EXACT_PRODUCT = 1_500
+"""Upper limit of the product n0·n1 of the sample sizes for the exact test."""
 EXACT_SMALLER = 10
-"""EXACT_PRODUCT, EXACT_SMALLER: upper limits of n0·n1 and of the smaller sample's size for the exact test.
+"""Upper limit of the smaller sample's size for the exact test.
 
-They allow at most C(160, 10) = 2e15 ways, which a float64 counts without rounding (< 2^53), in about 2 ms.
+With EXACT_PRODUCT it allows at most C(160, 10) = 2e15 ways, which a float64 counts without rounding (< 2^53),
+in about 2 ms.
 """
 EXACT_WORK = 1e9
 """Maximum number of additions of all exact tests together, about a second. Beyond it, only the tests with the

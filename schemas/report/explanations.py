@@ -39,10 +39,9 @@ class AttributeRow(Frozen):
     levels: tuple[LevelShare, ...]
     """Of a text parameter, the three values whose shares differ most; empty for numbers."""
     median_affected: float | None
+    """Median of a numeric attribute among the affected requests; None for a text attribute."""
     median_others: float | None
-    """Median of a numeric attribute among the other requests (`median_affected`: among the affected ones);
-    None for a text attribute.
-    """
+    """Median of a numeric attribute among the other requests; None for a text attribute."""
 
 
 class Rule(Frozen):

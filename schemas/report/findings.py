@@ -254,12 +254,13 @@ class Finding(Frozen):
     is_better: bool = False
     """True if the finding is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
+    """Number of reference requests that reach the changed site."""
     affected1: int
-    """Number of problem requests that reach the changed site (`affected0`: of reference requests)."""
+    """Number of problem requests that reach the changed site."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
+    """Weighted share of `affected0` among all reference requests, in [0, 1]."""
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
-    """Weighted share of `affected1` among all problem requests (`share0`: of `affected0`, in the
-    reference)."""
+    """Weighted share of `affected1` among all problem requests, in [0, 1]."""
     p: Annotated[float, column("p", "p-value of the leading evidence")]
     q: Annotated[float, column("p", "p corrected for the number of tests")]
     evidence: tuple[Evidence, ...]

@@ -22,8 +22,9 @@ class Distribution(Frozen):
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
     absent0: int
-    """Number of instances of class 0 without the variable (`absent1`: of class 1)."""
+    """Number of instances of class 0 without the variable."""
     absent1: int
+    """Number of instances of class 1 without the variable."""
     log: bool
     """True if bins have equal ratios, False if equal widths."""
 
@@ -47,8 +48,9 @@ class NetworkVariable(Frozen):
     divergence: float
     """|t| as a fraction of the largest |t| in the log, 0 to 1; 0 if not significant."""
     before: float | None
+    """Mean of the variable in class 0, in the unit of `quantity`."""
     after: float | None
-    """Mean of the variable in class 1, in the unit of `quantity` (`before`: in class 0)."""
+    """Mean of the variable in class 1, in the unit of `quantity`."""
     distribution: Distribution | None
 
     @property
@@ -142,13 +144,15 @@ class StudyRow(Frozen):
     instances0: int
     instances1: int
     mean0_us: float
+    """Mean of the performance metric in class 0, µs."""
     mean1_us: float
-    """Mean of the performance metric in class 1, µs (`mean0_us`: in class 0)."""
+    """Mean of the performance metric in class 1, µs."""
     share: float
     """Root type's share of the difference in time, summed over all root types studied."""
     events: int
+    """Number of event variables."""
     states: int
-    """Number of state variables (`events`: of event variables)."""
+    """Number of state variables."""
     tail_share: float
     """Share of instances whose performance metric is more than 3 sigma from its mean."""
     heavy: bool

@@ -39,10 +39,11 @@ class SampleSummary(Frozen):
     weighted_requests: float
     """Sum of the flows' weights (1 / sampling probability)."""
     mean_us: float | None
-    """Weighted mean response time; None without requests."""
+    """Weighted mean response time, µs; None without requests."""
     median_us: float | None
+    """Median of the response times as recorded, unweighted, µs; None without requests."""
     p99_us: float | None
-    """99th percentile of the response times as recorded, unweighted (`median_us`: their median)."""
+    """99th percentile of the response times as recorded, unweighted, µs; None without requests."""
     total_us: float
     """Summed response time of the recorded flows, `requests` times `mean_us`, µs."""
     failed: int

@@ -145,9 +145,11 @@ class VarianceSection(Section):
     sd_us: float
     c2: float
     residual_sd_us: float | None
+    """Standard deviation of the response time that remains without marked sources, µs; None if no marker
+    applies."""
     residual_within: float | None
-    """Share, in the variance that remains without marked sources, of the variance within paths
-    (`residual_sd_us`: standard deviation that remains).
+    """Share of the variance within paths in the variance that remains without marked sources; None if no
+    marker applies.
     """
     marked_share: float | None
     """Share of the variance removed by excluding marked sources, 1 - (remaining variance) / (variance)."""
@@ -200,8 +202,9 @@ class EdgePair(Frozen):
     """Two edges or sites of a category whose times are correlated."""
 
     one: int
+    """`VariableEdge.number` of the first edge or site."""
     other: int
-    """`VariableEdge.number` of the second one (`one`: of the first)."""
+    """`VariableEdge.number` of the second edge or site."""
     rho: float
     """Spearman's rank correlation of the times of the two edges."""
     q: float
@@ -220,8 +223,9 @@ class EdgeAdvice(Frozen):
     """Share of the total variance due to the edge, 0 to 1."""
     delta_bic: float
     low_us: float
+    """Median time of the faster behaviour, µs."""
     high_us: float
-    """Median time of the slower behaviour, µs (`low_us`: of the faster)."""
+    """Median time of the slower behaviour, µs."""
     high_share: float
     cut_us: float
     explanation: Explanation | None

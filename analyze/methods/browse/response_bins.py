@@ -261,17 +261,18 @@ class KindsInRange(NamedTuple):
 
 
 class SitesInRange(NamedTuple):
-    """Call sites, in a range of bins and outside; arrays are float64[sites].
-
-    share_in, share_out: share of requests that waited at the site; mean_in_us, mean_out_us: mean wait per
-    request, µs; failed: share of the range's requests in which the site failed.
-    """
+    """Call sites in a range of bins, compared with all other bins; arrays are float64[sites]."""
 
     share_in: F8
+    """Share of the range's requests that waited at the site."""
     share_out: F8
+    """Share of the requests outside of the range that waited at the site."""
     mean_in_us: F8
+    """Mean wait at the site per request of the range, µs."""
     mean_out_us: F8
+    """Mean wait at the site per request outside of the range, µs."""
     failed: F8
+    """Share of the range's requests in which the site failed."""
 
 
 def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:

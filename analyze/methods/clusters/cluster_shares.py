@@ -3,7 +3,7 @@
 Requests are counted by cluster, sample, root type, category and block of time. Shares are relative to the
 requests of the cluster's dominant root type, so that a changed mix of root types is not a change. The tests
 are those of `share_change`: an exact test, standard errors with the over-dispersion between the reference's
-blocks, and the blocks' envelope.
+blocks, and the normal range over those blocks (the envelope).
 """
 
 from __future__ import annotations
@@ -146,9 +146,11 @@ class ClusterShareTests:
     """
 
     before: F8
+    """Share of the cluster in the requests of its root type in the first sample, in [0, 1]; NaN without such
+    requests."""
     after: F8
-    """before, after: share of the cluster in the requests of its root type in the first (second) sample, in
-    [0, 1]; NaN without such requests."""
+    """Share of the cluster in the requests of its root type in the second sample, in [0, 1]; NaN without such
+    requests."""
     z: F8
     p: F8
     q: F8

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Sums of one side of an overlay by block of time; matrices are float64[nodes, blocks].
-
-    through: requests that pass the node; visits, time_us, time_squares: as in `CallingTree`; requests: of the
-    side.
-    """
+    """Sums of one side of an overlay by block of time; matrices are float64[nodes, blocks]."""
 
     asked: F8
     """Requests that pass the parent of each node, float64[nodes, blocks]; for a root all requests."""
     through: F8
+    """Weighted number of requests that pass each node, float64[nodes, blocks]."""
     visits: F8
+    """Weighted number of visits of each node, float64[nodes, blocks]."""
     time_us: F8
+    """Weighted time at each node summed over visits, µs, float64[nodes, blocks]."""
     time_squares: F8
+    """Weighted squared time at each node summed over visits, µs², float64[nodes, blocks]."""
     requests: float
+    """Weighted number of requests of the side."""
 
     @property
     def n_visits(self) -> F8:

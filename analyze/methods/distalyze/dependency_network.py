@@ -38,9 +38,9 @@ _TRIVIAL_RHO: Final = 0.995
 _LEAST_BOTH: Final = 20
 """Minimum number of instances with both variables for `happens_before`."""
 _LEAF_SHARE: Final = 0.01
+"""Minimum share of all instances on either side of a split."""
 _LEAST_LEAF: Final = 5
-"""_LEAF_SHARE, _LEAST_LEAF: minimum number of instances on either side of a split, as a share of all and
-absolute: one outlier is no dependency."""
+"""Minimum number of instances on either side of a split: one outlier is no dependency."""
 
 
 @dataclass(frozen=True, slots=True)

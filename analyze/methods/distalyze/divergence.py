@@ -29,10 +29,7 @@ _TAIL_QUANTILE: Final = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Tests of all features of a log; matrices are [types, variables].
-
-    mean0, mean1: means of the feature in the classes C0 and C1.
-    """
+    """Tests of all features of a log; matrices are [types, variables]."""
 
     log_type: LogType
     names: tuple[VariableName, ...]
@@ -46,7 +43,9 @@ class Divergence:
     last of a variable that occurs at most once are equal. Their number is the divisor of Bonferroni's
     correction."""
     mean0: F8
+    """Mean of each feature in class C0, float64."""
     mean1: F8
+    """Mean of each feature in class C1, float64."""
     when_us: F8
     """Mean time of each variable's first occurrence, µs, float64[variables], as in `FeatureMaker.when_us`."""
 

@@ -54,16 +54,17 @@ class EdgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Mutation of one category (its index in the population), ranked.
-
-    contribution_us: by the formula in use; contribution_nsdi_us, contribution_tr_us: by that of each paper.
-    """
+    """Mutation of one category, ranked."""
 
     category: int
+    """Index of the category in the population."""
     kind: MutationKind
     contribution_us: float
+    """Contribution to the summed response time by the formula in use, µs."""
     contribution_nsdi_us: float
+    """Contribution by the formula of the NSDI paper, µs."""
     contribution_tr_us: float
+    """Contribution by the formula of the technical report, µs."""
     baseline_mean_us: float
     """Baseline of the mutation's mean response time, µs: the mean of its precursors, or of the category
     itself in the reference.

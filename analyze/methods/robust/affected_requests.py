@@ -85,15 +85,14 @@ def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class AtSite:
-    """Requests of one category that touch the site of a change; arrays are [rows].
-
-    category: index in the population; sample: index of each request's sample.
-    """
+    """Requests of one category that touch the site of a change; arrays are [rows]."""
 
     category: int
+    """Index of the category in the population."""
     rows: I8
     """int64[rows]: row indices in the category, ascending, of both samples."""
     sample: npt.NDArray[np.uint8]
+    """Index of each request's sample in the population."""
     value_us: F8
     """float64[rows]: mean own time of the request's calls of the site, µs; 0 if it has none. Averaged over
     the changes' sites if there are several."""
@@ -101,8 +100,8 @@ class AtSite:
     """bool[rows]: True if the request shows the change, i.e. has its pattern, a failing call, or a slow
     one."""
     inside: B1
-    """bool[rows]: True if the request ran on the change's instance or belongs to its segment, or if the
-    change has neither."""
+    """bool[rows]: True if the request ran on the change's instance or belongs to its attribute segment, or if
+    the change has neither."""
 
 
 def requests_at(

@@ -60,8 +60,9 @@ class Change:
     before: float
     after: float
     low: float
+    """Lower end of the 95 % confidence interval of after - before, in `unit`."""
     high: float
-    """low, high: ends of the 95 % confidence interval of after - before."""
+    """Upper end of the 95 % confidence interval of after - before, in `unit`."""
     n0: int
     n1: int
     contribution_ns: float

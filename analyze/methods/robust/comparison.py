@@ -39,10 +39,7 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Input of a run: requests, their profile, the roles of its time slots, history, settings.
-
-    roles: role of each time slot; traffic: requests, observed time and silences of the two samples.
-    """
+    """Input of a run: requests, their profile, the roles of its time slots, history, settings."""
 
     population: Population
     """Requests of reference and problem; without categories if the samples are stored statistics."""
@@ -50,15 +47,17 @@ class Comparison:
     """Profile of reference, problem and history, with the groups of requests; its first time slots are those
     of the population's samples."""
     roles: Roles
+    """Role of each time slot of the profile: problem, reference, baseline, noise block."""
     settings: RobustSettings
     traffic: ComparedTraffic
+    """Requests, observed time and silences of the two samples."""
     threshold_ns: float = inf
     """Response time above which a request is slow, ns, for the breakdown of the tail; inf if there are no
     requests."""
     history: Population | None = None
     """Requests of the history; None without a history, or if it is stored statistics."""
     kept_segments: tuple[SegmentSums, ...] = ()
-    """Counts by value of attributes, for a history of stored statistics; one per sample."""
+    """Counts of requests by attribute value, one element per sample of a history of stored statistics."""
     workers: int = 1
     """Maximum number of processes to work with."""
     noticed: tuple[Noticed, ...] = ()

@@ -87,15 +87,14 @@ class Tested:
 
 
 class _Row(NamedTuple):
-    """Test results of one measure; arrays are [rows], rows those of `seen`.
-
-    q: against the whole baseline; counts: True for significant changes.
-    """
+    """Test results of one measure, one element per row of `seen`."""
 
     measure: Measure
     seen: Observed
     q: F8
+    """q against the whole baseline."""
     counts: B1
+    """True for significant changes."""
     hidden: B1
     """True for changes significant against the reference alone, but not against the whole baseline."""
     plain_q: F8
@@ -221,8 +220,8 @@ def _judged(
 ) -> list[_Row]:
     """Select the significant rows of several measures, which are corrected together.
 
-    Criteria: q, size against the noise, floor, `matters`, outside of the envelope. first: rows of first
-    looks, for second looks.
+    Criteria: q, size against the noise, floor, `matters`, outside of the baseline's normal range. first: rows
+    of first looks, for second looks.
     """
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]

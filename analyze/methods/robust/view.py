@@ -37,27 +37,28 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 CHANGE_NOISE: Final = "change-noise"
-"""Name of the rule (for `without`) by which assumed noise is that of a change (`of_change` of
-`level_change`)."""
+"""Name of the rule (setting `without`) by which assumed noise is the noise of a change (`level_change`,
+`of_change`), not of a single level."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitSums:
-    """Sums over the requests of one period that touch a call site; arrays are float64[sites].
-
-    w: weight of these requests; calls, critical_ns, response_ns, failing: weighted sums of calls, critical
-    time, response time, and requests' shares of failing calls.
-    """
+    """Sums over the requests of one period that touch a call site; arrays are float64[sites]."""
 
     requests: float
     """Weight of all requests of the period, also those that do not touch the site."""
     n: F8
     """Number of recorded requests that touch each site."""
     w: F8
+    """Weight of the requests that touch each site."""
     calls: F8
+    """Weighted number of calls."""
     critical_ns: F8
+    """Weighted time on the critical path, ns."""
     response_ns: F8
+    """Weighted response time of the requests, ns."""
     failing: F8
+    """Weighted sum, over requests, of the share of the request's calls that fail."""
 
     @property
     def calls_a_visit(self) -> F8:

@@ -46,8 +46,9 @@ class TwoBehaviours:
 
     delta_bic: float
     low_us: float
+    """Median of the faster mode, µs."""
     high_us: float
-    """low_us, high_us: median of the faster and of the slower mode, µs."""
+    """Median of the slower mode, µs."""
     high_share: float
     """Share of the slower mode among the requests that pass the edge, in [0, 1]."""
     cut_us: float

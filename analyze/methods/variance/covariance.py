@@ -48,8 +48,6 @@ _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.
 class GroupParts:
     """Parts of the response times of one group of requests, ordered by start; each column of `us` adds up to
     the response time.
-
-    weight, category: [requests] weight, and index of the category.
     """
 
     names: tuple[PartName, ...]
@@ -59,7 +57,9 @@ class GroupParts:
     marked: B1
     """bool[parts]: True for parts that a marker removes from the residual."""
     weight: F8
+    """Weight of each request, float64[requests]."""
     category: I8
+    """Index of each request's category, [requests]."""
     row: I8
     """Index of each request in its category, int64[requests]."""
 
@@ -134,16 +134,16 @@ def _sites(
 
 @dataclass(frozen=True, slots=True)
 class CovarianceShares:
-    """Decomposition of a variance; arrays are float64[parts], in µs and µs².
-
-    mean, part_variance: of each part; share: Cov(part, total) / variance.
-    """
+    """Decomposition of a variance by parts; arrays are float64[parts]."""
 
     variance: float
     """Variance of the response time, µs²; if it is 0, all shares are 0."""
     mean: F8
+    """Mean time of each part, µs."""
     part_variance: F8
+    """Variance of each part, µs²."""
     share: F8
+    """Cov(part, response time) / `variance`; adds up to 1."""
     share_winsorised: F8
     """Shares of the variance when each part is cut at a quantile of its times; they also add up to 1."""
     kept: float
@@ -184,16 +184,16 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two correlated parts.
-
-    one, other: indices of the parts; q: significance, adjusted for all pairs.
-    """
+    """Two correlated parts."""
 
     one: int
+    """Index of the first part."""
     other: int
+    """Index of the second part."""
     rho: float
     """Spearman's rank correlation of the two parts."""
     q: float
+    """p of the correlation, corrected for the number of pairs."""
     covariance: float
     """Covariance of the two parts, µs²."""
 

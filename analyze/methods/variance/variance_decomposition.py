@@ -116,19 +116,20 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value: of a sample, of each group and of each root type.
-
-    weight, mean: of the sample; group_weight, root_weight: sums of weights.
-    """
+    """Weights and weighted means of a value: of a sample, of each group and of each root type."""
 
     value: F8
     """Value of each request that is averaged, float64[requests]."""
     weight: float
+    """Sum of the weights of the sample's requests."""
     mean: float
+    """Mean of the sample."""
     group_weight: F8
+    """Sum of weights of each group, float64[groups]."""
     group_mean: F8
     """Mean of each group, float64[groups]."""
     root_weight: F8
+    """Sum of weights of each root type, float64[roots]."""
     root_mean: F8
     """Mean of each root type, float64[roots]; 0 for one without requests."""
 

@@ -116,15 +116,16 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Votes by site and call pattern in two periods.
-
-    site, pattern: [rows]; votes: float64[rows, 2] weighted; total: float64[sites, 2].
-    """
+    """Votes by site and call pattern in two periods."""
 
     site: I8
+    """Index of the call site, int64[rows]."""
     pattern: I8
+    """Index of the call pattern, int64[rows]."""
     votes: F8
+    """Weighted votes for the pattern in either period, float64[rows, 2]."""
     total: F8
+    """Weighted votes at each site in either period, float64[sites, 2]."""
 
     @staticmethod
     def of(profile: Profile, first: B1, second: B1) -> _Patterns:

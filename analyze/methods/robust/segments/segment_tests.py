@@ -43,14 +43,16 @@ class Outcome:
 
 
 class Counts(NamedTuple):
-    """Numbers of requests and hits by block of time and stratum."""
+    """Numbers of requests and hits (requests with the outcome) by time block and stratum."""
 
     n: F8
-    """n, x: float64[values, blocks, strata], requests of each segment and hits among them."""
+    """Requests of each attribute segment, float64[values, blocks, strata]."""
     x: F8
+    """Hits of each attribute segment, float64[values, blocks, strata]."""
     n_all: F8
-    """n_all, x_all: float64[blocks, strata], all requests and hits among them."""
+    """All requests, also those outside of the segments, float64[blocks, strata]."""
     x_all: F8
+    """Hits among all requests, float64[blocks, strata]."""
 
 
 @dataclass(frozen=True, slots=True)

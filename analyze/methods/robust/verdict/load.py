@@ -34,8 +34,9 @@ class RateChange:
     root: str
     """Root type of the requests; empty for all requests."""
     rate0: float
+    """Weighted requests per second, before."""
     rate1: float
-    """rate0, rate1: weighted requests per second, before and after."""
+    """Weighted requests per second, after."""
     p: float
     changed: bool
 

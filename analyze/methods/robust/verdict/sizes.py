@@ -46,8 +46,9 @@ class Paths:
     float64[roots]."""
 
     n0: F8
+    """Effective number of requests (Kish) before, float64[roots]."""
     n1: F8
-    """n0, n1: Kish's effective numbers of requests, before and after."""
+    """Effective number of requests (Kish) in the problem, float64[roots]."""
     weight: F8
     """Number of recorded requests of both periods together."""
     hidden: float
