@@ -15,7 +15,7 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 class Ragged(NamedTuple):
-    """Layout of rows in a flat array; first, size: int64[rows]."""
+    """Layout of rows of different lengths in a flat array; arrays are int64[rows]."""
 
     first: I8
     """Index of the first cell of each row in the flat array."""

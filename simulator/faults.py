@@ -37,12 +37,13 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Mechanism that is active in [start_ns, end_ns) of the run; cause: number of the run's cause."""
+    """Mechanism that is active in [start_ns, end_ns) of the run."""
 
     mechanism: FaultMechanism
     severity: float
     start_ns: float
     cause: int
+    """Number of the cause in the run, to which the truth attributes the effect."""
     mode: str = ""
     end_ns: float = inf
 

@@ -44,15 +44,17 @@ class Span(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Trace point. kind: kind of the native record; span_name: name of the span that a call opens."""
+    """Trace point of the simulated service."""
 
     host: str
     component: str
     name: str
     label: str = ""
     kind: str = "event"
+    """Kind of the native activity record."""
     span: Span = Span.LEAF
     span_name: str = ""
+    """Name of the span that a call opens; empty for none."""
     status: str = "ok"
     params: tuple[tuple[str, str | int], ...] = ()
 

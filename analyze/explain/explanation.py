@@ -140,18 +140,18 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedTree:
-    """Tree of a contrast, if it is reliable; otherwise the reason why it is not.
-
-    auc: cross-validated; stability: share of bootstraps with the same root; rules, best: None or empty if not
-    reliable.
-    """
+    """Tree of a contrast, if it is reliable; otherwise the reason why it is not."""
 
     reason: _Reason
     auc: float | None = None
+    """Cross-validated area under the ROC curve; None if no tree was grown."""
     stability: float | None = None
+    """Share of bootstrap samples whose tree has an equivalent root, in [0, 1]."""
     rules: tuple[Rule, ...] = ()
+    """Rules of the tree; empty if it is not reliable."""
     competing: tuple[str, ...] = ()
     best: Rule | None = None
+    """Best rule of the tree; None if the tree is not reliable."""
     twins: tuple[str, ...] = ()
     """Names of other columns whose best split separates the requests in the same way as the tree's root
     split."""

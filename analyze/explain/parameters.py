@@ -49,15 +49,15 @@ class _Structures:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Parameter values of the chosen requests, as codes; arrays are [values].
-
-    Sorted by (operation, key, request, node). operation, key: indices into `_Structures.operations` and
-    `keys`.
+    """Parameter values of the chosen requests, as codes; arrays are [values], sorted by (operation, key,
+    request, node).
     """
 
     request: I8
     operation: I4
+    """Index into `_Structures.operations`."""
     key: I4
+    """Index into `keys`."""
     number: F8
     """float64[values]: the value as a number; NaN for a text or if it is not finite."""
     text: I4
@@ -210,8 +210,6 @@ def parameter_words(
 class Readings:
     """Numeric parameter values of requests as recorded, sorted by (field, request, node); arrays are
     [readings].
-
-    number: the value; request: index among the chosen ones.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -219,10 +217,12 @@ class Readings:
     field: I8
     """int64[readings]: index into `fields`."""
     request: I8
+    """Index of the request among the chosen requests."""
     progress: F8
     """float64[readings]: rank of the reading among the field's readings in its request, as a share in (0, 1];
     stands in for time, which parameters lack."""
     number: F8
+    """Value of the parameter."""
 
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:

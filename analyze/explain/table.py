@@ -99,12 +99,11 @@ class Controls:
 class FeatureTable:
     """Attributes of two classes of requests; arrays are [requests], the affected ones first, each class by
     time.
-
-    affected: True for the affected class.
     """
 
     contrast: Contrast
     affected: B1
+    """True for the affected class."""
     block: I4
     """int32[requests]: number of the time block, from 0; labels are permuted within a block."""
     fold: I4
@@ -137,13 +136,11 @@ def features(
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Sampled requests of several groups with all their attributes, read once.
-
-    columns: attributes of all of these requests.
-    """
+    """Sampled requests of several groups with all their attributes, read once."""
 
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
+    """Attributes of all requests in `chosen`."""
 
     def contrast(
         self,

@@ -30,12 +30,10 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Split of requests by one column: at a cut of the numbers, or into one word against all others.
-
-    column: index of the column in `CodedColumns`.
-    """
+    """Split of requests by one column: at a cut of the numbers, or into one word against all others."""
 
     column: int
+    """Index of the column in `CodedColumns`."""
     cut: int
     """Code at which the column is split: numbers with at most this code, or words with exactly this code, go
     left."""

@@ -148,13 +148,12 @@ def event_id(position: int, form: EventForm) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Category:
-    """Flows of one category: their common structure, and the time of each node in each flow.
-
-    nodes: rows of the structure; edges: (src, dst) node indices.
-    """
+    """Flows of one category: their common structure, and the time of each node in each flow."""
 
     nodes: list[dict[str, Any]]
+    """Rows of the structure's nodes."""
     edges: frozenset[tuple[int, int]]
+    """(source, destination) node indices of each edge."""
     made_up: frozenset[int]
     """Indices of nodes that `stitch` inserted (a missing root or parent) and that correspond to no event."""
     kept: list[int]

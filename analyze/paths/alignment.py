@@ -89,8 +89,7 @@ class Signature:
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
     """Pairs (step before, step after) of replaced steps, in order of occurrence."""
     inserted: tuple[GraphNode, ...]
-    """Steps that only the path after has, the outermost first; removed: those that only the path before
-    has."""
+    """Steps that only the path after has, the outermost first."""
     removed: tuple[GraphNode, ...]
 
     @property
@@ -192,18 +191,16 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """Line of a listed difference: a pair of steps, or a collapsed run of steps.
-
-    after: index of the node in the graph after; None for a removed step or a run.
-    """
+    """Line of a listed difference: a pair of steps, or several collapsed steps."""
 
     before: int | None
-    """Index of the node in the graph before; None for an inserted step or a run."""
+    """Index of the node in the graph before; None for an inserted step, or for collapsed steps."""
     after: int | None
+    """Index of the node in the graph after; None for a removed step, or for collapsed steps."""
     steps: int = 1
-    """Number of steps in the line; more than one only for a collapsed run."""
+    """Number of steps in the line; more than one only for collapsed steps."""
     differing: int = 0
-    """Number of differing steps in a collapsed run."""
+    """Number of differing steps among the collapsed ones."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:

@@ -54,11 +54,7 @@ _DRAWN_ROOTS = 5
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Results of the comparison of whole paths; categories are indices into `table`.
-
-    rest_us: sum of the contributions of moves that were not compared; repeats: loops with more or fewer
-    iterations.
-    """
+    """Results of the comparison of whole paths; categories are indices into `table`."""
 
     table: PathTable
     shares: PathShares
@@ -70,7 +66,9 @@ class PathChanges:
     rest_moves: int
     """Number of moves that were too small to be compared step by step."""
     rest_us: float
+    """Sum of the contributions of the moves in `rest_moves`, µs."""
     repeats: tuple[RepeatsRow, ...]
+    """Loops with more or fewer iterations."""
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:
@@ -245,16 +243,14 @@ def effective_counts(table: PathTable) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """Tests of the response times of categories; arrays are [categories].
-
-    changed: True for significant changes.
-    """
+    """Tests of the response times of categories; arrays are [categories]."""
 
     estimate: Estimate
     """Change of the log of the median response time."""
     q: F8
     """float64[categories]: q; NaN for categories that were not tested."""
     changed: B1
+    """True for significant changes."""
 
 
 def time_tests(table: PathTable) -> TimeTests:

@@ -226,22 +226,20 @@ def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class PathShares:
-    """Weighted shares and mean response times of two periods, reference and problem.
-
-    root: index of each category's root type.
-    """
+    """Weighted shares and mean response times of two periods, reference and problem."""
 
     of_all: F8
     """Share of each root type in all requests, in [0, 1], float64[2, roots]; a period without requests gets
-    that of the other period."""
+    the shares of the other period."""
     of_root: F8
     """Share of each category in the requests of its root type, in [0, 1], float64[2, categories]. A root type
     without requests in one period gets the shares of the other period, so that its whole effect is a change
     of mix."""
     mean_us: F8
     """Mean response time of each category, µs, float64[2, categories]; a category without requests in one
-    period gets that of the other."""
+    period gets its mean of the other."""
     root: I8
+    """Index of each category's root type, [categories]."""
 
     @property
     def change(self) -> F8:
@@ -352,7 +350,7 @@ def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B
 
 @dataclass(frozen=True, slots=True)
 class PathMove:
-    """Requests that moved from one path to another; contribution_us: part of the change of the mean, µs."""
+    """Requests that moved from one path to another."""
 
     source: int
     """Index of the category of origin; OTHER if there is none."""
@@ -363,6 +361,7 @@ class PathMove:
     """Share of all requests, in [0, 1]: mean share of the root type in both periods times amount of the
     flow."""
     contribution_us: float
+    """Part of the change of the mean response time due to the move, µs."""
     confidence: float | None
     """Share of resamples, in [0, 1], in which at least half of the move occurs; None if not resampled."""
 

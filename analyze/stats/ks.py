@@ -33,11 +33,12 @@ _KNOTS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """KS statistics of each column; n0, n1: int64[columns], number of values of the reference and the
-    problem."""
+    """KS statistics of each column."""
 
     n0: I8
+    """Number of values of the reference, int64[columns]."""
     n1: I8
+    """Number of values of the problem, int64[columns]."""
     d: F8
     """float64[columns]: sup |F0 - F1| of the two distribution functions; NaN if a period has no value."""
     d_slower: F8

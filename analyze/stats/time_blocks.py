@@ -20,9 +20,8 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Sums over the blocks of one period; arrays are float64[places, blocks], 0 for an empty block.
-
-    A place is a call site or whatever else has a mean; weight: sum of weights.
+    """Sums over the time blocks of one period; arrays are float64[places, blocks], 0 for an empty block. A
+    place is a call site or whatever else has a mean.
     """
 
     total: F8
@@ -30,6 +29,7 @@ class BlockSums:
     square: F8
     """Sum of weight times squared value."""
     weight: F8
+    """Sum of weights."""
     weight2: F8
     """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
 

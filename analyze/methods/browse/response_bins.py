@@ -32,25 +32,21 @@ _MOST_DIGITS: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class KindBins:
-    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins].
-
-    weight: sum of the requests' weights.
-    """
+    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins]."""
 
     n: I8
     weight: F8
+    """Sum of the requests' weights."""
     failed: F8
     """Sum of the weights of requests whose root did not end `ok`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteBins:
-    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated.
-
-    weight: sum of these requests' weights.
-    """
+    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated."""
 
     weight: F8
+    """Sum of the weights of the requests that waited."""
     us: F8
     """Time that the response waited at the site, µs, weighted sum."""
     failed: F8
@@ -71,20 +67,20 @@ class SiteBins:
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """Counts of one sample by bin of response time; sums are weighted, times in µs.
-
-    categories, roots, sites: counts by bin of each; root_names: root types.
-    """
+    """Counts of one sample by bin of response time; sums are weighted, times in µs."""
 
     edges_ns: I8
     """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge only."""
     us: F8
     """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins
+    """Counts by category."""
     roots: KindBins
     """Counts of root types: sums over their categories."""
     sites: SiteBins
+    """Counts by call site."""
     root_names: tuple[str, ...]
+    """Names of the root types, by index."""
     root_of: I8
     """Index in `root_names` of each category's root type, int64[categories]."""
 
@@ -247,15 +243,14 @@ def tail_bin(bins: ResponseBins) -> int:
 
 
 class KindsInRange(NamedTuple):
-    """Root types or categories, in a range of bins and outside; arrays are [kinds].
-
-    n: requests in the range; share_in, share_out: share of the requests in the range (outside) that are of
-    the kind.
-    """
+    """Root types or categories in a range of bins, compared with all other bins; arrays are [kinds]."""
 
     n: I8
+    """Number of the kind's requests in the range."""
     share_in: F8
+    """Share of the range's requests that are of the kind."""
     share_out: F8
+    """Share of the requests outside of the range that are of the kind."""
     failed: F8
     """Share of the kind's requests in the range that failed, in [0, 1]."""
 

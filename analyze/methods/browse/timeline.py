@@ -37,10 +37,8 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Requests that arrived at a component (the entry component), by start; arrays are [requests], times in
+    """Requests that arrived at one component (the entry component), by start; arrays are [requests], times in
     ns.
-
-    failed: True for requests whose root did not end `ok`.
     """
 
     component: str
@@ -49,6 +47,7 @@ class Entry:
     reached: I8
     """Latest end among the requests up to and including each one, ns since the epoch."""
     failed: B1
+    """True for requests whose root did not end `ok`."""
     weight: F8
 
     @classmethod

@@ -140,10 +140,7 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterShareTests:
-    """Tests of clusters' shares; arrays are [clusters].
-
-    changed: True for significant changes.
-    """
+    """Tests of clusters' shares; arrays are [clusters]."""
 
     before: F8
     """Share of the cluster in the requests of its root type in the first sample, in [0, 1]; NaN without such
@@ -155,6 +152,7 @@ class ClusterShareTests:
     p: F8
     q: F8
     changed: B1
+    """True for significant changes."""
 
 
 def share_tests(

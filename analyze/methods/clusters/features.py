@@ -201,12 +201,10 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Rows of features as points in the space in which they are clustered.
-
-    points: coordinates.
-    """
+    """Rows of features as points in the space in which they are clustered."""
 
     points: Points
+    """Coordinates of each row."""
     columns: int
     """Number of columns used, before the SVD."""
     explained: float

@@ -86,10 +86,7 @@ def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class TreeOverlay:
-    """Overlay of two trees; arrays are [nodes] of either side, a node comes after its parent.
-
-    kind: difference of each node.
-    """
+    """Overlay of two trees; arrays are [nodes] of either side, a node comes after its parent."""
 
     node: I8
     """Number of each node in the `CallingTree`, int64[nodes]."""
@@ -97,6 +94,7 @@ class TreeOverlay:
     """Index of each node's parent in these arrays, int64[nodes]; ROOT for a root."""
     sides: tuple[Side, Side]
     kind: tuple[NodeKindName, ...]
+    """Kind of difference of each node."""
     by_paths_us: F8
     """Time per request added by more or fewer visits of the subtree, B minus A, µs, float64[nodes]; 0 if not
     significant."""
@@ -164,12 +162,10 @@ def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKi
 
 
 class _Differences(NamedTuple):
-    """Differences between the two sides; arrays are [nodes].
-
-    added_us: time that the difference adds per request, B minus A, µs.
-    """
+    """Differences between the two sides; arrays are [nodes]."""
 
     added_us: F8
+    """Time that the difference adds per request, B minus A, µs."""
     p: F8
     """Two-sided p of Student's t, float64[nodes]; degrees of freedom: number of blocks less one of each side,
     summed. NaN: not tested."""

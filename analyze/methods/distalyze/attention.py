@@ -116,19 +116,19 @@ class LogEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FoundComponent:
-    """Component of the response time found for one feature type.
-
-    A network's nodes are the variables, then the response time. evidence: log from which it was learned.
+    """Component of the response time found for one feature type. The network's nodes are the variables, then
+    the response time.
     """
 
     log_type: LogType
     types: tuple[FeatureType, ...]
-    """Feature types with these values; several if their values are equal."""
+    """Feature types whose values are `values`; several if their values are equal."""
     evidence: LogEvidence
+    """Tests of the log from which the network was learned."""
     values: F8
     """Values of the feature type, float64[variables, instances]."""
     component: Component
-    """Component in the network from which it was learned."""
+    """Component of the response time, as found in `networks[1]`."""
     pooled: bool
     """True if the network was learned from both classes together, False if from C1 (slow, problem)."""
     networks: tuple[Network, Network]

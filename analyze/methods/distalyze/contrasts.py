@@ -38,15 +38,13 @@ _Alike = Literal["auto", "root", "calls", "category"]
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Two classes of instances to compare.
-
-    log: function that reads the log of a type.
-    """
+    """Two classes of instances to compare."""
 
     root: str
     """Root type, or kind of request, of the instances; empty for all requests."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
+    """Function that reads the log of a type (events or states)."""
     moved_us: float
     """Summed difference of response time between the classes, µs: the weight of the study."""
     all_us: F8

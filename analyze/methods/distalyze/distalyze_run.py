@@ -26,14 +26,13 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """Study with the tests of its two logs.
-
-    tail: of the response time; weighted: True if slow instances are weighted by cost.
-    """
+    """Study with the tests of its two logs."""
 
     study: Study
     tail: HeavyTail
+    """Test for a heavy tail of the response time."""
     weighted: bool
+    """True if slow instances are weighted by cost."""
     weight: F8
     """Weights of the instances in the tests, float64[instances]."""
     share: float
@@ -44,14 +43,11 @@ class TestedStudy:
 
 @dataclass(frozen=True, slots=True)
 class DistalyzeRun:
-    """Results of DISTALYZER.
-
-    tested: studies with tests; significant, significant_bh: number of features with p up to `level`,
-    `bh_level`.
-    """
+    """Results of DISTALYZER."""
 
     contrast: Studies
     tested: tuple[TestedStudy, ...]
+    """Studies with the tests of their logs."""
     features: int
     """Number of distinct features that were tested."""
     level: float
@@ -59,7 +55,9 @@ class DistalyzeRun:
     bh_level: float
     """Largest p that is significant after Benjamini-Hochberg's correction; below 0 if none is."""
     significant: int
+    """Number of features with p up to `level`."""
     significant_bh: int
+    """Number of features with p up to `bh_level`."""
     components: tuple[NetworkComponent, ...]
     """Components that contain a divergent variable, by rank."""
 

@@ -47,15 +47,14 @@ class VariableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSeries:
-    """Log of all instances, sorted by (variable, instance, time); arrays are [entries].
-
-    names: variables; instance: index of the entry's instance.
-    """
+    """Log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
 
     names: tuple[VariableName, ...]
+    """Names of the variables, by index."""
     first: I8
     """Index of the first entry of each variable, int64[variables + 1]."""
     instance: I4
+    """Index of the entry's instance."""
     time_us: F8
     """Time of each entry since the instance began, µs."""
     value: F8 | None

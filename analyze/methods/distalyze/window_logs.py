@@ -35,34 +35,32 @@ _MOST_CATEGORIES: Final = 200
 
 
 class _Touch(NamedTuple):
-    """Pairs of a request and an instance that it touches; arrays are [pairs].
-
-    slice: index of the part of the window in which the request started; root: index of the root type.
-    """
+    """Pairs of a request and an instance that it touches; arrays are [pairs]."""
 
     instance: I8
     slice: I8
+    """Index of the part of the window in which the request started."""
     response_us: F8
     weight: F8
     root: I8
+    """Index of the request's root type."""
     failed: B1
 
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are windows of time, of one host each or of all hosts together.
-
-    length_ns: length of a window; by_host: True if hosts are distinguished.
-    """
+    """Instances that are windows of time, of one host each or of all hosts together."""
 
     population: Population
     length_ns: int
+    """Length of a window, ns."""
     first: int
     """Number of the first window, to be subtracted from window numbers to index `instance_of`."""
     instance_of: I8
     """Index of each instance, int64[samples, windows, hosts], -1 for none; a single host if hosts are not
     distinguished."""
     by_host: bool
+    """True if hosts are distinguished."""
 
     def __len__(self) -> int:
         return int(self.instance_of.max(initial=-1)) + 1

@@ -116,14 +116,14 @@ def structural_contribution(gained: int, mean1_us: float, baseline_us: float) ->
 
 @dataclass(frozen=True, slots=True)
 class MutationCandidates:
-    """Candidate precursors of one structural mutation, the most likely first.
-
-    category: index in the population; edits, distance: edit distance, plain and as used for ranking.
-    """
+    """Candidate precursors of one structural mutation, the most likely first; arrays are [candidates]."""
 
     category: _INDEX
+    """Index of the candidate in the population."""
     edits: I4
+    """Edit distance between candidate and mutation, not normalized."""
     distance: F8
+    """Edit distance as used for ranking: normalized if the settings say so."""
     weight: F8
     """Weight of each candidate in the baseline mean; the weights sum to 1."""
     relaxed: bool

@@ -246,13 +246,14 @@ def _equal(column: pa.ChunkedArray, value: int) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class AffectedRequests:
-    """Affected requests that are listed for one finding, ascending by (category, row); arrays are [listed].
-
-    category: index in the population; row: index in the category.
+    """Affected requests that are listed for one finding, ascending by (category, row); arrays are
+    [listed].
     """
 
     category: I4
+    """Index of the request's category in the population."""
     row: I8
+    """Index of the request in its category."""
     total: int
     """Number of affected requests before the list was thinned to the limit."""
 

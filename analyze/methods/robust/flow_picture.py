@@ -252,13 +252,12 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Drawn node of the picture.
-
-    above: the node drawn above it; skipped: number of nodes between the two that are not drawn.
-    """
+    """Drawn node of the picture."""
 
     above: _Place | None
+    """Node drawn above this one."""
     skipped: int
+    """Number of nodes between this one and `above` that are not drawn."""
 
 
 class _Tree:

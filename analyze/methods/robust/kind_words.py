@@ -21,10 +21,7 @@ GONE: Final = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A change and the name of its call site, as input for sentences.
-
-    is_step: True for a step between records.
-    """
+    """A change and the name of its call site, as input for sentences."""
 
     what: str
     """Name of the call site in the sentence."""
@@ -32,6 +29,7 @@ class Said:
     is_between: bool
     """True if the site's own time passes between caller and callee (network, queue)."""
     is_step: bool
+    """True for a step between activity records, False for a call."""
     waits: bool
     """True for a call to a component that records no spans, so that its time is waiting."""
     path: Callable[[], tuple[str, str]]

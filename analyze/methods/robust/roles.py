@@ -14,15 +14,12 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""REFERENCE, PROBLEM: sample numbers in a comparison."""
+"""Sample numbers in a comparison: 0 is the reference, 1 the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Role of each time slot (interval of time) in a comparison; arrays are [slots].
-
-    problem: True for time slots of the problem.
-    """
+    """Role of each time slot (interval of time) in a comparison; arrays are [slots]."""
 
     ordinary: B1
     """True for time slots of the baseline that the problem is tested against: reference and history."""
@@ -30,6 +27,7 @@ class Roles:
     """True for time slots of the reference: the `before` of the breakdown. A change must also show against it
     alone."""
     problem: B1
+    """True for time slots of the problem."""
     noise: I8
     """int64[slots]: number of the noise block that a time slot of the baseline belongs to; -1 for none."""
     noise_assumed: bool

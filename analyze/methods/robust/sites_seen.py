@@ -30,21 +30,19 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Minimum number of shards per worker process: starting one costs 0.14 s of CPU. A sample with so many votes
-was read by processes that still run."""
+"""Minimum number of shards per worker process: starting one costs 0.14 s of CPU. For a sample with enough
+votes for that, processes already run, which read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """Observations of all measures at call sites.
-
-    site: int64[sites] index of each site in the whole profile.
-    """
+    """Observations of all measures at call sites."""
 
     observed: Mapping[str, Observed]
     """Name of a measure -> its observations; sites are numbered as in the whole profile."""
     site_times: SiteTimes
     site: I8
+    """Index of each site in the whole profile, int64[sites]."""
     call_ratio: F8
     """Ratio of calls of the site per request, problem to baseline; float64[sites]."""
 

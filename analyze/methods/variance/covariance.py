@@ -257,12 +257,10 @@ def squares_over_orders(cut: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class DecomposedGroup:
-    """Group of requests with the decomposition of its variance into parts.
-
-    group: its index; pairs: correlated parts.
-    """
+    """Group of requests with the decomposition of its variance into parts."""
 
     group: int
+    """Index of the group."""
     category: str | None
     """Key of the group's category; None for a group of rare paths."""
     impact: float
@@ -270,6 +268,7 @@ class DecomposedGroup:
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
+    """Significantly correlated pairs of parts."""
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:

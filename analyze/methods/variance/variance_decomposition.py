@@ -298,9 +298,10 @@ def deviation(sums: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class GroupVariances:
-    """Variances of the groups of a sample; n: int64[groups] number of requests."""
+    """Variances of the groups of a sample."""
 
     n: I8
+    """Number of requests of each group, int64[groups]."""
     sums: F8
     """Sums of weight, weight·T, weight·T² of response times T in µs, float64[groups, blocks, 3]."""
 
@@ -343,10 +344,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
-    """Variances of one sample, with and without marked sources; whole: all sources."""
+    """Variances of one sample, with and without marked sources."""
 
     groups: RequestGroups
     whole: Measured
+    """Variances of all sources."""
     residual: Measured | None
     """Variances without marked sources; None if no marker matches."""
 

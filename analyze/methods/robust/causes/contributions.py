@@ -28,11 +28,10 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 class Contributions:
     """Change of the mean response time divided among causes, ns; with the rest the parts add up to the whole
     change.
-
-    of_causes: part of each cause.
     """
 
     of_causes: tuple[float, ...]
+    """Part of each cause, ns."""
     rest: F8
     """float64[rows]: part of each row of the breakdown that no cause accounts for, ns."""
     mix: F8

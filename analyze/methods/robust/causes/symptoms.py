@@ -21,15 +21,14 @@ None)."""
 
 @dataclass(frozen=True, eq=False)
 class Symptom:
-    """Changes at one operation: of its time, in one direction, or of its structure (paths, calls, errors).
-
-    timed: True for changes of time; lead: the change that stands for the symptom.
-    """
+    """Changes at one operation: of its time, in one direction, or of its structure (paths, calls, errors)."""
 
     operation: int
     timed: bool
+    """True for changes of time, False for changes of structure."""
     changes: tuple[Change, ...]
     lead: Change
+    """Change that stands for the symptom."""
     requests: B1
     """bool[requests of all groups]: True for requests that show the symptom; empty if there are only
     statistics."""
@@ -37,8 +36,8 @@ class Symptom:
     """Rank of the symptom: lower bound of its part of the mean response time, or share of requests, in [0,
     1]."""
     size: float
-    """Like `score`, but with point estimates of times; decides which of two symptoms leads if either
-    could."""
+    """`score` from point estimates of times instead of lower bounds; decides which symptom of a pair leads if
+    either could."""
     component: str
     """Component that the symptom points to, i.e. the first to look at."""
     suspect: str = ""
@@ -95,7 +94,8 @@ class Symptom:
 
 
 def one_a_site(changes: Iterable[Change]) -> list[Change]:
-    """Keep one change of time per site: that of the median if it has both, otherwise that of the tail."""
+    """Keep one change of time per site: the change of the median if it has both, otherwise that of the
+    tail."""
     ordered = sorted(changes, key=lambda change: change.kind is not ChangeKind.TAIL)
     return list({change.site: change for change in ordered}.values())
 
@@ -192,29 +192,29 @@ class Edge:
     """Name of the relation, a row of RELATIONS."""
     follows: bool
     """True if the symptom is a consequence, direct or indirect; False if it is the same change elsewhere, or
-    another part of it."""
+    a further part of that change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Changes that become one finding: a leading symptom and the symptoms that follow from it.
-
-    lead: leading change; operation: of the leading symptom; score: rank as in `Symptom`.
-    """
+    """Changes that become one finding: a leading symptom and the symptoms that follow from it."""
 
     lead: Change
+    """Leading change."""
     operation: int
+    """Operation of the leading symptom."""
     component: str
     """Component that the finding points to, i.e. the first to look at."""
     changes: tuple[Change, ...]
     score: float
+    """Rank of the cause, as `Symptom.score`."""
     suspect: str = ""
     """Component after whose call requests are cut short, or whose calls fail; empty for none."""
     elsewhere: tuple[Change, ...] = ()
     """Leading changes of symptoms with the same change elsewhere: on other hosts, in other operations, at
     other callers; without `lead`."""
     hosts: tuple[str, ...] = ()
-    """Hosts that show the leading change, that of the leading site first; empty if sites do not name
+    """Hosts that show the leading change, the host of the leading site first; empty if sites do not name
     hosts."""
     spared: tuple[str, ...] = ()
     """Hosts on which the leading site was tested and did not change."""

@@ -29,15 +29,14 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Noticed):
-    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline.
-
-    of: number of windows that were tested; where: "history" or "reference".
-    """
+    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline."""
 
     texts: tuple[str, ...]
     """Text per excluded window: its time, and the values in which it differs from the others."""
     of: int
+    """Number of windows that were tested."""
     where: str
+    """Baseline that the windows belong to: "history" or "reference"."""
 
 
 class OutlyingWindows(Confounder):

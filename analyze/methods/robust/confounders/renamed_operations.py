@@ -50,10 +50,7 @@ class Renames(Noticed):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Use of operations in one period; arrays are float64[operations].
-
-    calls: number of calls; inclusive_ns: sum of their durations with child calls, ns.
-    """
+    """Use of operations in one period; arrays are float64[operations]."""
 
     n: F8
     """Number of recorded requests that pass the operation, summed over its call sites: the sample size."""
@@ -62,7 +59,9 @@ class Uses:
     failing: F8
     """Number of recorded requests with a failing call of the operation."""
     calls: F8
+    """Number of calls."""
     inclusive_ns: F8
+    """Sum of the calls' durations with child calls, ns."""
     requests: float
     """Number of recorded requests of the period."""
 
@@ -296,7 +295,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """Sentence on the renames for the report; names at most `most` of them."""
+    """Sentence on the renames for the report; lists at most `most` renames."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

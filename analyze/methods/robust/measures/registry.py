@@ -336,9 +336,8 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns].
-
-    columns: as in `Estimate` (before, after, blocks); calls: number; inclusive_ns: sum of durations, ns.
+    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns], with the columns
+    of an `Estimate`: before, after, then baseline blocks.
     """
 
     site: I8
@@ -348,7 +347,9 @@ class _Patterns:
     requests: F8
     """Number of requests with the pattern at the site."""
     calls: F8
+    """Number of calls."""
     inclusive_ns: F8
+    """Sum of the calls' durations with child calls, ns."""
 
     @staticmethod
     def of(view: View) -> _Patterns:

@@ -89,14 +89,13 @@ def _word(step: FlowStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Row of the picture: the box of a step, or a line of text about steps that are not drawn.
-
-    lane: indentation level; lines: texts in the box; top: y of the upper edge, px.
-    """
+    """Row of the picture: the box of a step, or a line of text about steps that are not drawn."""
 
     step: FlowStep | None
     lane: int
+    """Indentation level."""
     lines: tuple[str, ...]
+    """Lines of text in the box."""
     right: str = ""
     """Text at the right end of the first line; empty for none."""
     above: int | None = None
@@ -104,6 +103,7 @@ class _Row:
     straight: bool = False
     """True if the arrow enters the box from above, False if from the side."""
     top: float = 0.0
+    """y of the upper edge, px."""
 
     @property
     def height(self) -> float:

@@ -52,16 +52,17 @@ class KeptHistory:
 class _Rows:
     """Rows of a table of stored counts, of all blocks together, in ascending order of `value`; arrays are
     [rows].
-
-    value: key of an attribute value; n: requests; hits: failed or slow ones.
     """
 
     value: I8
+    """Key of an attribute value."""
     block: I8
     root: I8
     component: I8
     n: F8
+    """Number of requests."""
     hits: F8
+    """Number of hits: failed requests, or slow ones."""
 
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:

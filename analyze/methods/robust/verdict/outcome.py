@@ -39,18 +39,18 @@ class VerdictReached:
 class VerdictBasis:
     """Facts that decide the outcome. Functions are called only if the outcome or a sentence needs their
     value.
-
-    mix_changed: True if the mix of root types changed; findings: their number.
     """
 
     measures: tuple[PeriodMeasure, ...]
     """Measures of the whole period; empty if a period has no requests."""
     mix_changed: bool
+    """True if the mix of root types changed significantly."""
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
     """Function that computes the number of additional requests of the problem that would decide; None: no
     number suffices."""
     findings: int = 0
+    """Number of findings."""
     has_noise: bool = False
     """True if a history, or a long reference, shows the difference between normal periods."""
     timeless: bool = False

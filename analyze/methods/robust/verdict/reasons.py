@@ -38,15 +38,14 @@ ASK_AGAIN: Final = Reason(
 
 @dataclass(frozen=True, slots=True)
 class ExplainedShare:
-    """Share of the change of the mean response time that findings explain.
-
-    found_us: sum of the findings' parts, µs; interval: 95 % interval of the change, µs.
-    """
+    """Share of the change of the mean response time that findings explain."""
 
     found_us: float
+    """Sum of the findings' parts of the change, µs."""
     change_us: float
     """Change of the mean response time, µs; not 0."""
     interval: tuple[float, float]
+    """95 % confidence interval of `change_us`, µs."""
     significant: bool = True
 
     @property

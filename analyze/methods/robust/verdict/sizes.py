@@ -86,10 +86,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class LargestChange:
-    """Largest changes, up or down, that the data do not exclude; inf: not bounded.
-
-    path: share of requests on another path.
-    """
+    """Largest changes, up or down, that the data do not exclude; inf: not bounded."""
 
     mean: float
     """Largest relative change of the mean response time."""
@@ -99,8 +96,10 @@ class LargestChange:
     slow: float | None
     """Largest change of the share of slow requests; None if a period has too few requests for the tail."""
     errors: float
-    """Largest change of the share of failed requests, or of those with a failing call."""
+    """Largest change of the share of failed requests, or of the share of requests with a failing call; the
+    larger of both."""
     path: float
+    """Largest share of requests that may take another path."""
     usual: bool
     """True if the measured changes are within the difference of two normal periods."""
     windows: int = 0
@@ -145,16 +144,14 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Estimates from which the largest possible changes are computed.
-
-    windows: as in `LargestChange`.
-    """
+    """Estimates from which the largest possible changes are computed."""
 
     whole: Whole
     site_times: SiteTimes
     paths: Paths
     settings: RobustSettings
     windows: int = 0
+    """As `LargestChange.windows`."""
 
     def largest(self, factor: float = 1.0) -> LargestChange:
         """Compute the largest possible changes for `factor` times as many requests with the same values."""
