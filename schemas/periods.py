@@ -340,7 +340,7 @@ _TIME_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m"
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter, grammar above. Raises PeriodError, with what is wrong and an example."""
+    """Parse a filter, grammar above. Raises PeriodError that says what is wrong and gives an example."""
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The filter is {len(text)} characters long.", remedy="Shorten it.")
     tokens = _tokenize(text)

@@ -65,7 +65,8 @@ def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
 
 
 MAX_CAUSES = 3
-"""Maximum causes of a run: truth runs every subset of them (shares are Shapley values), 2³ runs at most."""
+"""Maximum causes of a run: the truth runs every subset of the causes (shares are Shapley values), 2³ runs at
+most."""
 
 
 @dataclass(frozen=True, slots=True)

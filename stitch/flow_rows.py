@@ -30,7 +30,7 @@ class Categorised:
     """Distinct structures of a batch of flows, and the structure of each flow."""
 
     structures: pa.Table
-    """STRUCTURES_SCHEMA, one row per category, sorted by (root, category)."""
+    """Table with STRUCTURES_SCHEMA, one row per category, sorted by (root, category)."""
     of_flow: I8
     """[flows] row of the flow's structure in `structures`."""
 

@@ -126,12 +126,12 @@ class _Workers(Executor):
         """Pipes to processes that no thread uses yet."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor."""
+        """Run a call in a process; the future has its result."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See Executor. Processes end after their last task; after an error in `worker_processes` they have
-        ended already.
+        """End the processes after their last task; after an error in `worker_processes` they have ended
+        already.
         """
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:

@@ -69,8 +69,8 @@ class _Values:
     texts coded -1."""
 
     def renumbered(self, number: I8) -> _Values | None:
-        """Values with request i renumbered to number[i]; those with a negative number are dropped. None if
-        none remains."""
+        """Values with request i renumbered to number[i]; values of requests with a negative number are
+        dropped. None if none remains."""
         request = number[self.request]
         kept = np.flatnonzero(request >= 0)
         if not len(kept):

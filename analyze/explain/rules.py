@@ -71,7 +71,7 @@ def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ..
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """Answers of a path, without those that a later answer implies: `count <= 9000` is dropped before `count
+    """Answers of a path, without answers that a later one implies: `count <= 9000` is dropped before `count
     <= 4096`."""
     return [
         answer

@@ -1,7 +1,7 @@
 """Build the table of a contrast: the attributes of two classes of requests.
 
-Attributes that identify the period (builds, versions, configurations, pods) are separated from those that
-could explain a difference within it.
+Attributes that identify the period (builds, versions, configurations, pods) are separated from attributes
+that could explain a difference within a period.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _follows_time(values: F8, time: I8) -> bool:
 
 
 def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
-    """Drop columns whose values equal those of another aggregate of the same parameter."""
+    """Drop columns with the same values as another aggregate of the same parameter."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)

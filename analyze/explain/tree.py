@@ -83,8 +83,9 @@ def best_splits(
 ) -> Gains:
     """Find the best split of every column, and its gain, for the requests at `rows`.
 
-    affected, others: [rows, labellings] multiplicity of each request in the two classes; every labelling has
-    the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
+    affected, others: float32[rows, labellings], multiplicity of each request in the two classes; every
+    labelling has the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width)
+    · labellings).
     """
     counts = coded.counts(rows, affected, others)
     best = len(coded.columns), affected.shape[1]
@@ -272,8 +273,8 @@ class _Growth:
         p; None if nothing can be split.
 
         Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
-        over columns is compared with the same maximum of every shuffling, so that many columns do not make
-        one of them significant.
+        over columns is compared with the same maximum of every shuffling, so that having many columns makes
+        none significant.
         """
         if not self.coded.columns:
             return None

@@ -35,7 +35,8 @@ _TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
 """Regular expression of request ids that are valid OTLP trace ids, or become so by padding with zeros."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
-"""Side of a span -> suffix of the operation's name in the record made of it."""
+"""Side of a span -> suffix that marks the side in the operation's name, if the span is exported as
+records."""
 
 
 class EventForm(StrEnum):
@@ -403,6 +404,8 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
+"""True if the flows were recorded as spans, False if as records -> function that makes the columns of
+exported spans."""
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""_SPANS_OF, _RECORDS_OF: True if the flows were recorded as spans, False if as records -> function that
-makes the columns of exported spans (of exported records)."""
+"""True if the flows were recorded as spans, False if as records -> function that makes the columns of
+exported records."""

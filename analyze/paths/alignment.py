@@ -91,6 +91,7 @@ class Signature:
     inserted: tuple[GraphNode, ...]
     """Steps that only the path after has, the outermost first."""
     removed: tuple[GraphNode, ...]
+    """Steps that only the path before has, the outermost first."""
 
     @property
     def key(self) -> tuple[object, ...]:

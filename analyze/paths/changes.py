@@ -49,7 +49,8 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Maximum number of root types whose assignment is resampled: those with most of the change."""
+"""Maximum number of root types whose assignment is resampled; the root types with most of the change are
+chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ point of impact).
 """
 OTHER = -1
 OTHER_COST = 1.2
-"""Cost of moving a request from or to OTHER; above that of any pair, so that OTHER only takes requests
+"""Cost of moving a request from or to OTHER; above the cost of any pair, so that OTHER only takes requests
 without a partner."""
 _NOTHING = 1e-12
 """Relative amount below which an amount counts as a rounding error."""
@@ -86,9 +86,9 @@ def candidate_pairs(
 ) -> CandidatePairs:
     """Pair each target with its `most` nearest sources of the same root type.
 
-    sources, targets: indices of categories; sequences: their tokens by index; root: index of the root type of
-    each category. If a root type has more sources, those with the most similar bags of tokens (cosine) are
-    selected before edit distances are computed, of equals the first.
+    sources, targets: indices of categories; sequences: index of a category -> its tokens; root: index of the
+    root type of each category. If a root type has more than `most` sources, the sources with the most similar
+    bags of tokens (cosine; ties by index) are selected before edit distances are computed.
     """
     used = np.union1d(sources, targets).tolist()
     texts = dict(zip(used, as_texts([sequences[i] for i in used]), strict=True))
@@ -157,7 +157,8 @@ class TransportError(RuntimeError):
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
-    """Assign what targets gained to what sources lost, at the lowest total cost (optimal transport).
+    """Assign the requests that targets gained to sources that lost them, at the lowest total cost (optimal
+    transport).
 
     supply, demand: float64[categories] >= 0, share of requests that each lost or gained. Amounts from a
     source add up to its supply, amounts to a target to its demand (exactly, but for rounding of the last

@@ -280,7 +280,7 @@ class Grid:
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
-    """Number of all rows if `rows` has only a part of them; None: `rows` is complete."""
+    """Number of all rows, if `rows` is cut; None: `rows` is complete."""
     stored: str = ""
     """Name of the report's table that has all rows; empty: none."""
     first: int | None = None

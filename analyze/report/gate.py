@@ -43,7 +43,7 @@ class Outcome:
     views: Views
     """View of every section of the report, by tag."""
     weighed: Sequence[Weighed]
-    """All results of the first method, also those that the report leaves out."""
+    """All results of the first method, also results that the report leaves out."""
 
 
 ANY: Final = "any"

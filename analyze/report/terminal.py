@@ -106,7 +106,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
-    """Print blocks, except those that only the page shows."""
+    """Print blocks, except blocks that only the page shows."""
     for block in blocks:
         _print(block, console, indent, lead=lead)
 

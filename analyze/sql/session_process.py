@@ -346,7 +346,7 @@ class _Parent:
             os._exit(0)
 
     def send(self, answer: object) -> None:
-        """Send an answer, or one part of it, to the parent."""
+        """Send an answer, or one part of an answer, to the parent."""
         with self._sending:
             self.pipe.send(answer)
 

@@ -138,7 +138,7 @@ def modes(found: Density, most: int) -> list[Mode]:
     """Modes of a density: local maxima with at least PROMINENCE and more prominent than chance, in order of
     position.
 
-    If there are more than `most`, those with the most area above their saddles (prominence times width at
+    If there are more than `most`, the modes with the most area above their saddles (prominence times width at
     half prominence) are kept: a thin spike is higher than a broad peak of as many requests.
     """
     from scipy.signal import find_peaks, peak_widths

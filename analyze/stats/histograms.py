@@ -227,8 +227,8 @@ class Histograms:
         return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """(places with requests, ascending; for each quantile an array of the bin at which each of these
-        places reaches it). The rows must have a single column."""
+        """(places with requests, ascending; for each quantile the bin, int64[places], at which the place
+        reaches it). The rows must have a single column."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
@@ -298,7 +298,7 @@ def _freedom_of_median(n: F8) -> F8:
 
 
 def _freedom_of_distance(ranks: F8, n: F8) -> F8:
-    """Degrees of freedom of the distance between two of n values that are `ranks` ranks apart.
+    """Degrees of freedom of the distance between two of n sorted values whose ranks differ by `ranks`.
 
     The probability between the two has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of
     the root of χ² with f degrees of freedom over f, 1 / 2f.
@@ -312,8 +312,8 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
     """Variances of means of n requests, from spreads with given degrees of freedom; NaN without requests. All
     [places, columns].
 
-    A spread estimated from few requests is shrunk towards that of all columns of its place: four values that
-    happen to be equal still have an error.
+    A spread estimated from few requests is shrunk towards the spread of all columns of its place: four values
+    that happen to be equal still have an error.
     """
     square = np.where(freedom > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,6 +1,6 @@
 """Kolmogorov-Smirnov (KS) tests of two samples: of many columns at once, or by blocks of time.
 
-A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
+A category's edges are the columns of one matrix, so all edges are tested by one sort along an axis. D is
 computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
 correction, λ = (√n + 0.12 + 0.11/√n)·D with n = n0·n1/(n0+n1), as in MATLAB's `kstest2`, which the papers
 used (NSDI §6). They are not the exact p of small samples: where the exact p is below 0.1, the difference

@@ -119,8 +119,8 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """Upper bound of the evidence of one value that is pooled from k ticks: k / `cap_ticks` of the threshold,
-    at most all of it.
+    """Upper bound of the evidence of one value that is pooled from k ticks: the share k / `cap_ticks` of the
+    threshold, at most the threshold.
     """
     return min(k / settings.cap_ticks, 1.0) * threshold
 

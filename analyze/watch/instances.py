@@ -58,8 +58,8 @@ class InstanceSums(NamedTuple):
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
     """Sums of instances by tick (the profile's time slots); None if no component has several instances.
 
-    most: maximum number of instances watched per component, those with the most visits. O(requests · calls of
-    such components).
+    most: maximum number of instances watched per component (the instances with the most visits). O(requests ·
+    calls of the watched components).
     """
     names = profiled.profile.names
     component_of = [names.operations[site.operation].component for site in names.sites]

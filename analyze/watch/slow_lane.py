@@ -91,8 +91,8 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
     """Compare a day with the same weekday of the preceding weeks, else with the day before; None without
     data.
 
-    The other days of these weeks are the history, whole days as blocks if there are enough: with parts of
-    days the daily cycle would count as noise. Incidents of the fast lane are left out.
+    The other days of the preceding weeks are the history, whole days as blocks if there are enough: with
+    parts of days the daily cycle would count as noise. Incidents of the fast lane are left out.
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]

@@ -1,7 +1,7 @@
 """Fast lane of the watch: takes sealed windows, yields incidents; a function of windows, settings and
 version.
 
-The first stage sums evidence over series (`detect`), the second makes comparisons for those that alarmed
+The first stage sums evidence over series (`detect`), the second makes comparisons for series that alarmed
 (`candidates`, `confirm`). All state is in `State`, from which another process continues exactly as this one
 would have.
 """

@@ -85,7 +85,7 @@ def reader_left(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """Redirect standard output to /dev/null, with what is buffered."""
+    """Redirect standard output to /dev/null, and drop buffered output."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:

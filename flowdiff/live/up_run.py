@@ -1,4 +1,4 @@
-"""Run `flowdiff up`: start its parts as processes in order, restart those that die, end all in order."""
+"""Run `flowdiff up`: start its parts as processes in order, restart parts that die, end all in order."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Membership:
         self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def change(self, now_s: float) -> StreamChange:
-        """See `LiveSource.change`."""
+        """Change of the assigned partitions since the last call (`LiveSource.change`)."""
         gained, asked, lost = self._take_notes(now_s)
         lost |= self._given_up
         self._given_up = set()
@@ -189,7 +189,7 @@ class Membership:
         return self._pending
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.release`."""
+        """Release revoked partitions, whose messages were committed."""
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)

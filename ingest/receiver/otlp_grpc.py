@@ -76,7 +76,7 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Accept no more calls, and wait for those in progress."""
+        """Accept no more calls, and wait for calls in progress."""
         await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:

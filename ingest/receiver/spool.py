@@ -332,9 +332,7 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Record that the lake has all messages before a position; the files of these messages will be
-        removed.
-        """
+        """Record that the lake has all messages before a position; their files will be removed."""
         with self._lock:
             self._committed[stream] = position
             self._work.notify()

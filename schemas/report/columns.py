@@ -89,7 +89,7 @@ class Column:
     `key`.
     """
     far: int = 0
-    """Order of removal from a narrow table: columns with the highest value go first, those with 0 stay."""
+    """Order of removal from a narrow table: columns with the highest value go first, columns with 0 stay."""
     about: str = ""
     """Description in references (`{}` is replaced by the period); empty: the heading suffices."""
     is_stored: bool = False
@@ -180,7 +180,8 @@ def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
 
 @cache
 def _columns(row: RowClass) -> Mapping[str, Column]:
-    """Name -> column, for all columns of a row's class; cached, as sections ask for few of them at a time."""
+    """Name -> column, for all columns of a row's class; cached, as sections ask for a few columns at a
+    time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)

@@ -300,8 +300,8 @@ class FindingsSection(Section):
     better_total: int = 0
     """Number of improvements among all findings."""
     insignificant_mean: Interval | None = None
-    """Interval of the change of the mean response time, µs, if it is not significant: findings are then no
-    shares of it. None: the change is significant, zero, or unknown."""
+    """Interval of the change of the mean response time, µs, if it is not significant: findings are then not
+    given as shares of the change. None: the change is significant, zero, or unknown."""
     only: Literal["", "worse"] = ""
     """Filter for display: `worse` hides improvements. Excluded from the report's id; the section has all
     findings regardless.

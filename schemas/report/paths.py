@@ -118,7 +118,7 @@ class RepeatsRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
-    """Outermost operation among those that repeat together."""
+    """Outermost of the operations that repeat together."""
     operations: int
     """Number of operations that repeat together, in the largest family of categories."""
     categories: int

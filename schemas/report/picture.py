@@ -53,7 +53,7 @@ class FlowPicture(Frozen):
     """Graph of the first findings and the response times of the root types that they occur in."""
 
     roots: tuple[str, ...]
-    """Root types of the findings, those with most requests first."""
+    """Root types of the findings, by number of requests, descending."""
     roots_total: int
     nested: bool
     """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""

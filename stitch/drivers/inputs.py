@@ -194,7 +194,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new inputs from those that the lake has (`InputFile.is_settled`) or that are given twice."""
+    """Separate new inputs from inputs that the lake has (`InputFile.is_settled`) or that are given twice."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:

@@ -242,7 +242,7 @@ class EventSpill:
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
-        """limit_bytes: maximum payload in memory; a group has at most half of it.
+        """limit_bytes: maximum payload in memory; one group has at most half of the limit.
 
         pool: its threads write to disk while events are added.
         """

@@ -275,7 +275,7 @@ class Listing:
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
         whole = pa.concat_tables([_NO_FILES.select(_EAGER_COLUMNS), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
-        """FILES_SCHEMA without the large `_LAZY_COLUMNS`, and PLACE."""
+        """Table with the columns of FILES_SCHEMA except the large `_LAZY_COLUMNS`, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
         """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""

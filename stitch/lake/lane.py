@@ -104,7 +104,8 @@ class Lane:
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Settings in `now` that differ from those of the lane's last requests, as text; empty if none do."""
+        """Text of the settings in `now` that differ from the settings of the lane's last requests; empty if
+        none do."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -120,7 +121,8 @@ class Lane:
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """Stage for the files of the next commit; uncommitted files are removed in the end."""
+        """Staging for the files of the next commit; files that were not committed are removed when the block
+        ends."""
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
@@ -279,7 +281,7 @@ class Lane:
         return next((name for name, lane, seq in files if lane == self.lane and seq > self._tail.head), None)
 
     def _staged(self) -> dict[str, int]:
-        """Stage folders of the lane, and the number of the commit each is for."""
+        """Stage folders of the lane and the number of the commit each is for."""
         above = stage_lane_folder(self.lane)
         staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
         return {folder: seq for folder, seq in staged.items() if seq is not None}

@@ -69,7 +69,8 @@ def has_stats(store: Store, key: StatsKey) -> bool:
 
 
 def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
-    """Store data unless it is stored already; remove damaged files and those of other states of the window.
+    """Store data unless it is stored already; remove damaged files and statistics of other states of the
+    window.
 
     Raises OSError where nothing can be written.
     """
@@ -114,8 +115,8 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove drafts that dead writers left on the stage. A living writer loses its draft, and does not store
-    its statistics."""
+    """Remove drafts that dead writers left in stage folders. A living writer loses its draft, and does not
+    store its statistics."""
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

@@ -266,7 +266,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Files that are in the tables' folders: those in `named` first, in their order, then the others."""
+    """Files that are in the tables' folders: files in `named` first, in their order, then the others."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)

@@ -47,7 +47,7 @@ class Parents:
     parent: I8
     """[spans] row of the parent; -1 for roots and orphans."""
     orphan: B1
-    """[spans] True if the span declares parents and none of them is in the trace."""
+    """[spans] True if the span declares parents and the trace has no span with such an id."""
     asynchronous: B1
     """[spans] True if the parent does not wait for the span."""
     cut: I8
@@ -90,8 +90,8 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 def _cycle_heads(parent: I8) -> I8:
     """Lowest row of every cycle of `parent` [spans; -1: none]. O(spans log depth).
 
-    After as many jumps as there are spans, any row that has not reached a top is on a cycle, and every span
-    of a cycle is reached from some span of it.
+    After as many jumps along `parent` as there are spans, a row that has not reached a top is on a cycle, and
+    every span of a cycle is reached from another span of the same cycle.
     """
     n = len(parent)
     if bool((parent < np.arange(n)).all()):

@@ -213,7 +213,7 @@ class BinRange:
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
-    """Find the range of bins of each mode, from valley to valley, and that of the slowest requests.
+    """Find the range of bins of each mode, from valley to valley, and the range of the slowest requests.
 
     Ranges without requests are left out. A single distinct time has no mode, and one range with all bins.
     """
@@ -284,8 +284,8 @@ def over(part: F8, whole: F8 | float) -> F8:
 
 
 def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
-    """Compare root types or categories in the bins `first` to `past` with those in other bins. O(kinds ·
-    bins)."""
+    """Compare root types or categories between the bins `first` to `past` (exclusive) and all other bins.
+    O(kinds · bins)."""
     inside, outside = split_sums(kinds.weight, first, past)
     failed, _ = split_sums(kinds.failed, first, past)
     return KindsInRange(
@@ -297,7 +297,8 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
-    """Compare call sites in the bins `first` to `past` with those in other bins. O(sites · bins)."""
+    """Compare call sites between the bins `first` to `past` (exclusive) and all other bins. O(sites ·
+    bins)."""
     inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
     waiting, waiting_else = split_sums(bins.sites.weight, first, past)
     us, us_else = split_sums(bins.sites.us, first, past)
@@ -320,8 +321,8 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Indices of the leading call sites of the bins `first` to `past`: those that most lengthen, or shorten,
-    its requests compared with other requests."""
+    """Indices of the call sites by which requests in the bins `first` to `past` (exclusive) differ most in
+    mean response time from other requests."""
     found = sites_in(bins, first, past)
     # A range of everything has no others: it is ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)

@@ -106,7 +106,7 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add the requests of a category; of its places, those with equal paths to the root are visits of one
+        """Add the requests of a category. Places of its graph with equal paths to the root are visits of one
         node."""
         from scipy.sparse import csr_matrix
 

@@ -99,10 +99,9 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Merge components of events and of states alternately, each list sorted by score.
 
     Scores (DISTALYZER, Algorithm 1) are comparable within one log only: divergence is relative to the log's
-    largest
-    |t|, and a shift counts again at each event after it. Durations come before times of events: an event's
-    time is the sum of the durations before it, so if one of those diverges, the event's time follows it.
-    Otherwise the log whose best component has the larger |t| comes first.
+    largest |t|, and a shift counts again at each event after it. Components of durations come before those of
+    times of events: an event's time is the sum of the durations before it, so if a duration diverges, the
+    event's time follows it. Otherwise the log whose best component has the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]

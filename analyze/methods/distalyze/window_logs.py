@@ -31,7 +31,8 @@ from schemas.windows import NS_PER_SECOND, NS_PER_US
 _SLICES: Final = 12
 """Number of readings of rates and shares per window."""
 _MOST_CATEGORIES: Final = 200
-"""Maximum number of categories that become event variables of windows: those with most requests."""
+"""Maximum number of categories that become event variables of windows; the categories with most requests are
+chosen."""
 
 
 class _Touch(NamedTuple):

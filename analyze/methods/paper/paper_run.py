@@ -79,7 +79,7 @@ class Ranked:
     """Evidence on the edges of a response-time mutation; None for a structural one."""
     virtual: str = ""
     direction: Direction = Direction.INCREASE
-    """Sign of the mutation's effect on the summed response time; without an effect, that of the change of the
+    """Sign of the mutation's effect on the summed response time; without an effect, sign of the change of the
     mean."""
 
 
@@ -96,9 +96,9 @@ class PaperRun:
     mutations: tuple[Ranked, ...]
     """Mutations by rank.
 
-    By variant `text` first those in the direction of the change of the mean response time, then the others,
-    each by |contribution|, largest first. By variant `released` by signed contribution, largest first. Of
-    equals by kind and category key.
+    Variant `text`: first the mutations in the direction of the change of the mean response time, then the
+    others, each by |contribution|, largest first. Variant `released`: by signed contribution, largest first.
+    Ties are ordered by kind and category key.
     """
     signed: bool
     """True if one list holds both directions; False for one list per direction."""

@@ -345,7 +345,7 @@ def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
 
 
 def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
-    """Rows of root types, those with most requests first, of equals by name."""
+    """Rows of root types, by number of requests, descending; ties by name."""
     rows = []
     for code in np.unique(result.root):
         members = np.flatnonzero(result.root == code)

@@ -225,8 +225,8 @@ def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
 
 
 def part_of(us: float, whole_us: float) -> str:
-    """Text of a part of a whole: `34 % of it`; for a part that is not a share, its amount: `+3.2 ms by
-    itself`."""
+    """Text of a part of a whole: `34 % of it`; if the part is not between 0 and the whole, its amount: `+3.2
+    ms by itself`."""
     if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
@@ -431,7 +431,7 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Drawings of a detailed mutation with captions: its own graph, and that of its best precursor."""
+    """Drawings of a detailed mutation with captions: its own graph, and the graph of its best precursor."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -502,7 +502,7 @@ _CATEGORIES: Final = (
 
 
 def roots_blocks(section: RootsSection) -> b.Blocks:
-    """Display of the section as a folded table of root types, those with most requests first."""
+    """Display of the section as a folded table of root types, by number of requests, descending."""
     return _folded("Root types", b.Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 

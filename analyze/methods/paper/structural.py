@@ -47,7 +47,7 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Select the candidates for a mutation's precursors: those of `precursors`, which have the same root
+    """Select the candidates for a mutation's precursors: categories in `precursors`, which have the same root
     type, that lost at least as many requests as the mutation gained (NSDI §5.3: 1:N)."""
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]

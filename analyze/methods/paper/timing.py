@@ -1,6 +1,6 @@
 """Find response-time mutations: KS tests of response times and edges, by both variants.
 
-Edges are tested one by one on the requests in which they are critical (`text`), or all of them by name
+Edges are tested one by one on the requests in which they are critical (`text`), or all edges by name
 (`released`).
 """
 

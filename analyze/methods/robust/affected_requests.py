@@ -155,7 +155,8 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Own times, µs, of the requests of a sample (its index) that ran on the change's instance."""
+    """Own times of the site's calls per request, µs, for the requests of a sample (its index) that ran on the
+    change's instance."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -264,9 +265,8 @@ class AffectedRequests:
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Collect the affected requests of both periods: those with the slow call, the failure, the new path.
-
-    At most `most`, evenly spaced.
+    """List affected requests of both periods (with the slow call, the failure, the new path): at most `most`,
+    evenly spaced.
     """
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]

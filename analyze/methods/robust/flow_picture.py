@@ -34,7 +34,7 @@ def flow_picture(
 ) -> FlowPicture | None:
     """Draw the finding with rank `foremost`, and other early findings as far as there is room.
 
-    findings: those of all causes, in the order of the causes. None if there is no cause.
+    findings: one per cause, in the order of the causes. None if there is no cause.
     """
     if not run.causes:
         return None
@@ -142,7 +142,7 @@ class _Numbers:
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 
     def roots_of(self, cause: Cause) -> list[int]:
-        """Root types in which a cause occurs, those with most requests in the problem first."""
+        """Root types in which a cause occurs, by number of requests in the problem, descending."""
         root, path, _ = self._account
         places = [
             one
@@ -344,8 +344,8 @@ class _Tree:
 
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
-    """Sort key of a sibling, larger first: changed ones, then those in one period only, then by time and
-    weight."""
+    """Sort key of a sibling, larger is drawn first: changed ones, then steps in one period only, then by time
+    and weight."""
     n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
     share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns

@@ -30,8 +30,8 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Minimum number of shards per worker process: starting one costs 0.14 s of CPU. For a sample with enough
-votes for that, processes already run, which read it."""
+"""Minimum number of shards per worker process: with fewer, the start of a process (0.14 s of CPU) does not
+pay off."""
 
 
 @dataclass(frozen=True, slots=True)

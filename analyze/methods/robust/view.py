@@ -1,6 +1,7 @@
 """Sums of a profile by call site: before, after, and the blocks of the baseline.
 
-Measures are computed from a `View`, and the verdict reads it. It caches results that several of them need.
+Measures are computed from a `View`, and the verdict reads it. A view caches results that several measures
+need.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class VisitSums:
     """Sums over the requests of one period that touch a call site; arrays are float64[sites]."""
 
     requests: float
-    """Weight of all requests of the period, also those that do not touch the site."""
+    """Weight of all requests of the period, also of requests that do not touch the site."""
     n: F8
     """Number of recorded requests that touch each site."""
     w: F8
@@ -86,8 +87,8 @@ class View:
         by_instance: Callable[[], ByInstance | None] = lambda: None,
         shard: SiteShard | None = None,
     ) -> None:
-        """Sum a profile: all its sites, or those of `shard` only. by_instance: function that sums calls by
-        instance."""
+        """Sum a profile: all its sites, or only the sites of `shard`. by_instance: function that sums calls
+        by instance."""
         self.profile, self.roles, self.settings = profile, roles, settings
         self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
@@ -108,7 +109,7 @@ class View:
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """Sum values by row, and by period and block: float64[n_rows, columns]. row, slot, value: equally
-        long."""
+        long arrays; slot: index of the time slot."""
         roles, n_slots = self.roles, len(self.roles.noise)
         by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
         found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
@@ -173,7 +174,7 @@ class View:
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:
-        """Replace p by that of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
+        """Replace p by the p of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
         large tables take a fifth of the time of testing."""
         at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
         x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
@@ -419,7 +420,7 @@ def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
 def is_known(reference: Estimate, settings: RobustSettings) -> B1:
     """True where the reference has enough requests to be distinguished from a history.
 
-    Five are enough; fewer suffice only if they differ significantly from those of the history.
+    Five are enough; fewer suffice only if they differ significantly from the requests of the history.
     """
     known = reference.n0 >= LEAST_IN_ENVELOPE
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)

@@ -27,14 +27,15 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Maximum number of call sites of rare paths that are separate parts, those with most variance; the others
-are merged into one part."""
+"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); the
+others are merged into one part."""
 _WINSORISED_AT: Final = 0.995
 """Quantile at which times are cut, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
 """Minimum number of requests: three in each block, for the smallest number of blocks that can be permuted."""
 _MOST_PARTS: Final = 40
-"""Maximum number of parts that are correlated, those with the largest shares: 780 pairs."""
+"""Maximum number of parts that are correlated with each other (the parts with the largest shares): 780
+pairs."""
 _MOST_REQUESTS: Final = 5_000
 """Maximum number of requests that are correlated; of more, an evenly spaced selection in time: a rank
 correlation of 0.1 is then 7 standard errors."""
@@ -202,7 +203,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
     """Find pairs of parts with a significant correlation of at least _LEAST_RHO, largest |covariance| first.
 
     us: float64[parts, requests] in order of time. The standard error of ρ is its standard deviation over all
-    permutations of blocks of time of one part, or that of independent requests if larger; q by
+    permutations of blocks of time of one part, or the standard error of independent requests if larger; q by
     Benjamini-Hochberg over all pairs. O(blocks · parts² · requests).
     """
     if us.shape[1] < _LEAST_REQUESTS:

@@ -124,7 +124,7 @@ class Jobs:
             self._kill(job)
 
     def wait(self, key: str, seconds: float) -> Job | None:
-        """Wait until a job is over, or for `seconds`; return a copy of it, None if it is unknown or
+        """Wait until a job is over, or for `seconds`; return a copy of the job, None if it is unknown or
         forgotten.
         """
         with self._lock:

@@ -44,7 +44,7 @@ class JaegerProtoCodec:
     name = "jaeger-proto"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is 0. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is 0. O(bytes)."""
         good, log = sized(payloads, config)
         return decode_messages(payloads, good, config, log, JaegerSpan, _add)
 

@@ -125,7 +125,8 @@ class NativeCodec:
         self._reader = NdjsonReader(DUCKDB_TYPES)
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the line, or the index in the array. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the line, or the index in the array.
+        O(bytes)."""
         good, log = sized(payloads, config)
         oddities: Counter[str] = Counter()
         tables = []

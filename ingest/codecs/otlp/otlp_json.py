@@ -49,7 +49,8 @@ class OtlpJsonCodec:
     name = "otlp-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. In a payload of several documents, `item` is the document's index.
+        """Decode payloads (`Codec.decode`). In a payload of several documents, `item` of a reject is the
+        document's index.
 
         O(bytes).
         """

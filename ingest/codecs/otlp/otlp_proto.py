@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-The native library (`wire`) reads all payloads in one pass, except those with bytes that it does not
-understand. For these, or for all without the library, protobuf's own parser decides which are accepted; ptars
-turns them into nested Arrow.
+The native library (`wire`) reads all payloads in one pass, except payloads with bytes that it does not
+understand. For the latter, or for all without the library, protobuf's own parser decides which are accepted;
+ptars turns them into nested Arrow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""Bytes above which an array or object is not converted to JSON, as `max_text_bytes` of it are kept."""
+"""Bytes above which an array or object is not converted to JSON, as only the first `max_text_bytes` would be
+kept."""
 _ELEMENT_BYTES = 2
 """Bytes of the tag and the length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
@@ -86,11 +87,12 @@ class OtlpProtoCodec:
     name = "otlp-proto"
 
     def __init__(self, found: Found | None = None) -> None:
-        """found: the native library, or the reason for its absence; by default that of this installation."""
+        """found: the native library, or the reason for its absence; None: the library of this
+        installation."""
         self._library = (native_library() if found is None else found).library
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. O(bytes)."""
+        """Decode payloads (`Codec.decode`). O(bytes)."""
         left, log = sized(payloads, config)
         reader = _Reader(payloads, config, log, self._library)
         left = reader.read_at_once(left)

@@ -1,8 +1,8 @@
 """Decode rows of a table of spans: Arrow IPC streams, whose columns have the names of `SpanColumns`.
 
-Such tables follow no standard, so many column types are accepted: ids as text or bytes, times as timestamps
-or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state, and per
-refused row.
+As no standard exists for these tables, many column types are accepted: ids as text or bytes, times as
+timestamps or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state,
+and per refused row.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class ParquetCodec:
     name = "parquet"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the row in its payload. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the row in its payload.
+        O(bytes)."""
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
         for index in good:

@@ -57,7 +57,7 @@ class SpanResult:
     """Events and refused spans of a batch."""
 
     events: pa.Table
-    """EVENT_SCHEMA, rows in the order of the batch."""
+    """Table with EVENT_SCHEMA, rows in the order of the batch."""
     payload: I8
     """[rows] index of the payload of each event."""
     bad: BadSpans

@@ -47,7 +47,8 @@ class ZipkinProtoCodec:
     name = "zipkin-proto"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the span in its list. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the span in its list.
+        O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
 

@@ -35,7 +35,8 @@ class StoredFile:
 
 
 _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
-"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so none leads out of it."""
+"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so the name stays inside
+the folder."""
 
 _LONGEST_REASON: Final = 200
 """Maximum characters of Arrow's error message that a LakeError quotes."""

@@ -84,7 +84,7 @@ class JobWorker:
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
-        """See `Cluster.executor`. This process also runs tasks."""
+        """Start the workers (`Cluster.executor`). This process also runs tasks."""
         at_once = self.ahead * self.workers
         queue = self._queue(f"{stage}{self._suffix}")
         with self._failures(), _Leader(queue, at_once, self.poll_s) as executor:
@@ -236,7 +236,8 @@ class _Queue:
             return None
 
     def forget(self, task: str) -> None:
-        """Remove the files of a done task; none may be left when the stage is swept. Raises OSError."""
+        """Remove the files of a done task; none may be left when the stage folder is swept. Raises
+        OSError."""
         for kind in _KINDS:
             self._store.remove(f"{self.folder}/{kind}-{task}")
 
@@ -313,7 +314,8 @@ class _Leader(Executor):
         self._own = self._threads.submit(self._work)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor. `fn` is a task; its first argument is the job."""
+        """Put a task into the queue; the future waits for its result. `fn` is a task; its first argument is
+        the job."""
         assert not kwargs, "a task's arguments have an order"
         job, *arguments = args
         assert isinstance(job, Job), "a task is of a job"

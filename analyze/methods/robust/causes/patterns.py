@@ -79,9 +79,7 @@ def what_moved(
 
 def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
     """Find components to which the site of `lead` sends more or fewer calls than before: component -> 1 or
-    -1.
-
-    Only those for which the share of the site's requests changed by more than `least`.
+    -1. Components are left out unless the share of the site's requests changed by more than `least`.
     """
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)

@@ -220,7 +220,7 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a change of a component to the instance with most of it, if the other instances hardly
+    """Relate a change of a component to the instance with most of the change, if the other instances hardly
     changed."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
@@ -241,8 +241,8 @@ def _other_segments(u: Symptom, v: Symptom) -> bool:
 
 
 def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate failures at a call site to a segment with nearly all of them, if the segment also fails
-    elsewhere."""
+    """Relate failures at a call site to the attribute segment that has nearly all these failures, if the
+    segment also fails elsewhere."""
     if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
         return None
     common = u.common(v, related=False)

@@ -61,11 +61,11 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Find the callees of operations that record none: operation -> name of its callee.
+    """Find the callees of operations whose callees record no spans: operation -> name of its callee.
 
-    Looked up are operations that changed, that changed patterns call, or that are in `failing`. Left out are
-    those that have recorded child calls in any request, begin a request, or are the server's side of a call.
-    Empty without requests. Reads parameters of `callee_requests` requests per operation.
+    Examined are operations that changed, that changed patterns call, or that are in `failing`; but not
+    operations that have recorded child calls in any request, begin a request, or are the server's side of a
+    call. Empty without requests. Reads parameters of `callee_requests` requests per operation.
     """
     calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
@@ -89,7 +89,7 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """Numbers of the operations to look up, those with the largest changes first."""
+    """Numbers of the operations to look up, by size of their changes, descending."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:

@@ -92,10 +92,10 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """For each call that nearly every request at a site makes, the share of these calls that is missing in
-    the lossy period, float64[such calls].
+    """For each call that nearly every request at a site makes, the share of requests that lack it in the
+    lossy period, one float64 per such call.
 
-    whole, lossy: masks of the time slots of the two periods.
+    whole, lossy: bool[slots] masks of the two periods.
     """
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
@@ -151,9 +151,10 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
-        """True if a path changed by no more than the loss allows, towards patterns that arise by loss. Self
-        times are compared within a pattern, which includes the calls made: so loss changes paths, and among
-        times only those of steps over lost records."""
+        """True if a path changed by no more than the loss allows, towards patterns that arise by loss.
+
+        Own times are compared within a pattern, which includes the calls made: so loss changes paths, and no
+        times except those of steps over lost records."""
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:

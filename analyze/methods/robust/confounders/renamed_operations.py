@@ -1,5 +1,4 @@
-"""Find renamed operations: those that vanished under one name and appeared under another, at the same call
-sites.
+"""Find renamed operations: a name vanished and another one appeared, at the same call sites.
 
 A deploy that renames a label makes every path through it new. The place remains: the new name has the old
 one's neighbours, in as many requests. The problem is then tested under the old names, so that other changes
@@ -198,7 +197,7 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Overlap of the neighbours of `old` before with those of `new` after, in [0, 1].
+    """Overlap, in [0, 1], of the neighbours of operation `old` before and the neighbours of `new` after.
 
     Neighbours in `gone` and in `come` count as equal, as they may be renamed, too.
     """

@@ -228,8 +228,8 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on severe limits of the data, to be read before the headline; without those that are
-    reasons."""
+    """Sentences on severe limits of the data, to be read before the headline; limits that are already reasons
+    are left out."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 

@@ -1,4 +1,4 @@
-"""Segment: the requests with one attribute value, or with two."""
+"""Attribute segment: the requests with one attribute value, or with two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Segment:
     """Requests, with one or two attribute values, to which a change is limited."""
 
     where: Attributes
-    """Attribute values that define the segment; its requests have all of them."""
+    """Attribute values that define the segment; its requests have all these values."""
     alike: Attributes
     """Further attribute values that almost exactly the same requests have."""
     rows: Mapping[int, I8]
@@ -32,7 +32,7 @@ class Segment:
     operations: int
     """Number of distinct operations of `sites`."""
     elsewhere: float
-    """Change of the requests outside the segment, in the unit of the change."""
+    """Change of the requests outside the segment, in the same unit as the segment's change."""
 
     def rows_of(self, category: int) -> I8:
         """Row indices of a category's requests in the segment; empty if there are none."""

@@ -109,8 +109,8 @@ def useless_rows(
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
-    """True if distinct names of one kind (root types, components) are so many for the number of traces that
-    they must contain ids."""
+    """True if distinct names of one kind (root types, components) are too many, for the number of traces, to
+    be without ids."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
 
 

@@ -193,7 +193,7 @@ class Whole:
     """Change of log mean response times: of all requests (element 0), then of each root type."""
     noise: Noise
     band: float
-    """Largest change of the log mean that two normal periods may show, `Noise.band`."""
+    """Relative difference up to which the means of two periods count as equal (`Noise.band`)."""
     time_share: F8
     """Share of each root type in the response time, in [0, 1], float64[roots]; both periods have equal
     weight."""
