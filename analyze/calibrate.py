@@ -115,7 +115,7 @@ def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> li
 
 
 def _runs(windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Index ranges (first, past) of each run of adjacent windows."""
+    """Index ranges [first, past) of the stretches of adjacent windows."""
     if not windows:
         return []
     cuts = [at for at, (one, other) in enumerate(pairwise(windows), 1) if one.end_ns != other.start_ns]

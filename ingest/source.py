@@ -66,9 +66,7 @@ class StreamId:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Position in a stream together with the identity of the log: an offset alone is meaningless in another
-    log.
-    """
+    """Position in a stream together with the id of the log: an offset alone is meaningless in another log."""
 
     offset: int
     """Offset of the next message."""
@@ -90,7 +88,7 @@ class LogPart:
     reading it again gives the same messages."""
 
     servers: tuple[str, ...]
-    """Brokers to contact first, `host:port`; not part of the identity."""
+    """Brokers to contact first, `host:port`; they do not take part in `sha256`."""
     cluster_id: str | None
     topic_id: str | None
     stream: StreamId
@@ -107,7 +105,7 @@ class LogPart:
 
     @property
     def sha256(self) -> str:
-        """Identity of the part: hash of log, partition and offsets, without the brokers' addresses. Hex."""
+        """Hash of log, partition and offsets, hex; the same whatever brokers are named."""
         said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
         return hashlib.sha256(repr(said).encode()).hexdigest()
 

@@ -250,7 +250,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
-    """Runs of rows with equal keys: (index of the first row, length) of each run. keys: columns of [rows]."""
+    """Groups of adjacent rows with equal keys: (index of the first row, length) of each."""
     other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
     return begin, np.diff(begin, append=len(keys[0]))

@@ -40,11 +40,11 @@ records."""
 
 
 class EventForm(StrEnum):
-    """Form of the exported events: spans or activity records, whatever the flows were recorded as."""
+    """Form of the exported events: spans or activity records, in whichever form the flows were recorded."""
 
     SPANS = "spans"
-    """Spans. A flow of records becomes one span of zero length per record (the root's lasts until the
-    response), with one parent and links to further predecessors."""
+    """Spans. A flow of activity records becomes one span of zero length per record (the root's lasts until
+    the response), with one parent and links to further predecessors."""
     RECORDS = "records"
     """Activity records. A flow of spans becomes two records per span, `op>` and `op<`."""
 
@@ -60,9 +60,9 @@ def events_of_flows(
     not adjacent.
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
-    flows. `both_kinds`: ids of requests that have both a flow of spans and a flow of records. Events have no
-    field for `kind`, so of these two flows the one whose form changes gets another id (`own_id`): otherwise
-    readers would merge both into one request. O(nodes); the loop is over categories.
+    flows. `both_kinds`: ids of requests that have both a flow of spans and a flow of activity records. Events
+    have no field for `kind`, so of these two flows the one whose form changes gets another id (`own_id`):
+    otherwise readers would merge both into one request. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -369,8 +369,8 @@ def _records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
-    """Make the columns of records for the starts and ends of spans; the end of the root span is the END
-    record."""
+    """Make the columns of activity records for the starts and ends of spans; the end of the root span is the
+    END record."""
     response = category.nodes[0]["mate"]
     kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
     return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
@@ -404,8 +404,8 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
-"""True if the flows were recorded as spans, False if as records -> function that makes the columns of
-exported spans."""
+"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
+of exported spans."""
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""True if the flows were recorded as spans, False if as records -> function that makes the columns of
-exported records."""
+"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
+of exported records."""

@@ -394,7 +394,7 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Ids of requests that have both a flow of spans and one of records in the period, whatever its
+    """Ids of requests that have both a flow of spans and one of activity records in the period, whatever its
     filter."""
     spans, records = (
         pa.chunked_array(

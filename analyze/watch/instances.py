@@ -124,8 +124,8 @@ class _Visits(NamedTuple):
 
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
-    """[units] index of the call by which each unit's component was entered: the unit itself if another
-    component called it.
+    """[units: calls or steps] index of the call by which each unit's component was entered: the unit itself
+    if another component called it.
     """
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):

@@ -116,13 +116,13 @@ class Name(NamedTuple):
 _FREE: Final = Name(OPERATION, "", "", "")
 """Placeholder for the name of a series whose number is free."""
 Rows = npt.NDArray[np.void]
-"""Array of records with dtype ROW."""
+"""Array with dtype ROW: values of series by tick."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
 )
-"""Record of one series in one tick. With `bin` ≥ 0: the number of requests (`num`) with an own time in that
-coarse bin; with `bin` -1: the sums.
+"""Dtype of the value of one series in one tick. `bin` ≥ 0: number of requests (`num`) whose own time lies in
+that coarse bin; `bin` -1: the sums.
 """
 
 

@@ -3,7 +3,7 @@
 A request is never split: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
 below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
 
-The kernel names records without a request id by the linked records of its batch
+The kernel names records without a request id by the linked activity records of its batch
 (`stitch.records.components`); a batch here is a bucket by request id, so the name must be known before. Only
 the columns that link records are held in memory: bounded by the number of records *without* a request id
 (about 300 bytes each) and of records linked to them.
@@ -77,9 +77,9 @@ class Dealt:
     paths: list[list[HandedFile]]
     """[FANOUT] streams on disk, a list for each bucket."""
     loose: list[HandedFile]
-    """Streams on disk with the records without a request id."""
+    """Streams on disk with the activity records without a request id."""
     n_loose: int
-    """Number of records without a request id."""
+    """Number of activity records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
         """Copy whose streams were handed on to other tasks through `exchange`, all at once.
@@ -357,7 +357,8 @@ def read_stream(path: HandedFile) -> Iterator[pa.Table]:
 
 
 def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
-    """Linking columns of records with a request id that share a breadcrumb or id with a record in `loose`.
+    """Linking columns of activity records with a request id that share a breadcrumb or id with a record in
+    `loose`.
 
     O(records).
     """
@@ -378,7 +379,7 @@ def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
 
 
 def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
-    """Batches of `loose`, each record with the request id that the kernel would give it."""
+    """Batches of `loose`, each activity record with the request id that the kernel would give it."""
     columns = [batch.select(_LINKING) for batch in loose.batches()]
     requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
     start = 0
@@ -390,7 +391,7 @@ def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Pile) -> pa.StringArray:
-    """All breadcrumbs and ids named by the records of `loose`."""
+    """All breadcrumbs and ids named by the activity records of `loose`."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

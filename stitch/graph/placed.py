@@ -25,7 +25,7 @@ POINT, START, END = 0, 1, 2
 
 MISSING_EVENT, ROOT_EVENT = -1, -2
 """`event` of the synthetic nodes `?/missing` and `?/root`: two nodes of one made-up span (START and END, kind
-SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of records."""
+SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of activity records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PlacedNodes:
     mate: I4
     """[nodes] position, in the flow, of the other side of the span; -1 for points."""
     parent: I4
-    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and records."""
+    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and activity records."""
     deferred: B1
     """[nodes] True if the response does not wait for the node."""
     response: B1
@@ -123,7 +123,8 @@ class PlacedFlows(PlacedNodes):
 
     @property
     def of_spans(self) -> B1:
-        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of records."""
+        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of activity
+        records."""
         result: B1 = self.side[self.first_node[:-1]] != POINT
         return result
 

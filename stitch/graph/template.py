@@ -101,7 +101,7 @@ class Template:
     mate: tuple[int, ...]
     """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
     parent: tuple[int, ...]
-    """[nodes] position of the parent's start; -1 for the root and for records."""
+    """[nodes] position of the parent's start; -1 for the root and for activity records."""
     deferred: tuple[bool, ...]
     """[nodes] True if the response does not wait for the node."""
     edges: tuple[tuple[int, int], ...]

@@ -1,7 +1,7 @@
 """Chain of a lane's commits, each with its own hash and the previous one's, and checkpoints of the chain.
 
-A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
-that it can be checked without knowing what they mean.
+A commit record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object,
+so that it can be checked without knowing what they mean.
 
 A checkpoint has tables of all files that a lane published and imported so far. The next commit refers to it,
 so a reader verifies that record, the tables and the few records behind it instead of the whole chain. A
@@ -54,7 +54,7 @@ class Chained:
     record: CommitRecord
     sha256: str
     size: int
-    """Size of the stored record, bytes."""
+    """Size of the stored commit record, bytes."""
 
 
 class CommitTakenError(LakeError):
@@ -71,7 +71,7 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """(Stored bytes of a record, SHA-256 of the record in hex)."""
+    """(Stored bytes of a commit record, SHA-256 of the record in hex)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
@@ -105,7 +105,7 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
 
 
 def last_number(store: Store, lane: int, above: int = 0) -> int:
-    """Number of the last record above `above`; `above` if there is none. Raises LakeError at a gap.
+    """Number of the last commit record above `above`; `above` if there is none. Raises LakeError at a gap.
 
     On a disk O(records above); a gap of more than _PROBED is then left to `fsck`, which lists all names.
     """
@@ -121,7 +121,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """Number of the last record above `above`, by probing: on a disk a listing takes O(all names)."""
+    """Number of the last commit record above `above`, by probing: on a disk a listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -136,7 +136,7 @@ def _probed(store: Store, lane: int, above: int) -> int:
 
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
-    """Yield records in the order of `seqs`, prefetched within the store's concurrency.
+    """Yield commit records in the order of `seqs`, prefetched within the store's concurrency.
 
     Raises as `read_record`.
     """
@@ -146,7 +146,7 @@ def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chain
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
     """Yield every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
-    Raises LakeError at the first violation. O(records of the lane's life).
+    Raises LakeError at the first violation. O(commit records of the lane's life).
     """
     previous = NO_COMMIT
     for link in read_records(store, lane, range(1, last_number(store, lane) + 1)):
@@ -156,7 +156,8 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raise LakeError unless each record names the hash of the previous one, the first one `previous`."""
+    """Raise LakeError unless each commit record names the hash of the previous one, and the first record the
+    hash `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -165,7 +166,7 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """Error for a commit chain with a missing or damaged record; name: the record, why: its defect."""
+    """Error for a commit chain with a missing or damaged commit record; name: the record, why: its defect."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
@@ -209,14 +210,14 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 CHECKPOINT_EVERY: Final = 64
 """Maximum commits of a lane from one checkpoint to the next."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Maximum bytes of records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs a KB:
-ten small records, or four of a live lane that names 120 segments.
+"""Maximum bytes of commit records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs
+a KB: ten small records, or four of a live lane that names 120 segments.
 """
 RECORD_BYTES: Final = 10 * 2**10
-"""Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
+"""Fixed cost of reading a commit record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Divisor of a large checkpoint's size: records after it may cost that many bytes to read, so that rewriting
-stays a fixed share of all writing.
+"""Divisor of a large checkpoint's size: commit records after it may cost that many bytes to read, so that
+rewriting stays a fixed share of all writing.
 """
 KEPT: Final = 4
 """Number of checkpoints kept: a reader that listed one can read it until two more are made."""
@@ -260,7 +261,7 @@ PLACE: Final = "place"
 
 
 class Listing:
-    """Files listed by the commits of several lanes, from checkpoints and later records, in order.
+    """Files listed by the commits of several lanes, from checkpoints and later commit records, in order.
 
     For 100,000 windows it takes 14 MB, not 57: names and hashes are read on demand.
     """
@@ -309,12 +310,12 @@ def _opened(data: pa.Buffer) -> pq.ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """End of a lane's chain: the last checkpoint, if any, and every record after it."""
+    """End of a lane's chain: the last checkpoint, if any, and every commit record after it."""
 
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
-    """Records after the checkpoint, ascending; empty for a lane without commits."""
+    """Commit records after the checkpoint, ascending; empty for a lane without commits."""
     published: pa.Buffer | None
     """The checkpoint's table of published files, in Parquet; None without a checkpoint."""
 
@@ -352,7 +353,7 @@ class Tail:
 def read_tail(store: Store, lane: int) -> Tail:
     """Read and verify the end of a lane's chain. Raises LakeError.
 
-    O(records that `is_due` allows + files of the checkpoint).
+    O(commit records that `is_due` allows + files of the checkpoint).
     """
     floor = _floor(store, lane)
     head = last_number(store, lane, above=floor)
@@ -427,8 +428,8 @@ def files_table(records: Iterable[CommitRecord]) -> pa.Table:
 
 
 def is_due(store: Store, tail: Tail) -> bool:
-    """True if the next commit should refer to a new checkpoint: the records since the last one are many or
-    large.
+    """True if the next commit should refer to a new checkpoint: the commit records since the last one are
+    many or large.
     """
     most, cost = BEHIND_BYTES, sum(RECORD_BYTES + link.size for link in tail.records)
     if cost >= most and tail.checkpoint is not None and tail.published is not None:

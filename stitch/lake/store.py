@@ -171,7 +171,7 @@ class LocalStore:
         return cls(LocalDisk(root))
 
     def read(self, name: str) -> pa.Buffer:
-        """Whole content of a file, mapped. Raises FileNotFoundError."""
+        """Whole content of a file. Raises FileNotFoundError."""
         return self._disk.read(name)
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:

@@ -59,7 +59,7 @@ def _numbers(column: pa.BinaryArray) -> U8 | None:
 class SpanIndex:
     """Hash table over (flow, id) in numpy: one region per flow, so that probes stay in cache.
 
-    Rounds: every key writes its row into its slot and the last writer wins; keys that lost their slot to
+    Rounds: every key writes its row into its hash slot and the last writer wins; keys that lost their slot to
     another id go to a smaller table in the next round. At a load of 1/4 to 1/2 each round places about 80 %.
     """
 

@@ -153,7 +153,8 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
     """Node on whose host the time of each edge is spent, int64[edges] node index.
 
-    For spans it is the start of the span whose own time includes the edge, for records the end of the edge.
+    For spans it is the start of the span whose own time includes the edge, for activity records the end of
+    the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]

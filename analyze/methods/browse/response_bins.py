@@ -321,8 +321,8 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Indices of the call sites by which requests in the bins `first` to `past` (exclusive) differ most in
-    mean response time from other requests."""
+    """Indices of the call sites whose mean wait per request differs most between the bins `first` to `past`
+    (exclusive) and all other bins."""
     found = sites_in(bins, first, past)
     # A range of everything has no others: it is ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)

@@ -56,8 +56,8 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """bool[rows]: True for requests that belong to the change's segment, or else with a call at its site that
-    ran on its instance; all True if the change has neither."""
+    """bool[rows]: True for requests that belong to the change's attribute segment, or else with a call at its
+    site that ran on its instance; all True if the change has neither."""
     if change.segment is not None:
         return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
@@ -155,8 +155,8 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Own times of the site's calls per request, µs, for the requests of a sample (its index) that ran on the
-    change's instance."""
+    """Own times of the site's calls per request, µs, for the requests of a sample (its index) on the change's
+    instance, or in its attribute segment."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 

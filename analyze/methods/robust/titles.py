@@ -25,7 +25,8 @@ _MOST_NAMED = 2
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Title of a finding, one sentence: what happened, where else, on which hosts, for which segment."""
+    """Title of a finding, one sentence: what happened, where else, on which hosts, for which attribute
+    segment."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -83,7 +84,8 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Phrase for the segment to which a finding at a call site belongs; empty if it belongs to none."""
+    """Phrase for the attribute segment to which a finding at a call site belongs; empty if it belongs to
+    none."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)

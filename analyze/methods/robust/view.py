@@ -393,7 +393,7 @@ class View:
     def visit_ratio(self) -> F8:
         """Ratio, after to before, of the denominator of pattern tests at each site.
 
-        It is `call_ratio`; at points of records, where a request counts once, the ratio of requests.
+        It is `call_ratio`; at points of activity records, where a request counts once, the ratio of requests.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))
@@ -406,7 +406,8 @@ class View:
 
     @property
     def makes_several(self) -> B1:
-        """bool[sites]: True where some requests make several calls; always False for points of records."""
+        """bool[sites]: True where some requests make several calls; always False for points of activity
+        records."""
         several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
         return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 

@@ -21,7 +21,7 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A bar: one span, or a run of consecutive records on one component and host."""
+    """A bar: one span, or a run of consecutive activity records on one component and host."""
 
     lane: str
     """Component, followed by `@host` if the host is known."""

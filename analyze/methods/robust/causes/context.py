@@ -170,8 +170,8 @@ class Context:
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """Growth factor of the traffic at a change's site: of its calls; for a loop of records, whose calls
-        are its iterations, of its requests."""
+        """Growth factor of the traffic at a change's site: of its calls; for a loop of activity records,
+        whose calls are its iterations, of its requests."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 

@@ -21,11 +21,11 @@ _REQUESTS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Counts, from stored statistics, of the point that precedes the first occurrence of each record point:
-    they give the points' order in time."""
+    """Counts, from stored statistics, of the point that precedes the first occurrence of each trace point of
+    activity records: they give the points' order in time."""
 
     place: Mapping[int, int]
-    """Operation of a record point -> its index in the arrays."""
+    """Operation of a trace point of activity records -> its index in the arrays."""
     requests: F8
     """float64[operations]: number of requests that pass each point."""
     later: I8
@@ -36,7 +36,7 @@ class Entries:
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Collect the pairs of record points from a profile. O(rows)."""
+        """Collect the pairs (preceding point, point) of activity records from a profile. O(rows)."""
         names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -104,8 +104,8 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order operations by a profile's calling paths; the records in `asked` by the requests of `groups`,
-        or by `entries` if given. O(paths · depth + groups · asked²)."""
+        """Order operations by a profile's calling paths; the activity records in `asked` by the requests of
+        `groups`, or by `entries` if given. O(paths · depth + groups · asked²)."""
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
         trail: list[tuple[int, ...]] = []
@@ -133,7 +133,7 @@ class Order:
 
     def is_nearer(self, operation: int, other: int) -> bool:
         """True if `operation` is closer than `other` to the origin of a change that the same requests show at
-        both: the callee is closer than the caller; of records, the earlier point."""
+        both: the callee is closer than the caller; of activity records, the earlier point."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]

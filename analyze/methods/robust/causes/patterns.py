@@ -158,8 +158,8 @@ def last_callees(
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
-    """First component other than the unit's own, following last calls downward from a unit (a call); ""
-    without one. last: unit -> the unit that it called last."""
+    """First component other than the unit's own, following last calls downward from a unit (here: a call); ""
+    without one."""
     sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

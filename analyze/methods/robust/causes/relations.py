@@ -236,7 +236,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if both u and v belong to segments of requests: changes of two segments never have one cause."""
+    """True if both u and v belong to attribute segments: changes of two segments never have one cause."""
     return u.segment is not None and v.segment is not None
 
 
@@ -251,8 +251,8 @@ def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a segment to the call site that locates it: with most of its failing requests, or for times in
-    the same component."""
+    """Relate an attribute segment to the call site that locates it: with most of its failing requests, or for
+    times in the same component."""
     if u.segment is None or v.segment is not None or not _same_way(u, v):
         return None
     if u.timed:

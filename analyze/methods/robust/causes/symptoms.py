@@ -15,8 +15,8 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
 BundleKey = tuple[int, bool, bool, Instance | None, Segment | None]
-"""Key of a symptom: (operation, True for a change of time, True if faster, instance or None, segment or
-None)."""
+"""Key of a symptom: (operation, True for a change of time, True if faster, instance or None, attribute
+segment or None)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Symptom:
 
     @property
     def segment(self) -> Segment | None:
-        """Segment of requests to which the symptom is limited; None: it is not limited to one."""
+        """Attribute segment to which the symptom is limited; None: it is not limited to one."""
         return self.lead.segment
 
     @cached_property
@@ -119,7 +119,7 @@ def sure_part(change: Change) -> float:
 
 
 def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Change]]:
-    """Group changes into symptoms: by operation, time or structure, direction of time, instance and
+    """Group changes into symptoms: by operation, time or structure, direction of time, instance and attribute
     segment."""
     bundles: dict[BundleKey, list[Change]] = defaultdict(list)
     for change in changes:

@@ -1,9 +1,9 @@
 """Explain changes by events of one period that were lost in transit.
 
 If three of a hundred events are lost, only four in ten requests of thirty events arrive whole. Some losses
-are visible (a missing end, a parent without a record), most are not: a step is skipped. But random loss has
-the same rate everywhere, so the median share of missing calls measures it, and a site where more calls are
-missing has changed.
+are visible (a missing end, a parent without an activity record), most are not: a step is skipped. But random
+loss has the same rate everywhere, so the median share of missing calls measures it, and a site where more
+calls are missing has changed.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """For each call that nearly every request at a site makes, the share of requests that lack it in the
-    lossy period, one float64 per such call.
+    """For each call that nearly every request at a site makes, the share of these requests that lack it in
+    the lossy period, relative to the other period; one float64 per such call.
 
     whole, lossy: bool[slots] masks of the two periods.
     """
@@ -154,7 +154,7 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
         """True if a path changed by no more than the loss allows, towards patterns that arise by loss.
 
         Own times are compared within a pattern, which includes the calls made: so loss changes paths, and no
-        times except those of steps over lost records."""
+        times except those of steps over lost activity records."""
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:

@@ -338,7 +338,7 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 
 def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
     """Sample the requests whose difference is to be explained: affected ones and others that touch the site;
-    None without requests, or for a segment, which is an explanation itself."""
+    None without requests, or for an attribute segment, which is an explanation itself."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before or lead.segment is not None:  # which says it

@@ -23,24 +23,25 @@ class Segment:
     alike: Attributes
     """Further attribute values that almost exactly the same requests have."""
     rows: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the segment's requests that could have the outcome
-    (failing, slow), in both periods."""
+    """Index of a category -> ascending row indices of the attribute segment's requests that could have the
+    outcome (failing, slow), in both periods."""
     hits: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the segment's requests that have the outcome."""
+    """Index of a category -> ascending row indices of the attribute segment's requests that have the
+    outcome."""
     sites: tuple[int, ...]
     """Indices of the call sites that show the change, the leading one first."""
     operations: int
     """Number of distinct operations of `sites`."""
     elsewhere: float
-    """Change of the requests outside the segment, in the same unit as the segment's change."""
+    """Change of the requests outside the attribute segment, in the same unit as the segment's change."""
 
     def rows_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the segment; empty if there are none."""
+        """Row indices of a category's requests in the attribute segment; empty if there are none."""
         return self.rows.get(category, _NONE)
 
     def hits_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the segment that have the outcome; empty if there are
-        none."""
+        """Row indices of a category's requests in the attribute segment that have the outcome; empty if there
+        are none."""
         return self.hits.get(category, _NONE)
 
     @property
