@@ -73,7 +73,7 @@ class GraphNode(NamedTuple):
     host: str = ""
     """Host of the node if the label policy includes hosts; otherwise empty."""
     side: int = POINT
-    """Side of its span that the node stands for: POINT (a point in time), START or END, see
+    """Side of a span that the node is: START or END; POINT for a point in time. Values of
     `stitch.graph.placed`."""
 
     @property
@@ -103,8 +103,7 @@ class Nesting:
     """Spans that the nodes of a graph belong to; arrays are [nodes]."""
 
     owner: I4
-    """Node index of the start of the span that each node belongs to; for a point inside a span its own
-    index."""
+    """For each node the index of the start of its span; for a point inside a span the node's own index."""
     parent: I4
     """Node index of the start of the parent of each node's span; -1 for the root span."""
     kind: U1
@@ -419,7 +418,7 @@ class Population:
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
 
     def of_samples(self, first: int, past: int) -> Population:
-        """Population of samples `first` to `past` (exclusive) only; its graphs and keys are the same."""
+        """Population of only the samples `first` to `past` (exclusive), with the same graphs and keys."""
 
         def params(
             sample: int,

@@ -37,8 +37,8 @@ class Ragged(NamedTuple):
         return np.repeat(values, self.size)
 
     def at(self, first: I8) -> I8:
-        """Indices, int64[cells], of the cells in another flat array in which rows of the same lengths begin
-        at `first` [rows]."""
+        """Indices, int64[cells], of the same rows' cells in another flat array, in which row i begins at
+        `first[i]`."""
         return ranges(first, self.size)
 
     def chosen(self, rows: I8) -> tuple[Ragged, I8]:

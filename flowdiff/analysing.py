@@ -32,7 +32,7 @@ are read in slices, however small.
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError, before anything is read, if a method takes another number of samples.
+    """Raise ConfigError, before anything is read, if a method needs a different number of samples.
 
     remedy: how to specify samples in the command at hand.
     """
@@ -102,7 +102,7 @@ def analysed(
 
 
 def memory_for_requests(memory: int) -> int:
-    """Bytes of a limit of `memory` that are left for requests. Raises ConfigError if they are too few."""
+    """Bytes that remain for requests under a memory limit. Raises ConfigError if they are too few."""
     from flowdiff.live.memory import resident_bytes
 
     program = resident_bytes()

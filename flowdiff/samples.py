@@ -187,6 +187,6 @@ def _is_there(lakes: Lakes, period: Period) -> bool:
 
 
 def _both(where: str | None, own: str | None) -> str | None:
-    """Conjunction of a common filter and a sample's own; None if neither is set."""
+    """Conjunction of a common filter and a sample's own filter; None if neither is set."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None

@@ -40,9 +40,9 @@ def payloads_of_messages(
 ) -> Iterator[Payloads]:
     """Yield the payloads of one poll of one partition, usually in one piece.
 
-    `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
+    `offsets` ascend, one per value; `until` is the position after the poll, after gaps too. The pieces cover
     the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
-    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
+    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs per message.
     """
     name = format_ if format_ == AUTO else format_of(format_).name
     if len(values) != len(offsets):

@@ -37,7 +37,7 @@ SPAN_KIND_BASE = 16
 SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
 """Span kind's name in OTLP, without `SPAN_KIND_` -> EventKind."""
 SMALLEST_RATE = 2.0**-56
-"""Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates not below it, sums of
+"""Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates at or above it, sums of
 weights and of weights times nanoseconds stay finite."""
 
 _word = pa.dictionary(pa.int32(), pa.string())

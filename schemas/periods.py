@@ -35,9 +35,7 @@ MAX_TEXT = 4096
 """Maximum length of a period or filter text, characters; a longer one is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
-"""Filter keys that are no parameters: every request has them. In double quotes the same words name
-parameters.
-"""
+"""Filter keys that every request has. The same words in double quotes name parameters."""
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 

@@ -51,7 +51,8 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
         _field("document", pa.string(), "the incident as it was then, JSON"),
     ]
 )
-"""Rows, one an event. The last event of an incident is its current state, shown by the view `incidents`."""
+"""Schema of events of incidents, one row per event. The last event of an incident is its current state, shown
+by the view `incidents`."""
 
 
 class ChangePoint(Config):

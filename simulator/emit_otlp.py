@@ -21,7 +21,7 @@ from simulator.workloads import BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _SpanShape:
-    """Span of a structure: its text, and the steps that its times are taken from."""
+    """Span of a structure: its text, and the steps of the request from which its times are taken."""
 
     text: str
     """Format string with placeholders for start and end (and, for the root, the call's attributes)."""

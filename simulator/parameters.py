@@ -33,7 +33,7 @@ class Parameters:
     max_spins: int
     """Number of failed attempts, while the holder computes, after which a waiter for a lock sleeps."""
     checkpoint_gap_us: float
-    """Mean time between checkpoints, each of which holds one lock, µs."""
+    """Mean time between checkpoints, µs; each checkpoint holds one lock."""
     checkpoint_hold_us: float = 6_000.0
     """Mean time for which a checkpoint holds its lock, µs."""
     checkpoint_hold_c2: float = 4.0

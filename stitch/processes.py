@@ -87,8 +87,8 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Share `n` processes among all `worker_processes` blocks inside this block: to start them takes 1 s of
-    CPU.
+    """Let all `worker_processes` blocks inside this block use the same `n` processes, as starting them takes
+    1 s of CPU.
     """
     with worker_processes(n) as pool:
         before = _SHARED.set(pool)
@@ -201,7 +201,7 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
-    """Run tasks in this forked process, one after the other, until the starter closes the pipe."""
+    """Run tasks in this forked process, one after the other, until the starting process closes the pipe."""
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     while True:
         try:

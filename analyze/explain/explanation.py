@@ -81,8 +81,8 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """Code the columns number `chosen` of a table: (codes of its requests, codes of its controls by the same
-    bins and words, or None without controls)."""
+    """Code the columns number `chosen` of a table: (codes of the table's requests; codes of its control
+    requests with the same bins and words, None without controls)."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -239,8 +239,8 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
 
 
 def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
-    """Sentence with the rule that fits most of the affected and fewest of the other requests, and its
-    twins."""
+    """Sentence with the rule that fits most of the affected and fewest of the other requests; names columns
+    that separate equally well."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best

@@ -422,8 +422,8 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). Several requests started by messages
-    may have one id."""
+    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). An id may occur several times, as
+    requests started by messages share it."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")
@@ -450,8 +450,8 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """Number that each word spells, float64[words + 1]; NaN for other words, for numbers beyond float64, and
-    as the last element."""
+    """Number that each word spells, float64[words + 1]; NaN for words that spell none, for numbers beyond
+    float64, and as the last element."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)
     number = np.full(len(words) + 1, np.nan)

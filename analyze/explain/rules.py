@@ -21,7 +21,7 @@ value instead of a threshold."""
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
-    """Rule of the best node below the root, inner node or leaf: the one with most of the affected and fewest
+    """Rule of the best node below the root, inner node or leaf: the node with most of the affected and fewest
     of the other requests, by class weights."""
     nodes = list(_walk(tree, ()))
     node, path = max(

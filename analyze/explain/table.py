@@ -204,8 +204,8 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Indices of the requests of `groups`, in that order; of each group the same share, so that their mix
-        is preserved."""
+        """Indices of the requests of `groups`, in the order of `groups`; the same share of each group, so
+        that their mix is preserved."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
         share = min(

@@ -203,7 +203,7 @@ class Question(NamedTuple):
     split: Split
     p: float
     gains: Gains
-    """Gains of the best splits of all columns: labelling 0 is the true one, the others are shuffled."""
+    """Gains of the best splits of all columns; labelling 0 has the true classes, the others are shuffled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +338,8 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Area under the ROC curve: probability that an affected request scores higher than another one; ties
-    count half. Both classes must have members."""
+    """Area under the ROC curve: probability that an affected request scores higher than an unaffected one;
+    ties count half. Both classes must have members."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
@@ -373,8 +373,8 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation, in [0, 1], between two splits' answers (bool[rows]: goes left); 0 if either is
-    constant."""
+    """Absolute correlation, in [0, 1], between the answers of two splits, given as bool[rows] (True: goes
+    left); 0 if either is constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

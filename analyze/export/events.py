@@ -75,7 +75,7 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """Request ids under which the flows of one category are exported, [flows]: those stored, or `own_id`
+    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or `own_id`
     where necessary.
 
     An id is replaced if the flows change their form and the id is in `both_kinds`, or if the flows become
@@ -167,14 +167,12 @@ class _Category:
     """int64[requests]: time at which the response was sent, ns since the epoch."""
 
     def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
-        """Repeat the values of the kept nodes for every request: Arrow array in the order [kept,
-        requests]."""
+        """Repeat values [kept nodes] for every request: Arrow array in the order [kept nodes, requests]."""
         at = np.repeat(np.arange(len(self.kept)), len(self.times))
         return pa.array(values, type_).take(pa.array(at))
 
     def of_requests(self, values: pa.Array) -> pa.Array:
-        """Repeat the values of the requests for every kept node: Arrow array in the order [kept,
-        requests]."""
+        """Repeat values [requests] for every kept node: Arrow array in the order [kept nodes, requests]."""
         return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
 
     def times_of(self, positions: Sequence[int]) -> pa.Array:
@@ -192,8 +190,8 @@ class _Category:
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
-    """Find the indices of nodes that `stitch` inserted: they have its names for such nodes, and have child
-    nodes.
+    """Find the indices of nodes that `stitch` inserted: nodes with children and with the names that `stitch`
+    gives to inserted nodes.
 
     A recorded node with such a name and kind, and with child nodes, cannot be told from an inserted one; when
     the export is read again, `stitch` inserts that node again.

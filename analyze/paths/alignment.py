@@ -65,7 +65,7 @@ class SignatureKind(StrEnum):
     """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """The same work by another component, or on another host where hosts are distinguished."""
+    """Same work by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
@@ -73,7 +73,7 @@ class SignatureKind(StrEnum):
     REPEATS = "repeats"
     """The same steps, in different numbers."""
     ORDER = "order"
-    """The same steps in equal numbers, in another order or with other waits."""
+    """Same steps in equal numbers, in another order or with other waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +205,11 @@ class DifferenceLine:
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """List the differing steps, and those an edge away from one in either graph, in order; at most about
-    `most` lines.
+    """List the differing steps, and steps one edge away from a differing one in either graph, in order; at
+    most about `most` lines.
 
-    The others are collapsed into runs. If more steps differ than fit, the first ones are shown. O(steps +
-    edges).
+    The other steps are collapsed into lines with their number. If more steps differ than fit, the first ones
+    are shown. O(steps + edges).
     """
     differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
     shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)

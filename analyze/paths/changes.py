@@ -383,7 +383,7 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 def _families(table: PathTable) -> list[_Family]:
     """Find operations whose number of repeats differs within a family of categories; operations with equal
-    numbers in all of its categories are one entry."""
+    numbers in all categories of the family are one entry."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):

@@ -58,7 +58,7 @@ def critical_positions(
     """Find the critical path of one request: indices of its nodes, from the root to the response.
 
     offsets: time of each node; edges: (src, dst) node indices; responses: nodes that may send the response.
-    At a join the last arrival counts, of equals the lowest index. O(nodes + edges).
+    At a join the edge from the latest predecessor is taken; ties by lowest index. O(nodes + edges).
     """
     predecessors: dict[int, list[int]] = {}
     for src, dst in edges:

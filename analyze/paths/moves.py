@@ -333,10 +333,10 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """Mean response time over the paths of each root type without a move, µs, float64[roots]; over all paths
-    if each has one.
+    """Mean response time over the paths of each root type that have no move, µs, float64[roots]; over all its
+    paths if each has one.
 
-    Parts add up for any value; with this one a move from or to OTHER has a plausible contribution.
+    Parts add up for any value; with this mean a move from or to OTHER has a plausible contribution.
     """
 
     def mean(weight: F8) -> F8:

@@ -75,7 +75,7 @@ class FailOn:
     """True if improvements do not fail the gate."""
 
     def counts(self, found: Weighed) -> bool:
-        """True if a result counts, whatever its size."""
+        """True if a result of this kind and direction is one that the gate weighs, whatever its size."""
         return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 

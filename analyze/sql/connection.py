@@ -23,7 +23,8 @@ _NO_THRIFT: Final = "TProtocolException"
 """Text in DuckDB's error for a page header or footer that cannot be read."""
 _Result = TypeVar("_Result")
 _ASK_AGAIN_SECONDS: Final = 0.05
-"""Interval between interrupts, s: DuckDB ignores an interrupt that comes just before it begins."""
+"""Interval between repeated interrupts, s: DuckDB ignores an interrupt that comes just before a statement
+begins."""
 
 
 @contextmanager
@@ -103,7 +104,8 @@ def arrays(
 def unreadable_file(found: LakePeriod, readable: Sequence[Path], error: Exception) -> LakeError | None:
     """LakeError that names the unreadable file, if `error` is about one of `readable`; else None.
 
-    DuckDB names the file, except for a page or footer that does not parse: then all are read to find it.
+    DuckDB names the file, except for a page or footer that does not parse: then all files are read to find
+    it.
     """
     message = str(error)
     path = next((path for path in readable if str(path) in message), None)

@@ -45,7 +45,7 @@ class _Spans:
         self.first = np.searchsorted(at, node_begin)
         """[structures + 1] index of each structure's first span."""
         self.start = at - node_begin[structure]
-        """[spans] node position, in its structure, at which the span starts (`end`: at which it ends)."""
+        """[spans] position of the node, in its structure, at which the span starts."""
         self.end = mate[at]
         number = np.cumsum(side == 1) - 1
         has_parent = parent[at] >= 0

@@ -14,7 +14,7 @@ PROMINENCE: Final = 0.02
 """Minimum prominence of a mode, as a share of the density's maximum; see `Mode.prominence`."""
 LEAST_US: Final = 1e-3
 """Lower bound of a time before its logarithm is taken, µs (one nanosecond): shorter times, 0 included, are
-raised to it."""
+raised to this bound."""
 _SURE: Final = 3.0
 """Minimum height of a mode above the higher of its two saddles, in standard errors of the density; lower
 maxima count as chance."""
@@ -38,7 +38,7 @@ class Density:
     """Bandwidth (standard deviation) of the Gaussian kernel, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
     """Rule that chose the bandwidth: "isj" improved Sheather-Jones; "silverman", its fallback; "resolution":
-    the clock's resolution, used where it is wider than either."""
+    the clock's resolution, used where it is wider than both."""
 
 
 @dataclass(frozen=True, slots=True)

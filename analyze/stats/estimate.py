@@ -266,8 +266,8 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """The same estimate without the noise between blocks: valid for these two periods only, not for
-        others."""
+        """Copy of the estimate without the noise between blocks: valid for the two compared periods only, not
+        for other ones."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 

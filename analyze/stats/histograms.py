@@ -114,7 +114,7 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Number of rows whose order is checked first: unsorted rows mostly show it there."""
+"""Number of rows at the start whose order is checked first: if rows are unsorted, these mostly are."""
 _CELLS_A_ROW = 8
 """Maximum number of cells, per row, of the dense array in `_summed_in_cells`: takes half the time of a sort
 and half more memory."""
@@ -150,7 +150,8 @@ class Histograms:
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Merge columns. column: int64[old columns], the new column of each old one; -1 drops it."""
+        """Merge columns. column: int64[old columns], number of the new column for each old one; -1 drops the
+        old column."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
@@ -286,8 +287,8 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Number of ranks from the median of n requests to either end of its 95 % interval, at most up to the
-    quartiles."""
+    """Number of ranks from the median of n requests to either end of its 95 % interval; the ends are not
+    beyond the quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 

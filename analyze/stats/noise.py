@@ -16,8 +16,9 @@ import numpy as np
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
-"""Weight of the median over sites, in windows (empirical Bayes): about the number of windows of a history, so
-that both count. Not a setting: degrees of freedom depend on it."""
+"""Weight, in windows, of the median over sites when a site's variance is shrunk towards it (empirical Bayes):
+about the number of windows of a history, so that both count. Not a setting: degrees of freedom depend on
+it."""
 SPREAD_WEIGHT = 4.0
 """Weight, in requests, of the spread over a place's other columns when shrinking the spread of one column: a
 spread of fewer requests is mostly chance. Not a setting: a prior's weight, like SHRINKAGE_WEIGHT."""

@@ -49,8 +49,8 @@ With EXACT_PRODUCT it allows at most C(160, 10) = 2e15 ways, which a float64 cou
 in about 2 ms.
 """
 EXACT_WORK = 1e9
-"""Maximum number of additions of all exact tests together, about a second. Beyond it, only the tests with the
-smallest approximate p are made exact: the others are far from significance."""
+"""Maximum number of additions of all exact tests together, about a second. Beyond this, exact tests are made
+only for the smallest approximate p: the others are far from significance."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:

@@ -91,7 +91,8 @@ class ComparedTraffic:
     """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Observed time of a sample (its index), s; if that is 0, the total length of its ranges."""
+        """Observed time of a sample (its index), s; if no time was observed, the total length of its
+        ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
@@ -218,8 +219,8 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Half-open ranges of a sample, ns; if it has no time bounds, the one from its first to its last
-    request."""
+    """Half-open ranges of a sample, ns; for a sample without time bounds, the range from its first to its
+    last request."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

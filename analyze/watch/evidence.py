@@ -291,8 +291,8 @@ class RunningEvidence:
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[series] tick from which the candidate may be compared again."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """[directions, series] lower bounds of the sums: a change that a comparison found, but not at the
-    required level, remains a candidate after the filter has absorbed the new level.
+    """[directions, series] lower bounds of the sums: a change that a comparison found below the required
+    level remains a candidate after the filter has absorbed the new level.
     """
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] deviation at the last tick, in normal standard deviations; NaN without a value."""

@@ -178,7 +178,8 @@ def _visits(
 
 
 def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, folded: int) -> InstanceSums:
-    """Sums of each instance's visits relative to its siblings' at the same call site in the same tick.
+    """Sums of each instance's visits relative to the visits of its siblings at the same call site in the same
+    tick.
 
     If n of N visits are an instance's, its mean differs from the others' mean by N / (N - n) times its
     difference from the overall mean, with the precision of n (N - n) / N visits compared with an exactly

@@ -55,10 +55,11 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES, INSTANCE, INSTANCE_FAIL = (
     "instance fail",
 )
 OPERATION = "operation"
-"""Kinds of series. For call sites: log own time, share of slow calls, share of failing ones, calls per call
-of the caller, share of a call pattern. For root types: log response time, share of failed requests. For
-instances of a component with several: log own time and share of failing visits, both relative to the
-siblings'. OPERATION only counts the calls of an operation, as a denominator."""
+"""Kind of the series that count the calls of an operation, as a denominator for others.
+
+All kinds: for call sites log own time, share of slow calls, share of failing ones, calls per call of the
+caller, share of a call pattern; for root types log response time, share of failed requests; for instances of
+a component with several log own time and share of failing visits, both relative to the siblings'."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
@@ -215,7 +216,8 @@ def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> Windo
 
 
 def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
-    """Stored statistics, else the result of `make`, which is then stored. Raises what `make` raises."""
+    """Stored statistics; if none are stored, the result of `make`, which is then stored. Raises what `make`
+    raises."""
     with suppress(OSError):  # an unreadable cache counts as empty
         kept = read_stats(store, key)
         found = None if kept is None else _decode(kept)
@@ -436,7 +438,7 @@ class Seen(NamedTuple):
     windows: int = 0
     """Number of windows with the instance's component since the instance's last visit."""
     visits: float = 0.0
-    """Number of visits expected in these `windows` if the instance had an equal share of its component's
+    """Number of visits expected in `windows` windows if the instance had an equal share of its component's
     visits.
     """
 
@@ -478,9 +480,10 @@ class Ring:
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
-    """Instance -> its presence, for instances that are not gone; only these have series, once they appear."""
+    """Instance -> its presence, for instances that are not gone; only instances in this mapping have
+    series."""
     there_at: int = 0
-    """Tick from which `there` is valid; windows before it do not change it."""
+    """Tick from which `there` is valid; earlier windows do not change it."""
     free: list[int] = field(default_factory=list)
     """Series numbers of instances that are gone, free for new instances."""
 
@@ -605,7 +608,7 @@ class Ring:
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """Return (hours before hour `past`, sums den, num, sq of these hours as [3, series, hours])."""
+        """Return (hours before hour `past`; their sums den, num, sq as [3, series, hours])."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]

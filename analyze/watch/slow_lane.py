@@ -26,7 +26,7 @@ _GAMMA: Final = 0.07720838
 
 
 class Spent(Config):
-    """Tests made so far in one sequence, which determine the level of the next test."""
+    """Tests made so far in one sequence of tests; they determine the significance level of the next one."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()

@@ -105,7 +105,7 @@ class Watcher:
         return self.confirmation.decide_by
 
     def learn(self, window: WindowTicks) -> None:
-        """Learn from a window without deciding it: one that is decided already, or precedes the watch."""
+        """Learn from a window without deciding it: a window already decided, or before the watch began."""
         self.detector.add(window)
         self.detector.forget(window)
 

@@ -230,7 +230,8 @@ class LakeWatch:
                 watcher.learn(ticks)
 
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
-        """Learn from one past day: its hours, stored in one file, and the ticks in it that `sample` takes."""
+        """Learn from one past day: its hourly sums, stored in one file, and the ticks of the day that
+        `sample` takes."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:

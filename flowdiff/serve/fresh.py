@@ -41,8 +41,8 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None: none
-        yet.
+        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None
+        before the first reading.
         """
 
     def __call__(self) -> T:

@@ -91,8 +91,8 @@ def is_json(text: bytes) -> bool:
 
 
 def documents_of(payload: bytes) -> list[bytes]:
-    """JSON documents of a payload: the payload, or its lines if it is no document but some line is an
-    object."""
+    """JSON documents of a payload: the whole payload, or its lines if the whole is no document and some line
+    is an object."""
     payload = without_bom(payload)
     if b"\n" not in payload.strip() or is_json(payload):
         return [payload]

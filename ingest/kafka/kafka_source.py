@@ -34,7 +34,7 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""Maximum repeated fetches of a damaged batch; after them it counts as damaged on disk."""
+"""Maximum repeated fetches of a damaged batch; if all are damaged, it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Time between diagnoses of the brokers while no messages arrive, s."""
 _IDLE_S: Final = 5.0
@@ -229,7 +229,7 @@ class KafkaSource:
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """Id that distinguishes a topic from another one created under the same name; None: unknown.
+        """Id that distinguishes a topic from a later one of the same name; None: unknown.
 
         Refreshed if anything was fetched since the last refresh: a topic may be deleted, created again and
         read on between two refreshes. Bound: 4 s; then the last known id.
@@ -362,8 +362,8 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Error that prevents continuing at a place; None if it is possible. Raises kafka-python's
-        exceptions."""
+        """Error that prevents continuing at a place; None if reading can continue there. Raises
+        kafka-python's exceptions."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -394,7 +394,8 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Problem of the brokers by a new diagnosis; None if there is none, or if one was made recently."""
+        """Problem of the brokers by a new diagnosis; None if there is no problem, or if the last diagnosis is
+        recent."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

@@ -55,7 +55,7 @@ def partition_of(request: bytes, partitions: int) -> int:
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """Cut a payload into parts, one a request.
+    """Cut a payload into parts, one per request.
 
     Raises PartError; InputError for a format that cannot be cut.
     """
@@ -144,7 +144,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Lines of a text, or the elements of a JSON array, one a line."""
+    """Lines of a text; the elements of a JSON array as one line each."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))

@@ -30,7 +30,7 @@ _CODES: Final = {
     Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes answered with a RetryInfo: without one, a sender gives up after RESOURCE_EXHAUSTED."""
+"""Outcomes answered with a RetryInfo: without a RetryInfo a sender gives up after RESOURCE_EXHAUSTED."""
 _MS_PER_NS: Final = 1e-6
 
 

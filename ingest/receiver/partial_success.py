@@ -61,7 +61,7 @@ _REQUEST: Final = msgspec.json.Decoder(_Request)
 
 
 def refused_spans(content: bytes, format_: str, config: DecodeConfig) -> Refused | None:
-    """Count the spans of a readable request that its decoder refuses; None if it refuses none. O(bytes)."""
+    """Count the spans of a readable request that its decoder refuses; None if all are accepted. O(bytes)."""
     decoded = codec_for(format_).decode([content], config)
     n_spans = sum(decoded.refused.values())
     if not n_spans:

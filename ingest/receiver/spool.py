@@ -268,7 +268,7 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Name of a stream -> its identity."""
+        """Name of a stream -> its topic id."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
@@ -320,7 +320,7 @@ class Spool:
                 yield None
 
     def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
-        """(Segment that contains a message, offset of the message in its file)."""
+        """(spool segment that contains a message, offset of the message in the segment's file)."""
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
@@ -448,8 +448,8 @@ class Spool:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
     def _drop(self, name: str, position: int) -> bool:
-        """Remove files of a stream whose messages the lake has; True if no such message is left in the
-        others.
+        """Remove files of a stream whose messages the lake has; True if all messages in the remaining files
+        are still needed.
         """
         with self._lock:
             stream = self._streams[name]

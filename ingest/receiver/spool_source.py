@@ -23,7 +23,7 @@ from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
 """Cluster id in commits of OTLP lanes. No Kafka cluster has this id, so a lane that changes between Kafka and
-OTLP does not resume at positions of the other kind.
+OTLP does not resume at a position in the wrong log.
 """
 
 

@@ -204,7 +204,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """C² curves, one a sample."""
+    """C² curves, one per sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int

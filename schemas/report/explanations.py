@@ -74,7 +74,7 @@ class Explanation(Frozen):
     reliable: bool
     """True if the cross-validated AUC and the stability of the tree are high enough."""
     sentence: str
-    """The explanation as a sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
+    """The explanation in one sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
     auc: float | None
     root_stability: float | None
     """Share of bootstrap trees that split on the same attribute at their root."""

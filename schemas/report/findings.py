@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Shares of a site's call patterns moved: calls take another path below it."""
+    """Shares of a site's call patterns moved: its calls take another path below the site."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
@@ -153,7 +153,8 @@ class Evidence(Frozen):
 
 
 class Factor(Frozen):
-    """Value of an attribute (host, version), with the effect at requests that have it and at all others."""
+    """Value of an attribute (host, version), with the effect at requests with the value and at all other
+    requests."""
 
     attribute: str
     value: str
@@ -213,8 +214,8 @@ class FurtherView(Frozen):
     command: str
     """Command line for a shell, with the same `arguments`."""
     page: str | None = None
-    """Address of the suggested analysis' page relative to this report's; None if it is not saved beside
-    it.
+    """Address of the suggested analysis' page, relative to this report's page; None if it is not stored in
+    the same lake.
     """
 
 

@@ -36,7 +36,7 @@ class RootsSection(Section):
 
 
 class SumsSection(Section):
-    """Sums of the paper's contributions beside the exact changes that they estimate.
+    """Sums of the paper's contributions, together with the exact changes that they estimate.
 
     structural_exact_us + response_time_exact_us = total_change_us to rounding.
     """
@@ -210,8 +210,8 @@ class Mutation(ListedCategory):
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
     ]
-    """Mean response time that the mutation is compared with: of its precursors, weighted by similarity; for a
-    response-time mutation its own in the reference.
+    """Mean response time that the mutation is compared with, µs: mean of its precursors, weighted by
+    similarity; for a response-time mutation its own mean in the reference.
     """
     edges: tuple[EdgeRow, ...]
     """Edges of a response-time mutation: changed ones first, then by |`attribution_us`|, largest first."""
@@ -233,8 +233,8 @@ class Mutation(ListedCategory):
     difference: GraphDifference | None
     """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
-    """Step account of a detailed mutation; for a structural one against the most likely precursor, or alone
-    without one."""
+    """Step account of a detailed mutation; a structural mutation is compared with its most likely precursor,
+    or with itself if it has none."""
 
 
 class RankedList(Frozen):

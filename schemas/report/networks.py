@@ -64,11 +64,11 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Index in `variables` of one end; of the earlier variable if the edge is directed."""
+    """Index in `variables` of one end of the edge; if it is directed, of the variable that comes earlier."""
     dst: int
     weight: float
-    """Share of all instances, 0 to 1, at the largest node at which one variable splits the regression tree of
-    the other.
+    """Share of all instances, 0 to 1, in the largest node of one variable's regression tree that is split by
+    the other variable.
     """
     weight_other: float
     """Weight of the edge in the network of class 0; 0 if it is not in that network."""

@@ -109,7 +109,8 @@ class Preparation(Frozen):
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """Parse a section as the model that the context maps its tag to; without one, as `ForeignSection`."""
+    """Parse a section with the model to which the context maps its tag; as `ForeignSection` if the tag is
+    unknown."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})

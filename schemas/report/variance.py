@@ -154,13 +154,13 @@ class VarianceSection(Section):
     marked_share: float | None
     """Share of the variance removed by excluding marked sources, 1 - (remaining variance) / (variance)."""
     parts: tuple[VariancePart, ...]
-    """Parts of the whole sample's variance, then those of each root type."""
+    """Parts of the variance of the whole sample, then of each root type."""
     sites: tuple[VariableSite, ...]
     sites_total: int
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """C² curves, one a sample."""
+    """C² curves, one per sample."""
     rare_requests: float
     """Share of the requests that are in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]
@@ -174,7 +174,8 @@ class VariableEdge(Frozen):
     label: Annotated[str, column("name", "edge or site")]
     site: Annotated[str, column("name", "site")]
     mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
-    """Mean time on the critical path, µs; a request without it there counts as 0."""
+    """Mean time on the critical path, µs; a request whose critical path does not contain the edge counts as
+    0."""
     sd_us: Annotated[float, column("us", "its standard deviation, µs")]
     critical: Annotated[
         float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
@@ -192,8 +193,8 @@ class VariableEdge(Frozen):
     highest: bool
     """True for the edges with the largest variance, which are highlighted."""
     inherits: int | None
-    """`number` of the preceding edge that this one waits for and inherits its variance from; None without
-    one.
+    """`number` of the preceding edge that this edge waits for and whose variance it inherits; None if there
+    is none.
     """
     marker: OfMarker
 
@@ -282,8 +283,8 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
-    """Change of the site's contribution within and between paths, as a share of the variance before; sites
-    are ordered by it, and over all sites it sums to the change of the variance.
+    """Change of the site's contribution within and between paths, as a share of the variance before; over all
+    sites it sums to the change of the variance. Sites are ordered by it.
     """
     ratio: float
     """Variance of the waiting times for the site, after / before: the tested quantity."""

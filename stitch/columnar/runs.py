@@ -91,8 +91,8 @@ def distinct(values: I8) -> I8:
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] True where a run begins: the first row, and rows that differ from the previous one in some
-    key."""
+    """[rows] True at the first row of a run of equal rows: row 0, and rows that differ from the previous one
+    in some key."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts

@@ -13,7 +13,7 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Number of groups of requests stitched at once within one memory budget."""
+"""Number of groups of requests that are stitched concurrently within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
 (docs/internals/performance.md).

@@ -63,7 +63,7 @@ class DaysSeen:
         self._events: Counter[int] = Counter()
         """Day -> events that start on it; 0 for a day on which events only end."""
         self._ends: Counter[int] = Counter()
-        """Day -> events that end on it but start on another day."""
+        """Day -> events that end on the day but start on another."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
@@ -74,7 +74,7 @@ class DaysSeen:
         return seen
 
     def counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """(day -> events that start on it; day -> events that end on it but start on another day)."""
+        """(day -> events that start on the day; day -> events that end on the day but start on another)."""
         return dict(self._events), dict(self._ends)
 
     def add(self, events: pa.Table) -> None:
@@ -199,7 +199,8 @@ class DeadLetters:
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
-        """Add REJECT_SCHEMA rows of one source, under its name; keeps the first ones while there is room.
+        """Add rows of REJECT_SCHEMA of one source, under the source's name; the first ones are kept while
+        there is room.
 
         refused: reason -> number of refused items, in total at least the number of rows. Raises OSError.
         """

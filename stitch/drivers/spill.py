@@ -35,12 +35,12 @@ _SMALL_BYTES: Final = 16 * 2**20
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""Minimum number of groups, doubled while groups are too large: as a power of two, like the number of
-buckets, it makes even groups, and none is left for one core alone.
+"""Minimum number of groups, doubled while groups are too large: a power of two, like the number of buckets,
+makes groups of equal size, and leaves none for one core alone.
 """
 _ROUNDS: Final = 4
-"""Divisor of the memory limit: payload gathered before it is partitioned, at most `_SMALL_BYTES`; the more
-the better, as writing a piece of a bucket takes 2 ms however small it is.
+"""Divisor of the memory limit that gives the payload gathered before it is partitioned, at most
+`_SMALL_BYTES`; larger is better, as writing a piece of a bucket takes 2 ms however small it is.
 """
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]

@@ -105,8 +105,8 @@ class StructurePiece:
         self.depth = 0
         """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> number of open references: those outside, if the join is in the piece; else minus those
-        inside.
+        """Join -> number of open references to it: outside of the piece, if the join is inside; else minus
+        the number inside.
 
         None: all references are closed.
         """

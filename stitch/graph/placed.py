@@ -47,8 +47,8 @@ class PlacedNodes:
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] of a span-event node: index into `mark_names`, used as its point (component, label and kind are
-    the span's); -1 for other nodes."""
+    """[nodes] for a node of a span event: index into `mark_names`, its point (component, label and kind are
+    those of the span); -1 for other nodes."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
@@ -118,7 +118,7 @@ class PlacedFlows(PlacedNodes):
 
     @classmethod
     def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
-        """Placed flows from their nodes; more: the fields that PlacedFlows has beside them."""
+        """Make placed flows from their nodes. more: values of the other fields of PlacedFlows."""
         return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
@@ -135,7 +135,8 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] rows of the whole batch, for `event` rows of its part `rows`; synthetic nodes unchanged."""
+    """[nodes] rows in the whole batch of nodes whose `event` counts rows in the part `rows`; synthetic nodes
+    unchanged."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 

@@ -37,7 +37,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Maximum passes that repair a few joins each; after them, every remaining join is cut to one in-edge."""
+"""Maximum passes, each of which cuts in-edges of joins that do not nest; then every remaining such join keeps
+one in-edge only."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
@@ -145,7 +146,7 @@ class Dominators:
     jump: list[int]
 
     def child_towards(self, ancestor: int, vertex: int) -> int:
-        """Child of `ancestor` in the dominator tree that is `vertex` or above it."""
+        """Child of `ancestor` in the dominator tree that is `vertex` or an ancestor of it."""
         depth, jump, parent = self.depth, self.jump, self.parent
         wanted = depth[ancestor] + 1
         while depth[vertex] > wanted:
@@ -262,8 +263,8 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Tree children of the fork above that are in this strand: one, or several merged by a join. Set when
-    that fork is assembled.
+    """Children, in the dominator tree, of the fork above that belong to this strand: one, or several merged
+    by a join. Set when the strands of that fork are combined.
     """
 
 
@@ -402,7 +403,7 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Combine the branches of `fork` that no join below it merged to one strand, without `fork`.
+        """Combine the branches of `fork` that no join below has merged into one strand, without `fork`.
 
         going: branches that lead to a join. closed: branches that end. continues: True if any edge leaves.
         """
@@ -424,8 +425,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Main branch among never-joined ones: the one with the end of span `fork`, else the only awaited
-        one, else None."""
+        """Main branch among branches that are never joined: the branch with the end of span `fork`, else the
+        only awaited one; None if there is none."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]
@@ -449,7 +450,8 @@ class _Regions:
         return block
 
     def _fail(self, fork: int, join: int, arriving: list[_Strand]) -> None:
-        """Record the in-edges that a non-nesting join keeps: the regular ones, else the first."""
+        """Record the in-edges that a non-nesting join keeps: the regular ones; the first if none is
+        regular."""
         predecessors = self.graph.predecessors[join]
         regular = {head for s in arriving for head in s.heads}
         kept = [src for src in predecessors if src != fork and self.tree.child_towards(fork, src) in regular]

@@ -220,7 +220,7 @@ BEHIND_SHARE: Final = 4
 rewriting stays a fixed share of all writing.
 """
 KEPT: Final = 4
-"""Number of checkpoints kept: a reader that listed one can read it until two more are made."""
+"""Number of checkpoints kept: a checkpoint can be read until two more are made after a reader listed it."""
 
 
 @lru_cache(maxsize=4096)
@@ -244,7 +244,7 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
     "seq": (pa.int64(), lambda _, commit: commit.seq),
 }
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
-"""Schema of published files, one row each; `window_ns` is the start of the file's window, null for late
+"""Schema of published files, one row per file; `window_ns` is the start of the file's window, null for late
 events and dead letters.
 """
 _ROW_GROUP: Final = 8192
@@ -374,7 +374,8 @@ def read_tail(store: Store, lane: int) -> Tail:
 
 
 def _floor(store: Store, lane: int) -> int:
-    """Commit number of the last checkpoint but one, so that the last one's commit is above it; 0 without."""
+    """Commit number of the last checkpoint but one, so that the commit of the last checkpoint is above it; 0
+    if there is none."""
     throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
     known = [int(name) for name in throughs if name.isdecimal()]
     return known[-2] if len(known) > 1 else 0

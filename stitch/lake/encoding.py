@@ -118,7 +118,7 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Path to which a data file is renamed for a grace period, once a later generation has replaced it."""
+    """Path to which a replaced data file is renamed for a grace period."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
@@ -226,9 +226,9 @@ META_ROWS: Final = b"flowdiff.rows"
 def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
     """Parquet bytes of one file; the same rows in the same order always give the same bytes.
 
-    `table` must have the columns of the contract; structures those of STRUCTURES_SCHEMA. Chunks and
-    dictionaries of the input do not matter: they are unified first. `window`: for tables of windows. Raises
-    pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
+    `table` must have the columns of the contract; structures have the columns of STRUCTURES_SCHEMA. Chunks
+    and dictionaries of the input do not matter: they are unified first. `window`: for tables of windows.
+    Raises pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
     """
     schema = _plain(table_name)
     if table_name == "structures":

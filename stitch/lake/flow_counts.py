@@ -23,7 +23,7 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Maximum hashes kept per file, and the number of structures below which counts are exact."""
+"""Maximum hashes of structures kept per file; counts are exact for fewer structures than that."""
 _DIGITS: Final = 8
 """Number of leading hex digits of a category key that serve as the hash of the structure."""
 _HASHES: Final = 16**_DIGITS

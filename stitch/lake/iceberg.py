@@ -93,7 +93,7 @@ class CatalogError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """Changes that one run made to one table."""
+    """Changes to one table by one run of `publish`."""
 
     name: str
     added: int

@@ -47,7 +47,8 @@ from stitch.lake.upkeep.hidden import read_hidden
 FILE_LANE: Final = 0
 """Number of the lane of everything that is imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Maximum attempts at fencing: one fails only if another writer committed, and so made progress."""
+"""Maximum attempts to fence off the lane's previous writer: an attempt fails only if another writer
+committed, and so made progress."""
 
 
 class Lane:
@@ -68,9 +69,7 @@ class Lane:
         lane: int = FILE_LANE,
         fence: bool = False,
     ) -> None:
-        """fence: take the lane over with a commit of its own, after which its previous owner cannot
-        commit.
-        """
+        """fence: True to take the lane over by a commit, after which its previous owner cannot commit."""
         self.lane = lane
         self._fence = fence
         self._store = store
@@ -227,7 +226,7 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files of `items` without those missing because upkeep removed them."""
+        """Files of `items`, except missing ones that upkeep removed."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item

@@ -28,7 +28,7 @@ SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
 class StatsKey(NamedTuple):
-    """Key of the statistics of one state of a window."""
+    """Key of the statistics of a window in one state, i.e. with one set of files."""
 
     window: Window
     source: str

@@ -50,8 +50,8 @@ _PLACE = np.uint64(0x589965CC75374CC3)
 _SRC = np.uint64(0x1D8E4E27C47D124F)
 _DST = np.uint64(0xEB44ACCAB455D165)
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
-"""Hash mixed into the label of nodes from which the response may leave, so that they sort as another
-label."""
+"""Hash mixed into the label of nodes from which the response may leave, so that they sort apart from other
+nodes with the same label."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,8 @@ def _cycle_heads(parent: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees of the spans of a batch, one a flow. Rows: the spans in work order, then the synthetic spans."""
+    """Trees of the spans of a batch, one per flow. Rows: the spans in work order, then the synthetic
+    spans."""
 
     parent: I8
     """[rows] row of the parent; the number of rows for the root of a flow."""

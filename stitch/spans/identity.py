@@ -59,8 +59,8 @@ class SharedIds:
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """[queries] row of the parent of a span that names the id of span `found` (-1: none), given its own
-        `component`.
+        """[queries] row of the parent of a span that names the id of span `found` (-1: none) as its parent,
+        given the span's own `component`.
         """
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
@@ -93,7 +93,7 @@ class Identified:
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
-    """Reduce rows to one a span.
+    """Reduce rows to one per span.
 
     `component` [label codes] is the component's code. O(spans) where ids are unique.
     """

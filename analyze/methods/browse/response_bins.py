@@ -235,8 +235,8 @@ def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
 
 
 def tail_bin(bins: ResponseBins) -> int:
-    """First bin of the slow end: the last one such that at least _TAIL of the requests are in it or above
-    it."""
+    """First bin of the slow end: the highest bin such that at least the share _TAIL of the requests are in it
+    or above."""
     behind = np.cumsum(bins.weight[::-1])[::-1]
     enough = np.flatnonzero(behind >= _TAIL * bins.weight.sum())
     return int(enough[-1]) if len(enough) else 0
@@ -331,10 +331,11 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
 
 
 def leading_category(bins: ResponseBins, first: int, past: int) -> int:
-    """Leading category of the bins `first` to `past`: the one with most requests in the root type with most
-    requests.
+    """Category with most requests in the bins `first` to `past`, within the root type with most requests
+    there.
 
-    One kind of work may be spread over many categories, so that the largest category is of another root type.
+    One kind of work may be spread over many categories, so the largest category overall may be of another
+    root type.
     """
     root = leading_kinds(bins.roots, first, past)[0]
     n = np.where(bins.root_of == root, bins.categories.n[:, first:past].sum(axis=1), -1)

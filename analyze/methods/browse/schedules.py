@@ -20,8 +20,8 @@ from schemas.windows import NS_PER_US
 
 
 def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
-    """Fill the section: the category with most time, then the leading one of each mode, then others by
-    time."""
+    """Fill the section: the category with most time, then the leading category of each mode, then further
+    categories by time."""
     spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
     by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
     leading = [leading_category(run.bins, one.first, one.past) for one in run.ranges]

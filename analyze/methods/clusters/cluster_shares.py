@@ -158,11 +158,11 @@ class ClusterShareTests:
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Test the change of shares held / asked from sample A to sample B, both float64[clusters, 2].
+    """Test the change of the shares held / asked from sample A to sample B.
 
-    held: weights of the clusters; asked: of their root types; blocks, block_asked: the same by block of A,
-    [clusters, blocks]. noise_assumed: A is too short for its blocks to show the difference between normal
-    times; φ is then at least `assumed_phi`.
+    held: float64[clusters, 2] weights of the clusters; asked: float64[clusters, 2] weights of their root
+    types; blocks, block_asked: held and asked by time block of A, [clusters, blocks]. noise_assumed: A is too
+    short for its blocks to show the difference between normal times; φ is then at least `assumed_phi`.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)

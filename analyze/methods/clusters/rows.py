@@ -260,8 +260,8 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
 
 
 def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
-    """Find the nodes that distinguish a cluster: (node that only it has, node that only the others have), -1
-    for none.
+    """Find the nodes that distinguish a cluster: (node that occurs in this cluster only, node that occurs in
+    the other clusters only), -1 for none.
 
     through: float64[nodes, clusters] requests that pass; requests: float64[clusters]; rest: indices of the
     other clusters of the root type; least: minimum difference of shares. Of equally distinctive nodes the

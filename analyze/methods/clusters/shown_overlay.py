@@ -134,7 +134,7 @@ def _forks(above: list[int], kept: set[int]) -> set[int]:
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """Number of hidden descendants of each shown node that have no shown node below them; undefined for other
+    """Number of hidden descendants of each shown node that have no shown node below; undefined for hidden
     nodes."""
     above = found.above.tolist()
     leads = _leading(above, kept)

@@ -69,8 +69,8 @@ class Side:
 
 
 def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
-    """Ratios of sums: (Σ part / Σ whole, its standard error by the scatter of blocks, blocks less 1), each
-    float64[rows].
+    """Ratios of sums: (Σ part / Σ whole, standard error of this ratio by the scatter of blocks, number of
+    blocks - 1), each float64[rows].
 
     part, whole: float64[rows, blocks]. Linearised, with blocks as the sampling units. The ratio is NaN where
     whole is 0, the error infinite for one block.

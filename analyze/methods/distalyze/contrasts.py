@@ -31,8 +31,8 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Minimum share of a root type's requests in kinds that are large enough for comparison; below it the root
-type is compared as a whole."""
+"""Minimum share of a root type's requests that lie in kinds large enough for comparison; below this share the
+root type is compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
 

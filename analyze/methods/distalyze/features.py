@@ -24,7 +24,7 @@ class FeatureType(StrEnum):
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Create a member from its name and its text for display."""
+        """Create a member. name: its value; words: text for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made

@@ -130,8 +130,8 @@ class LogBook:
     _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
-        """Add entries of one variable, arrays [entries]. States have values, of which only finite ones
-        count."""
+        """Add entries of one variable, arrays [entries]. value: value of each entry, for logs of states;
+        entries whose value is not finite are dropped."""
         entries = (instance, time_us) if value is None else (instance, time_us, value)
         self._parts.setdefault(variable, []).append(entries)
 
@@ -239,7 +239,8 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
-    """Add numeric parameters to `book`. They have no time; their order in the request stands for it."""
+    """Add numeric parameters to `book`. Parameters have no time: their order in the request is used
+    instead."""
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return

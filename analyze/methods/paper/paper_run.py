@@ -38,8 +38,8 @@ from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 _NOTHING_US: Final = 1e-3
-"""Absolute contribution below which it counts as 0, µs: less than one tick of the clock (1 ns) in one
-request."""
+"""Absolute contribution below which a contribution counts as 0, µs: less than one tick of the clock (1 ns) in
+one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _response_time(
 ) -> Ranked:
     """Make one response-time mutation with tests of its edges.
 
-    by_name: these tests; None: each edge is tested on the requests in which it was critical.
+    by_name: tests of edges by name; None: each edge is tested on the requests in which it was critical.
     """
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)

@@ -199,8 +199,8 @@ def _listed(
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation against its best precursor; of a structural mutation without one, its own
-    steps."""
+    """Step account of a mutation against its best precursor; a structural mutation without precursors against
+    itself."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(

@@ -57,8 +57,8 @@ Graphs = Mapping[str, GraphView]
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; those
-    without effect last."""
+    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; mutations
+    without effect come last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -153,7 +153,7 @@ def _places(view: GraphView) -> Counter[str]:
 
 
 def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Names in `these` that are not in `those`, each with count 1."""
+    """Names in `these` that are missing in `those`, each with count 1."""
     return Counter(name for name in these if name not in those)
 
 
@@ -457,7 +457,7 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
     """Mark of an edge: latency on the critical path before → after; minor if its |contribution| is small
-    beside the largest one of a changed edge."""
+    beside `largest_us`, the largest of a changed edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)
@@ -473,7 +473,7 @@ def _heat(row: EdgeRow) -> Heat:
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Marks of edges with the mean latency in one period, or in the other period if this one has no
+    """Marks of edges with the mean latency in one period; in the other period if the chosen one has no
     requests."""
     marks = {}
     for edge in view.edges:

@@ -34,8 +34,8 @@ _ROLE: Final = "affected"
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """bool[requests of all groups]: True for requests that show one of the changes: of the problem if its
-    value rose, of the reference if it fell.
+    """bool[requests of all groups]: True for requests that show one of the changes; requests of the problem
+    if the change's value rose, of the reference if it fell.
 
     A request shows a change if it has the change's call pattern or a failing call of its site; for a change
     of neither kind, if it touches the site.
@@ -97,8 +97,8 @@ class AtSite:
     """float64[rows]: mean own time of the request's calls of the site, µs; 0 if it has none. Averaged over
     the changes' sites if there are several."""
     hit: B1
-    """bool[rows]: True if the request shows the change, i.e. has its pattern, a failing call, or a slow
-    one."""
+    """bool[rows]: True if the request shows the change: it has the changed pattern, a failing call, or a slow
+    call."""
     inside: B1
     """bool[rows]: True if the request ran on the change's instance or belongs to its attribute segment, or if
     the change has neither."""

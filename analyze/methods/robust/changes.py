@@ -19,7 +19,7 @@ from schemas.report.findings import (
 
 NO_PATTERN = -1
 _LEAST: Final = 1e-3
-"""Lower bound of a time in ratios, µs: smaller ones, 0 included, are raised to it."""
+"""Lower bound of times in ratios, µs: a smaller time, 0 included, is raised to it."""
 
 ALIKE_KINDS = ERROR_KINDS | ORDER_KINDS
 """Kinds of change that one cause brings about at all operations of a component."""
@@ -50,7 +50,7 @@ class Change:
     """Index of the call site in `Names.sites`."""
     p: float
     z: float
-    """Change over its standard error, noise included; positive if it is more, longer or more often."""
+    """Change over its standard error, noise included; positive for an increase."""
     unit: Unit
     before: float
     """Value before, in `unit`."""

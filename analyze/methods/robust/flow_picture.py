@@ -65,7 +65,7 @@ def flow_picture(
 
 _Place = tuple[int, int]
 """Node of the picture, (path, site): a call in its calling context, or a step between trace points of a root
-type; path NO_CALLER if the breakdown has no such path."""
+type. The path is NO_CALLER if the breakdown does not have it."""
 _Marks = Mapping[int, tuple[int, Change, bool]]
 """Site -> (rank of the finding, its change at the site, True if that is a leading change)."""
 
@@ -186,8 +186,8 @@ class _Numbers:
         return way[::-1]
 
     def _way_of_steps(self, path: int) -> list[_Place]:
-        """Nodes from the start of the request to the step `path`; before each step comes the one that is on
-        most critical paths."""
+        """Nodes from the start of the request to the step `path`; each step is preceded by the step most
+        often before it on critical paths."""
         above, site = self.names.paths[path]
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
@@ -291,7 +291,7 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, parents first; among siblings, those on the way `main` come last."""
+        """Steps of the picture, parents first; among siblings, steps on the path `main` come last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)
@@ -354,13 +354,13 @@ def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
 
 
 def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
-    """Shorten a way to its first node and its last `most` - 1 nodes."""
+    """Shorten a path to its first node and its last `most` - 1 nodes."""
     return [*way] if len(way) <= most else [way[0], *way[len(way) - most + 1 :]]
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Find the change to show at each call site: of the findings with a change there, the first; of its
-    changes there, the leading one."""
+    """Find the change to show at each call site: call site -> (rank of the first finding with a change there,
+    that finding's foremost change there, True if it is of the same kind as the finding's lead)."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}

@@ -31,7 +31,7 @@ class Said:
     is_step: bool
     """True for a step between activity records, False for a call."""
     waits: bool
-    """True for a call to a component that records no spans, so that its time is waiting."""
+    """True for a call to a component that records no spans, so that the call's own time is waiting."""
     path: Callable[[], tuple[str, str]]
     """Function that returns two texts for the site's call pattern: (`calls X`, `calling X`)."""
 
@@ -64,7 +64,7 @@ class KindWords:
 
     tag: str
     tone: str
-    """Class of colour for a kind that is good or bad by itself; empty for others."""
+    """Colour class of a kind that is always good or always bad; empty for others."""
     numbers: str
     """Text for the meaning of the values `before` and `after`."""
     verdict: str

@@ -114,7 +114,7 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
 
 
 def _placed(seen: Observed, view: View) -> Observed:
-    """Replace a view's numbers of sites and patterns by those of the whole profile."""
+    """Replace the numbers of sites and patterns in a shard's view by their numbers in the whole profile."""
     pattern = seen.pattern
     return replace(
         seen,

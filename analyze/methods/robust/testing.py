@@ -36,8 +36,8 @@ class HiddenChange:
     z_usual: float
     """Change in standard errors that include the noise between windows of the baseline."""
     p_usual: float
-    """Probability of such a value in normal times: the larger of that by their variance and that by the
-    number of blocks that reach it."""
+    """Probability of the value in normal times: the larger of two, by the variance of normal values and by
+    the share of blocks that reach it."""
     alike: tuple[tuple[int, float], ...]
     """(number of the block, value) for blocks of the baseline whose value is nearer to the problem than to
     the reference; values in the unit of the change."""
@@ -110,8 +110,8 @@ class _Row(NamedTuple):
 
     @property
     def began(self) -> B1:
-        """bool[rows]: True for significant changes that began in the problem. The other significant rows are
-        no evidence about the problem and do not suppress other measures."""
+        """bool[rows]: True for significant changes that began in the problem. Significant rows that began
+        earlier are no evidence about the problem and do not suppress other measures."""
         return self.counts & ~self.there_before
 
 

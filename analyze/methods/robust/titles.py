@@ -38,8 +38,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the suspected component waits for others, if these waits changed in the same
-    direction: several slow waits do not point to one callee."""
+    """Operations by which the suspected component waits for other components, if these waits changed in the
+    same direction: several slow waits do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -93,8 +93,8 @@ def whose(cause: Cause) -> str:
 
 
 def where(cause: Cause) -> str:
-    """Phrase for the instance or the hosts of a finding; empty if it is not limited to any, or on one host
-    only."""
+    """Phrase for the instance or the hosts of a finding; empty if the finding is not limited to an instance,
+    or is on one host only."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"

@@ -334,7 +334,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Variances of one value per request: its response time, or that without marked sources."""
+    """Variances of one value per request: its response time, or the response time without marked sources."""
 
     levels: Levels
     split: VarianceSplit

@@ -104,8 +104,8 @@ class Steps:
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(index of a box, index of a box) -> edge (src, dst) that the arrow stands for; None for several edges,
-    into or out of folded branches.
+    """(index of a box, index of a box) -> edge (src, dst) that the arrow between the boxes shows; None if it
+    shows several edges, into or out of folded branches.
     """
 
 
@@ -162,11 +162,12 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Merge boxes 0..n-1 into regions: only quiet boxes, and only of one colour; all other boxes stay single.
+    """Merge boxes 0..n-1 into regions: only quiet boxes, and only boxes of one colour; all other boxes stay
+    single.
 
-    In series: a box and its only successor, if it is that one's only predecessor. In parallel: boxes with the
-    same only predecessor and the same only successor. Boxes without predecessor or successor stay single.
-    Repeated until nothing more merges; O(n · rounds), at most n rounds, few in practice.
+    In series: a box and its only successor, if the box is the successor's only predecessor. In parallel:
+    boxes with the same only predecessor and the same only successor. Boxes without predecessor or successor
+    stay single. Repeated until nothing more merges; O(n · rounds), at most n rounds, few in practice.
     """
     after: dict[int, set[int]] = {i: set() for i in range(n)}
     before: dict[int, set[int]] = {i: set() for i in range(n)}

@@ -52,7 +52,8 @@ MOST_ROWS: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Work of one kind in a request and its twin: time that each response waited for it, µs."""
+    """Kind of work that occurs in a request or its twin, with the time that each response waited for it,
+    µs."""
 
     lane: str
     name: str
@@ -155,8 +156,8 @@ class RequestPair:
 
 
 def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, str]:
-    """(Finding with the request as an example, id of an example of the other period or ""); (None, "")
-    without one.
+    """(finding that has the request as an example, id of an example of the other period or ""); (None, "") if
+    there is none.
     """
     if stored is None:
         return None, ""

@@ -25,8 +25,8 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Field -> DuckDB type of its column. Optional fields are read as text: DuckDB would silently turn a value of
-another type into a null.
+"""Field -> DuckDB type of its column. Optional fields are read as text: of other types DuckDB would silently
+turn a value that does not fit into a null.
 """
 
 _IDS = ("breadcrumb", "request_id", "id")

@@ -83,8 +83,8 @@ class _Document:
 
 
 def texts_of(payload: bytes) -> list[bytes]:
-    """Documents of a payload: of an array its elements, if some are objects; answers of Jaeger's API
-    unwrapped.
+    """Documents of a payload: the elements of an array, if some are objects; else the payload, without the
+    wrapping of Jaeger's API.
     """
     texts: list[bytes] = []
     for text in documents_of(payload):
@@ -98,7 +98,8 @@ def texts_of(payload: bytes) -> list[bytes]:
 
 
 def _unwrapped(text: bytes) -> bytes:
-    """Request inside an answer of Jaeger's API, `{"result": …}`, one of a stream; else the text itself."""
+    """Request inside an answer of Jaeger's API (`{"result": …}`, one line of a stream); any other text
+    unchanged."""
     if _ANSWER.match(text):
         with suppress(*JSON_ERRORS):  # reported where it is read
             members = _MEMBERS.decode(text)
@@ -198,7 +199,7 @@ _SCALARS = [
     ("bytesValue", _TEXT),
 ]
 _NO_FIELDS = pa.struct([])
-"""Struct type without fields: not null where there is an object, whatever its content."""
+"""Struct type without fields, as which any JSON object is read: not null where there is an object."""
 _ELEMENT = pa.struct([*_SCALARS, ("arrayValue", _NO_FIELDS), ("kvlistValue", _NO_FIELDS)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _ELEMENT)])
 _VALUE = pa.struct(
@@ -270,8 +271,8 @@ _READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""Maximum documents, and maximum bytes, of a refused list that is read item by item instead of halved again:
-a call of pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s.
+"""Maximum documents, and maximum bytes, of a refused list that is read item by item; a larger one is halved
+and tried again. A call of pyarrow costs 2 ms, so halving 400,000 refused lines of 15 bytes took 94 s.
 """
 _RUN_BYTES = 64 * 2**20
 """Approximate bytes of documents passed to pyarrow at once: its offsets are 32 bit."""

@@ -55,7 +55,7 @@ kept."""
 _ELEMENT_BYTES = 2
 """Bytes of the tag and the length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
-"""Bytes that the native library reads at a time: its tables take up to nine times as much."""
+"""Bytes that the native library reads in one call: its tables take up to nine times the memory."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -284,7 +284,8 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Concatenate pieces (payload indexes, column) to one batch, whose payloads are those indexes."""
+    """Concatenate pieces (payload indexes, column) to one batch; `payload` of its spans is the payload
+    index."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -323,8 +324,8 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
-    """Function from an item to the bytes of its span, or of the whole message if protobuf cannot parse it;
-    the message's first span is item `first`."""
+    """Function: item -> bytes of the span; of the whole message if protobuf cannot parse it. first: item of
+    the message's first span."""
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:

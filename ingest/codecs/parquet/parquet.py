@@ -251,7 +251,8 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
-    """[n] results of `of`, called once per distinct value with its upper-case text; "" for null."""
+    """[n] results of `of`, called once per distinct value, converted to upper case; a null is passed as
+    ""."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
     column = columns[name]

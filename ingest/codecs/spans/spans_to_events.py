@@ -39,7 +39,7 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""Earliest valid time, 1990-01-01 UTC, ns: earlier ones come from a clock that was never set."""
+"""Earliest valid time, 1990-01-01 UTC, ns: an earlier time comes from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
 """First time that is too late, 2200-01-01 UTC, ns: it has a wrong unit or is garbage (int64 ends in 2262)."""
 
@@ -250,7 +250,8 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """[spans] peer: as given by the format, else `peer.service`, else (callers only) the server's address."""
+    """[spans] peer: from the format's field, else the attribute `peer.service`, else (callers only) the
+    server's address."""
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer

@@ -176,7 +176,7 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""(Bytes of an id, pattern of its base64 text, in either alphabet)."""
+"""(bytes of an id, pattern of its base64 text in the standard or the URL alphabet)."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
 """Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""

@@ -104,9 +104,9 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """([rows] number of the row's key sequence, [sequences] one row that has it).
+    """([rows] number of the row's key sequence, [sequences] index of one row with the sequence).
 
-    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 per pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)

@@ -40,7 +40,7 @@ def parses(message: Any, payload: bytes) -> bool:
 def canonical(message: Any, payload: bytes) -> bytes | None:
     """Payload as rewritten by protobuf; None if protobuf's own parser refuses it.
 
-    Unknown fields are dropped, of a repeated single field the last value counts (messages are merged), and
+    Unknown fields are dropped, if a single field is repeated the last value counts (messages are merged), and
     numbers have their shortest form, so that other readers need no special cases. Takes five times as long as
     parsing.
     """

@@ -42,7 +42,7 @@ _KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
-    """`zipkin-proto`: one list of spans a payload. Oddities: as `zipkin` has."""
+    """`zipkin-proto`: one list of spans per payload. Reports the same oddities as `zipkin`."""
 
     name = "zipkin-proto"
 

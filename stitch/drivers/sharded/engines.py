@@ -37,14 +37,15 @@ from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Maximum chunks decoded or queued ahead of the one whose events are partitioned: so no decoder idles."""
+"""Maximum chunks decoded or queued ahead of the chunk whose events are partitioned: enough that no decoder
+idles."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
-"""Minimum bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes
-and stitches about as much.
+"""Minimum bytes of input for which processes are started: starting them takes 0.6 s, in which one process
+decodes and stitches about as many bytes.
 """
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Minimum bytes of input beside the largest file for which two processes finish sooner than two threads,
-which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6.
+"""Minimum bytes of input besides the largest file for which two processes finish sooner than two threads,
+which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4; 132 MB in 4.0 s, not 3.6.
 """
 
 

@@ -55,7 +55,7 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Job of a worker, and the inputs that it may read: those of its own command line."""
+    """Job of a worker, and the inputs that the worker may read: the ones its own command line names."""
 
     job: Job
     inputs: OwnInputs
@@ -76,7 +76,8 @@ class _FileInput(Config):
 
 
 class GivenFile(_FileInput):
-    """Input file of a task that the command line names; its name is as `own_inputs.named` makes it."""
+    """Input file of a task, named on the worker's command line; its name is in the form of
+    `own_inputs.named`."""
 
     kind: Literal["file"] = "file"
 

@@ -199,7 +199,7 @@ class _Queue:
         self._own = own
         self._number = str(own.number).encode()
         self._claims: dict[str, bytes] = {}
-        """Task -> number of the worker that claimed it, as far as known here."""
+        """Task -> number of the worker that claimed it, as far as this worker knows."""
 
     def at(self, job: Job) -> Workplace:
         """Workplace for running the tasks of `job` in this process."""
@@ -264,7 +264,8 @@ class _Queue:
         return True
 
     def _claim(self) -> str | None:
-        """Name of a task claimed by this worker, now or before it was restarted; None if there is none."""
+        """Name of a task that this worker claims now, or claimed before it was restarted; None if there is
+        none."""
         names = self._store.names(self.folder)
         tasks, claims, results = (
             {name.removeprefix(f"{kind}-") for name in names if name.startswith(kind)} for kind in _KINDS
@@ -322,7 +323,7 @@ class _Leader(Executor):
         return self._threads.submit(self._run, f"{next(self._numbers):06d}", fn, job, tuple(arguments))
 
     def __exit__(self, *_: object) -> None:
-        """Wait for the task running here, but for no others."""
+        """Wait for the task that runs in this process, but not for tasks of other workers."""
         self._over.set()
         self._threads.shutdown(cancel_futures=True)
 

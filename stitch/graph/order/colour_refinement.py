@@ -21,8 +21,8 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, concatenated by flow; numbers of segments are local to the flow, so that
-    flows can be copied.
+    """Contracted DAGs of a batch, concatenated by flow. A segment is a chain of nodes; numbers of segments
+    are local to the flow, so that flows can be copied.
     """
 
     first: I8
@@ -137,8 +137,8 @@ class _Cells:
 
 
 def refine(graphs: SegmentGraphs, colour: U8) -> U8:
-    """[segments] stable colours: segments of equal colour have equal multisets of colours before and behind
-    them.
+    """[segments] stable colours: segments of equal colour have equal multisets of colours among their
+    predecessors and among their successors.
 
     Segments with a unique colour stay as they are. The others form clusters, of colours connected by edges; a
     cluster is finished at the first pair of sweeps that splits none of its colours. So a flow's colours

@@ -86,16 +86,20 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch, numbered by the segments they place, counted from the flow's first one."""
+    """Decisions of a batch on the order of tied segments; a decision has the number of a segment that it
+    places, counted from the flow's first one."""
 
     path: I8
-    """[segments] decision that a tied segment lies under, maybe its own; -1 for segments without a tie."""
+    """[segments] decision that determines the place of a tied segment, maybe the segment's own; -1 for
+    segments without a tie."""
     above: I8
-    """[segments] for a decision: the decision above it, -1: none. -1 for other segments."""
+    """[segments] for a decision: the decision that it depends on, -1: none. -1 for segments that are no
+    decision."""
     depth: I8
-    """[segments] for a decision: its depth, 1 at the top. 0 for other segments."""
+    """[segments] for a decision: its depth, 1 at the top. 0 for segments that are no decision."""
     group: I8
-    """[segments] for a decision: the smallest segment among those ordered together with it. -1 for others."""
+    """[segments] for a decision: the smallest segment among all that are ordered together with it. -1 for
+    segments that are no decision."""
     hard: B1
     """[flows] True if decisions do not explain every tie; the other fields are undefined there."""
     culprit: B1
@@ -114,7 +118,8 @@ class TiePlan:
 
 
 class _Planner:
-    """Builds a TiePlan stage by stage; numbers are of the batch until `plan` makes them local."""
+    """Builder of a TiePlan, level by level; segments are numbered within the batch until `plan` converts the
+    numbers to local ones."""
 
     def __init__(self, graphs: SegmentGraphs, cells: TiedCells) -> None:
         n = len(graphs.level)

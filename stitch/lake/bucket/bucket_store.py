@@ -113,7 +113,8 @@ PUT_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Maximum names whose sizes are requested one by one; more are found in listings of 1,000 names."""
+"""Maximum names whose sizes are requested one by one; sizes of more names are taken from listings of 1,000
+names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
 """Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
@@ -285,7 +286,7 @@ class BucketStore:
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Remove the puts of names that `mine` accepts from the list of unfinished ones, and return them."""
+        """Remove and return the unfinished puts whose names `mine` accepts."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 

@@ -93,7 +93,7 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class AgedSide:
-    """Files of one table outside windows that are past their age."""
+    """Files past their age of one table without windows (late or repaired events, dead letters)."""
 
     table: SideTable
     through: tuple[tuple[int, int], ...]

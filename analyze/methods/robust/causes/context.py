@@ -77,8 +77,7 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Key of a change without its host: key of its site, family of its kind, and True if the value
-        rose."""
+        """Key of a change without its host: (key of its site, family of its kind, True if the value rose)."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -92,8 +91,9 @@ _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
 @dataclass(frozen=True, slots=True)
 class Failures:
     """Numbers of failed requests by the operation at which their first failure began; a request counts once.
-    With few requests a caller's failures may be significant while those of each of its callees are not; these
-    counts point to the callee."""
+
+    With few requests a caller's failures may be significant while the failures of each single callee are not;
+    these counts point to the callee."""
 
     n: I8
     """int64[2]: number of requests of reference and problem."""
@@ -151,14 +151,14 @@ class Context:
     settings: CausesSettings
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
-    """Operation -> component that its calls go to -> 1 if they go there more often than before, -1 if less
-    often."""
+    """Operation -> {component that its calls go to -> 1 if they go there more often than before, -1 if less
+    often}."""
     mean_ns: float
     """Larger of the mean response times of reference and problem, ns, at least 1."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """True if the operation of `one` is below that of `other` in the calling context (records: after
-        it)."""
+        """True if the operation of `one` is below the operation of `other` in the calling context (activity
+        records: after it in time)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:

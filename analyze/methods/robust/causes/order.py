@@ -29,10 +29,11 @@ class Entries:
     requests: F8
     """float64[operations]: number of requests that pass each point."""
     later: I8
-    """later, earlier, n: [pairs] index of a point, of the point right before its first occurrence, and the
-    number of requests with this pair."""
+    """[pairs] index of a trace point of activity records."""
     earlier: I8
+    """[pairs] index of the point right before the first occurrence of `later`."""
     n: F8
+    """[pairs] number of requests with the pair (earlier, later)."""
 
     @staticmethod
     def of(profile: Profile) -> Entries:
@@ -60,8 +61,8 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """Find for each operation of `asked` the other ones that come before it in more requests than after
-        it.
+        """Find, for each operation in `asked`, the other operations in `asked` that come before it in more
+        requests than after it.
 
         Follows each first occurrence back to the start of the request as a Markov chain (independent steps)
         and solves for the expected visits.
@@ -93,7 +94,8 @@ class Order:
     depth: tuple[int, ...]
     """Depth of the deepest occurrence of each operation, by its number."""
     ancestors: tuple[frozenset[int], ...]
-    """Operations that are above each operation on any path; for activity records, those before it in time."""
+    """Operations that are above each operation on any path; for activity records, the operations before it in
+    time."""
     records: frozenset[int] = frozenset()
     """Operations of activity records, which have an order in time instead of a depth."""
 
@@ -140,8 +142,8 @@ class Order:
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """Find for each operation of `asked` the others whose first occurrence precedes its own in most requests
-    with both."""
+    """Find, for each operation in `asked`, the others in `asked` that occur first earlier than it in most
+    requests with both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

@@ -40,8 +40,8 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Change of another pattern's share at the same site that went most in the other direction; None if there
-    is none."""
+    """Change of another pattern's share at the same site, the largest one in the opposite direction; None if
+    there is none."""
     others = [
         other
         for other in changes

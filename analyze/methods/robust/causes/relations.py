@@ -106,8 +106,8 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a change due to other requests to the path change above that adds or removes these requests.
 
-    A time that fell follows only down to what the lost calls explain: the requests that stay were the faster
-    part before.
+    A fall of time follows only as far as the lost calls explain: the remaining requests were the faster part
+    before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
@@ -133,8 +133,8 @@ def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers that fail by one component, or stop after calling it; the call of that component
-    leads."""
+    """Relate callers that fail because of one component, or stop after calling it; the symptom at the call of
+    that component leads."""
     if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
         return None
     fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
@@ -145,8 +145,8 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate operations of one component with the same failure, loop or added call at once: they share
-    code."""
+    """Relate operations of one component that started the same failure, loop or additional call together:
+    they share code."""
     if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
@@ -154,8 +154,8 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Value that symptoms at two operations of a component must have in common to be alike; None: the symptom
-    is alike to no other.
+    """Key that symptoms at two operations of a component must share to be alike; None: the symptom is alike
+    to no other.
 
     Failing calls of different callees have different causes.
     """
@@ -180,8 +180,8 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component whose waits for it changed alike: the finding counts the requests of
-    all."""
+    """Relate callers of one component whose waits for it changed alike; the finding counts the requests of
+    all callers."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
@@ -196,8 +196,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time to its paths, or to its callers' paths: the time leads, except over larger
-    loops, and over failures if it fell."""
+    """Relate a component's time to its paths, or to its callers' paths. The time leads, except over larger
+    loops, and over failures if the time fell."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)

@@ -43,7 +43,7 @@ class Symptom:
     suspect: str = ""
     """Component after whose call requests are cut short, or whose calls fail; empty for none."""
     by_load: bool = False
-    """True if the symptom is explained by load, so that it is not a finding by itself."""
+    """True if load explains the symptom: it is no finding by itself."""
     counted: int = 0
     """Number of requests that show the symptom, from statistics; used if `requests` is empty."""
 
@@ -57,8 +57,8 @@ class Symptom:
         return int(self.requests.sum()) if len(self.requests) else self.counted
 
     def common(self, other: Symptom, *, related: bool) -> int:
-        """Number of requests that show both this symptom and `other`. Statistics do not record it: then the
-        largest possible number if `related`, else 0."""
+        """Number of requests that show both this symptom and `other`. From statistics, which do not record
+        that: the largest possible number if `related`, else 0."""
         if len(self.requests):
             return int((self.requests & other.requests).sum())
         return min(self.n_requests, other.n_requests) if related else 0
@@ -70,7 +70,7 @@ class Symptom:
 
     @property
     def instance(self) -> Instance | None:
-        """Instance to which the symptom is limited; None: it is not limited to one."""
+        """Instance to which the symptom is limited; None: not limited to an instance."""
         return self.lead.instance
 
     @property
@@ -89,7 +89,7 @@ class Symptom:
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def outranks(self, other: Symptom) -> bool:
-        """True if this symptom leads where either of the two could: it has the larger `size`."""
+        """True if this symptom leads where either it or `other` could: it has the larger `size`."""
         return (self.size, -self.operation) > (other.size, -other.operation)
 
 
@@ -182,7 +182,7 @@ def _speaks_for(operation: int, names: Names, caller_weight: float) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Edge from a symptom to the one it follows from, with the relation that applies."""
+    """Link from a symptom to the symptom that it follows from, with the relation that applies."""
 
     changes: tuple[Change, ...]
     """Changes of the symptom that follows."""
@@ -219,11 +219,11 @@ class Cause:
     spared: tuple[str, ...] = ()
     """Hosts on which the leading site was tested and did not change."""
     edges: tuple[Edge, ...] = ()
-    """Edges from the symptoms that follow to the ones they follow from, one per symptom."""
+    """Links from each symptom that follows to the symptom it follows from, one per following symptom."""
 
     @property
     def alike(self) -> tuple[Change, ...]:
-        """Changes of the same kind, one per site: the lead, those at other callers of its operation, and
+        """Changes of the same kind, one per site: `lead`, changes at other callers of its operation, and
         `elsewhere`."""
         related = {id(change) for edge in self.edges for change in edge.changes}
         own = [change for change in self.changes if id(change) not in related and _alike(change, self.lead)]

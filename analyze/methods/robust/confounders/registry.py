@@ -42,7 +42,7 @@ class Confounded:
     kept: tuple[Change, ...]
     """Changes that no confounder explains; they become findings."""
     explained: Mapping[str, Explained]
-    """Name of a confounder -> the changes that it explains, with its text."""
+    """Name of a confounder -> changes that it explains, with its sentence for the report."""
 
     def text(self, name: str) -> str:
         """Text of the confounder `name` for the report; empty if it does not occur."""
@@ -80,7 +80,8 @@ def adjusted(comparison: Comparison) -> Comparison:
 
 
 def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
-    """Divide changes into kept and explained ones; each confounder in turn gets the changes that remain."""
+    """Divide changes into kept and explained ones; each confounder in turn is asked about the changes that
+    earlier ones left."""
     left = list(changes)
     explained = {}
     for confounder in _used(comparison):

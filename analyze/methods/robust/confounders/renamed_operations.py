@@ -133,7 +133,8 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Components of which only some operations seem renamed while others are gone: these were not renamed.
+    """Components of which only some operations seem renamed while others are gone: such a component was not
+    renamed.
 
     gone: operations without requests in the problem; found: old name -> new name.
     """
@@ -142,10 +143,10 @@ def _half_moved(gone: list[OperationName], found: Mapping[OperationName, Operati
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """True if two names may belong to one operation: they differ in the point only, or in a component or
-    callee that is itself gone (new) while the point is equal. Otherwise the new one is another route.
+    """True if two names may belong to one operation: they differ in the point only, or the point is equal and
+    the old component or callee is gone, the new one new. Otherwise the new name is another route.
 
-    moved: components gone in the problem, components new in it.
+    moved: (components gone in the problem, components new in it).
     """
 
     def same(one: str, other: str) -> bool:

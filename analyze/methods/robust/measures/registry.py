@@ -289,8 +289,8 @@ def calls(view: View) -> Observed | None:
 
 
 def _calls(view: View, kind: SiteKind) -> Observed | None:
-    """Observe mean numbers of calls of sites of one kind. Not medians: most requests call once, whatever a
-    loop does."""
+    """Observe mean numbers of calls at sites of one kind. Medians would not show a loop, as most requests
+    call once."""
     settings, n_sites = view.settings, view.n_sites
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     if not chosen.any():

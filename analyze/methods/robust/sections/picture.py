@@ -149,8 +149,8 @@ def _rows(picture: FlowPicture) -> list[_Row]:
 
 
 def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str, ...], str]:
-    """Texts of a box: (lines, text at the right end of the first line). above: step that it is below; lane:
-    indentation level."""
+    """Texts of a box: (lines, text at the right end of the first line). above: step drawn above the box, its
+    caller; lane: indentation level."""
     room = WIDTH - 4 - 10 - lane * _LANE - 24
     name = step.operation or step.component
     if not _sign(step):
@@ -168,8 +168,8 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
 
 
 def _ending(text: str, room: float, letter: float) -> str:
-    """Shorten a text to `room` px by cutting its beginning, as names often begin alike; letter: mean width of
-    a letter, px."""
+    """Shorten a text to `room` px by cutting its beginning, as names often begin with the same words; letter:
+    mean width of a letter, px."""
     most = max(int(room / letter), 2)
     return text if len(text) <= most else f"…{text[1 - most :]}"
 

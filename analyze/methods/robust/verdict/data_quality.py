@@ -226,7 +226,8 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on a reference far outside of the history; they also say if the problem resembles it.
+    """Yield rows on a reference far outside of the history; they also say if the problem resembles that
+    reference.
 
     Far means outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise
     between windows included, or by an exact test of the share of failures.

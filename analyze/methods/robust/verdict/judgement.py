@@ -183,7 +183,7 @@ def _against_all(
     """Compare the problem with the whole baseline as one period: (sizes of possible changes, sums of the
     baseline's windows).
 
-    Slow thresholds are those of the baseline.
+    A request is slow by the thresholds of the baseline.
     """
     roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
@@ -202,8 +202,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """Rows of data quality, with one for each confounder that explained changes: severe rows first; among
-    equals, `first` before the others."""
+    """Rows of data quality, and one for each confounder that explained changes: severe rows first; among
+    equally severe rows, `first` before `rows`."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()

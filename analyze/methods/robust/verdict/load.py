@@ -151,7 +151,8 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
-    """Mean idle gap before a request, µs: from the end of all earlier ones to its start, 0 if they overlap.
+    """Mean idle gap before a request, µs: from the end of all earlier requests to its start, 0 if they
+    overlap.
 
     None for fewer than two requests. If requests are sampled, it is the gap between sampled requests.
     O(requests log requests).

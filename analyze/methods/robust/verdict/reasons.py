@@ -103,8 +103,7 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """Reasons for changes of whole periods whose interval excludes 0 but that are not significant: they say
-    why."""
+    """Reasons why changes of whole periods are not significant, although their interval excludes 0."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -238,8 +237,8 @@ def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator
 
 
 def hidden_places(found: Sequence[HiddenChange], total: int) -> tuple[Reason, ...]:
-    """Reason on sites that are significant against the reference alone: why they are not findings, and which
-    windows had such values. found: the largest; total: number of all such sites."""
+    """Reason on sites whose change is significant against the reference alone: why they are not findings, and
+    which windows had the same values. found: the largest; total: number of all of these sites."""
     if not found:
         return ()
     first = found[0]

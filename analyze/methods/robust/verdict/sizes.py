@@ -154,7 +154,8 @@ class Sizes:
     """As `LargestChange.windows`."""
 
     def largest(self, factor: float = 1.0) -> LargestChange:
-        """Compute the largest possible changes for `factor` times as many requests with the same values."""
+        """Compute the largest possible changes if both periods had `factor` times as many requests with the
+        same values."""
         level, measures = self.settings.verdict.level, self.whole.measures
         # Of several tails the first.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}

@@ -219,7 +219,7 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the parameters of span events among the sorted parameter names that are kept; -1: not kept."""
+    """Ranks of the parameters of span events among the kept parameter names, sorted; -1: not kept."""
 
     event_rank: I4
     """[events] rank of `event.<name>` among the kept names; -1: not kept."""
@@ -273,9 +273,10 @@ def parameter_columns(
     event_keys: EventKeys,
     rules: ParameterRules,
 ) -> ParameterColumns:
-    """Sort and bound the parameters of each span: first the span's, then its resource's, then its events'.
+    """Sort and bound the parameters of each span: first the span's own, then its resource's, then its
+    events'.
 
-    Of several values under one key the first counts. O(parameters).
+    If a key occurs several times, its first value counts. O(parameters).
     """
     n = len(tables.spans)
     spread = int(np.diff(resources.begin)[tables.spans["resource"]].sum())
