@@ -127,8 +127,8 @@ class RecordedFailures:
     row: I4
     """Index of the request in its category."""
     position: I4
-    """Node index of the failed node in the refined graph; for a failed span, that of its start. Failures of
-    removed nodes are dropped."""
+    """Index, in the refined graph, of the failed node (of its start, for a failed span). Failures of removed
+    nodes are dropped."""
     error: I4
     """Index of the error class in `Population.errors`."""
 

@@ -42,8 +42,8 @@ class Ragged(NamedTuple):
         return ranges(first, self.size)
 
     def chosen(self, rows: I8) -> tuple[Ragged, I8]:
-        """Select rows: (layout of the selected rows without gaps, for each of its cells the index in this
-        layout)."""
+        """Select rows: (layout of the selected rows without gaps, int64 index in this layout of each of their
+        cells)."""
         alone = Ragged.of(self.size[rows])
         return alone, alone.at(self.first[rows])
 

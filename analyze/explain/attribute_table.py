@@ -102,7 +102,7 @@ def _numbers(column: AttributeColumn, affected: B1) -> _Distance:
 
 
 def _median(values: F8) -> float | None:
-    """Lower median: always one of the values; None for no values."""
+    """Lower median, always one of the values; None for an empty array."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle]) if len(values) else None
 

@@ -127,7 +127,7 @@ def _fits_ordinary_times(
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
-    """True if a name in `exclude` matches the column, with or without its aggregate."""
+    """True if a name in `exclude` is the column's name, with or without its aggregate."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
 
@@ -156,7 +156,8 @@ class _JudgedTree:
     """Names of other columns whose best split separates the requests in the same way as the tree's root
     split."""
     separating: tuple[str, ...] = ()
-    """Names of the root split's column and of its twins, without aggregates."""
+    """Names of the root split's column and of the columns that separate equally well (`twins`), without
+    aggregates."""
     split: Split | None = None
     """Split at the root of the tree; None without a reliable tree."""
 

@@ -153,7 +153,7 @@ def _multiple(low: float, high: float, middle: float, step: float) -> float | No
 
 
 def _power_of_two(low: float, high: float) -> float | None:
-    """Largest power of two in [low, high) that is at least 256; None if there is none."""
+    """Largest power of two in [low, high) that is at least 256; None if the interval contains none."""
     if high <= 256:
         return None
     value = 2.0 ** (math.ceil(math.log2(high)) - 1)

@@ -53,8 +53,8 @@ def _changed_identifiers(
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """Values of a column in the first and in the second period, if these are few and disjoint; None if the
-    column is not an identifier."""
+    """Values of a column (in the first, in the second period), if they are few and have none in common; None
+    if the column is not an identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -256,8 +256,8 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Split the sets of chosen requests into runs of at most `most_read` requests, with at least one set
-    each."""
+    """Group the sets of chosen requests for reading: at most `most_read` requests per group, but at least one
+    set."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
         if number > first and n + len(chosen) > SETTINGS.most_read:
@@ -288,8 +288,8 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
     """Number of the time block of every row, int32[rows]: blocks of equal counts along time, within each
     class (`apart`) or over both together.
 
-    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten of
-    each.
+    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten rows
+    of each class.
     """
     smaller = int(min(label.sum(), (~label).sum()))
     n = max(1, min(n, smaller // 10)) if not apart else max(1, min(n, smaller))

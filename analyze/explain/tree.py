@@ -160,7 +160,7 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """Largest gain over the cuts, and the first cut that has it, both [columns, labellings]. gains: [columns,
+    """(Largest gain over the cuts, first cut with this gain), both [columns, labellings]. gains: [columns,
     cuts, labellings]."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
@@ -348,8 +348,8 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
     """Compute the share of bootstrap samples whose root separates the requests in the same way as the tree's
     root.
 
-    Two equivalent columns (a size and its encoding) separate them alike and do not compete. The expected
-    gains by chance are those of the tree's root.
+    Two equivalent columns (a size and its encoding) separate requests alike and do not compete. The gains
+    expected by chance are taken from the tree's root.
     """
     n, rows = len(affected), np.arange(len(affected))
     rng = np.random.default_rng(SETTINGS.seed + 1)

@@ -152,7 +152,7 @@ class AskedFlows:
     """Filters of an export that name the flows to write; None everywhere for all flows of the period."""
 
     category: str | None = None
-    """Key of a category, or the beginning of one; None for all categories."""
+    """Key of a category, or a prefix of the key; None for all categories."""
     report: str | None = None
     """Report whose listed requests are exported: its id in the lake, a prefix of the id, or the path of its
     folder; None for none."""

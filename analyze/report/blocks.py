@@ -60,7 +60,7 @@ class Styled:
     href: str = ""
     """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
-    """Tooltip."""
+    """Tooltip, shown when the pointer is over the text; empty: none."""
 
 
 At = Literal["full", "upper", "lower", "thin"]
@@ -268,7 +268,7 @@ class Facts:
 
 
 def mark(name: str) -> str:
-    """Name of a fact as written before its value, capitalized: `Since:`, `2.`"""
+    """Name of a fact as written before its value, capitalized: `Since:`; a number becomes `2.`."""
     return f"{name[:1].upper()}{name[1:]}{'' if name.endswith('.') else ':'}"
 
 
@@ -317,7 +317,7 @@ class Grid:
 
     @property
     def shown_of(self) -> str:
-        """Text such as `40 of 112`; empty if `rows` is complete."""
+        """Number of rows shown and in total, such as `40 of 112`; empty if `rows` is complete."""
         total = len(self.rows) if self.total is None else self.total
         if len(self.rows) >= total:
             return ""

@@ -28,7 +28,8 @@ class Weighed:
     us: float | None
     """Change of the summed response time that the result causes, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """False: a change of this kind may have been missed, or has no finding that explains it."""
+    """True for a confirmed change; False: a change of this kind may have been missed, or no finding explains
+    it."""
     better: bool = False
     """True for a known improvement: the same work in less time, or fewer failures."""
 

@@ -42,7 +42,8 @@ from schemas.report.report import Report
 LEAST_NAME: Final = 24
 """Minimum width of a name column in characters; numeric columns are dropped before names get narrower."""
 _LEAST_BEHIND: Final = 12
-"""Minimum width in characters of the dimmed text after a name; with less room it is dropped."""
+"""Minimum width, characters, of the dimmed text that follows a name; with less room the dimmed text is
+dropped."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {

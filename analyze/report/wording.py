@@ -179,7 +179,7 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without the prefix that it shares with `first`, a name written before: `…/ShipOrder`."""
+    """`name` without the prefix that it shares with `first`, a name shown earlier: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 

@@ -210,7 +210,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """Reconnect if upkeep has moved aside files that DuckDB reads; return True if so."""
+        """Reconnect if upkeep has moved files that DuckDB reads; return True if so."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -339,7 +339,8 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. If one is missed, the statement fails, as the table is not bound."""
+        """Tables that a statement reads. A table that is overlooked here is not bound, and the statement
+        fails."""
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)

@@ -198,8 +198,8 @@ LISTED: Final = {
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """Names of a view and of all relations it depends on: views, and `_<table>`; empty if `name` is no
-    view.
+    """Names of a view and of all relations it depends on (views, and tables as `_<table>`); empty if `name`
+    is no view.
     """
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())

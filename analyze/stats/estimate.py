@@ -389,7 +389,7 @@ def level_change(
 def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     """Concatenate estimates of one measure at several sets of places, as if made together.
 
-    The noise between blocks is shrunk again, towards that of all places.
+    The noise between blocks is shrunk again, towards the noise of all places.
     """
     if len(parts) == 1:
         return parts[0]

@@ -25,7 +25,7 @@ _LEFT_OUT = np.iinfo(np.int64).max
 _CHUNK_VALUES = 1 << 21
 """Maximum number of values sorted at once: 16 MB, and about five temporary arrays of that size."""
 LEAST: Final = 2 * BLOCKS
-"""Minimum number of values of a series in `block_ks`; fewer make blocks too small."""
+"""Minimum number of values of a series in `block_ks`; blocks of fewer values would be too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
 """Maximum number of points at which the two distributions are compared; fewer values are all used."""

@@ -21,10 +21,11 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective requests per unit of weight, from sums of weights and sums of squared weights, arrays of one
-    shape (Kish).
+    """Effective number of requests per weight of 1 (Kish), from sums of weights and of squared weights,
+    arrays of one shape.
 
-    n weights with sum W are W²/Σw² effective requests, so a unit is Σw/Σw²; 1 without weights.
+    n weights with sum W are W²/Σw² effective requests, so a weight of 1 is Σw/Σw² requests; 1 without
+    weights.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found

@@ -34,12 +34,12 @@ class BlockSums:
     """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """Estimate (mean, variance of the mean, its degrees of freedom, effective requests) over all blocks,
-        each float64[places]; NaN without requests.
+        """Estimate (mean, variance of the mean, degrees of freedom of this variance, effective requests) over
+        all blocks, each float64[places]; NaN without requests.
 
         The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
         over the B blocks with requests: it contains the correlation within a block. With a single block it is
-        that of independent requests.
+        the variance for independent requests.
         """
         weight, blocks = self.weight.sum(axis=1), (self.weight > 0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -152,7 +152,7 @@ def equal_count_bounds(n: int, blocks: int) -> I8:
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], the number of each one's
+    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], number of each request's
     block.
 
     when: int64[requests] times; requests with equal times keep their order.

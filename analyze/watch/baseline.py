@@ -123,7 +123,7 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] True for ticks in this sample; ticks after `past` are judged as by a later sample."""
+        """[ticks] True for ticks in this sample; ticks after `past` are judged as if by a later sample."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -454,7 +454,8 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] medians by place in a period, shrunk by the share of their variance that is chance.
+    """[series, places] median by position in a period (e.g. hour of the day), shrunk by the share of the
+    medians' variance that is chance.
 
     With few days the medians are mostly chance, and subtracting them would add noise to every value.
     """

@@ -136,7 +136,8 @@ def chance_of(finding: Finding) -> float:
 
 
 def sure_enough(decision: Decision, level: float) -> Decision:
-    """Decision with only the findings significant at `level`; code UNSURE if no regression is left."""
+    """Copy of a decision with only the findings significant at `level`; code UNSURE if no regression
+    remains."""
     if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
         return decision
     kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)

@@ -66,7 +66,8 @@ class Tracked(Config):
 
 
 def place_of(finding: Finding) -> str:
-    """Place of an incident: the callee if the finding names a call, else the component that does the work."""
+    """Component that an incident is filed under: the callee if the finding names a call, else the component
+    that does the work."""
     _, arrow, callee = finding.site.operation.partition(" -> ")
     return callee if arrow else finding.site.component
 

@@ -22,8 +22,8 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Codes in place of an instance number: a host that only serves as a sibling, and a call whose host is
-unknown.
+"""Codes used instead of an instance number: _REST for a host that only serves as a sibling, _UNKNOWN for a
+call whose host is unknown.
 """
 _TINY: Final = 1e-9
 

@@ -91,7 +91,7 @@ CALLER_MARK: Final = " < "
 
 
 class Name(NamedTuple):
-    """Identity of a series: what it measures, and where."""
+    """Key of a series: the kind of measured value, and its subject."""
 
     kind: str
     component: str
@@ -548,8 +548,8 @@ class Ring:
         return seen.windows >= self.gone_windows and is_missed
 
     def name_there(self, names: Iterable[Name]) -> None:
-        """Assign series numbers to the present instances in `names`, even if no window in the ring has
-        them.
+        """Assign series numbers to the present instances in `names`, even if no window in the ring has values
+        for them.
         """
         for name in names:
             if self._is_there(name):

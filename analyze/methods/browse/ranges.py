@@ -187,7 +187,7 @@ the order of the rows."""
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
-    """Leading root types, categories and call sites of the bins `first` to `past`."""
+    """Leading (root types, categories, call sites) of the bins `first` to `past`."""
     roots, categories = (
         _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
         for kinds in (bins.roots, bins.categories)

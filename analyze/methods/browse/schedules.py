@@ -68,7 +68,7 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
 
 
 def medoid(category: Category, rows: slice) -> int:
-    """Row index, among `rows`, of the request nearest to the medians of its category; the first of equals.
+    """Row index, among `rows`, of the request nearest to the medians of its category; ties by row.
 
     It minimises Σ_e |ln(1 + x_e/µs) - median_e| over the latencies x_e of edges. One microsecond is added
     inside the logarithm, so that negligible times do not decide. Medians are weighted (the lower). Raises

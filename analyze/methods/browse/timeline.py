@@ -45,7 +45,7 @@ class Entry:
     start: I8
     end: I8
     reached: I8
-    """Latest end among the requests up to and including each one, ns since the epoch."""
+    """Latest end among the first requests up to each one (included), ns since the epoch."""
     failed: B1
     """True for requests whose root did not end `ok`."""
     weight: F8
@@ -253,8 +253,8 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of a usual stretch, of the busiest, and of the longest gap; a strip that overlaps an earlier one
-    is dropped."""
+    """Strips of a usual stretch, of the busiest stretch, and of the longest gap; a strip that overlaps an
+    earlier one is dropped."""
     n = len(entry.start)
     if n < 2:
         return []

@@ -181,10 +181,8 @@ def _points(category: Category) -> _Places:
 
 
 def awaited(category: Category) -> I8:
-    """Predecessor for which each node waits, int64[nodes]: of several the one that is reached last in most
-    requests, by weight.
-
-    Of equals the one with the lowest index. ROOT for the first node.
+    """Predecessor for which each node waits, int64[nodes]: of several predecessors, the one that is reached
+    last in most requests, by weight; ties by lowest index. ROOT for the first node.
     """
     before: dict[int, list[int]] = {}
     for src, dst in category.graph.edges.tolist():

@@ -178,8 +178,8 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """Draw rows: (indices, weights) of all rows if at most `most`, else of `most` requests drawn with
-    replacement.
+    """Draw rows: (indices, weights). All rows if there are at most `most`, else the rows of `most` requests
+    drawn with replacement.
 
     The weight of a drawn row is its number of draws. Deterministic.
     """
@@ -191,8 +191,8 @@ def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
 
 
 def halves(weight: F8, seed: int) -> tuple[F8, F8]:
-    """Split the requests of each row at random into two halves: weights of both. A fractional weight is split
-    like the rounded one."""
+    """Split the requests of each row at random into two halves: (weights of the first half, weights of the
+    second). A fractional weight is split as if rounded."""
     rng = np.random.default_rng(seed)
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole

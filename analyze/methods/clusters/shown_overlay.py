@@ -34,8 +34,8 @@ def shade(added_us: float, largest_us: float) -> int:
 
 
 def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode], int | None]:
-    """Make the nodes to show, in depth-first order; also the index of the most strongly coloured one, or
-    None."""
+    """Make the nodes to show: (nodes in depth-first order, index of the most strongly coloured one or
+    None)."""
     kept = _kept(found)
     children = _children(found)
     rows: list[OverlayNode] = []

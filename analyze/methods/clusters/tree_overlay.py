@@ -199,7 +199,7 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
 
 def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: float) -> _Differences:
     """Compute the differences of visits: change of the rate at which requests at the parent enter the node,
-    times the mean time of its subtree.
+    times the mean time of the node's subtree.
 
     Not tested below a node that only one side has: the trees diverge there.
     """

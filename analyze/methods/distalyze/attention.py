@@ -132,7 +132,7 @@ class FoundComponent:
     pooled: bool
     """True if the network was learned from both classes together, False if from C1 (slow, problem)."""
     networks: tuple[Network, Network]
-    """Network of class C0 (fast, reference), and the one in which the component was found."""
+    """(Network of class C0 (fast, reference), network in which the component was found)."""
     scores: tuple[float, float, float]
     """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), and from
     both classes together."""
@@ -255,8 +255,8 @@ def components(
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """Choose instances of both classes for one network, and weights by which both classes have equal total
-    weight.
+    """Choose instances of both classes for one network: (indices, weights by which both classes have equal
+    total weight).
 
     A shift of all values of C1 correlates with nothing within C1, but does between the classes.
     """

@@ -195,8 +195,8 @@ class Network:
     """Dependency network of one class; nodes are the variables, then the response time."""
 
     weight: F8
-    """Strength of each edge, float64[nodes, nodes], symmetric: size of the largest node split, of the
-    stronger direction, over the number of instances; 0 for no edge."""
+    """Strength of each edge, float64[nodes, nodes], symmetric: number of instances at the largest tree node
+    that is split, in the stronger direction, as a share of all instances; 0 for no edge."""
     instances: int
 
     @property

@@ -149,8 +149,8 @@ class FeatureMaker:
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """Type that has the same values as `type_`: first, median and last are equal if all variables occur
-        at most once."""
+        """Feature type whose values replace those of `type_`: if all variables occur at most once, first and
+        median have the values of last."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:

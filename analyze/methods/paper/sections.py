@@ -237,7 +237,7 @@ TOP: Final = 3
 PRINTED: Final = 15
 """Maximum number of rows of a list on a terminal."""
 STORED: Final = 3
-"""Maximum number of stored category keys shown; all are listed beside the canonical text."""
+"""Maximum number of stored category keys shown in a row; the full list follows the canonical text."""
 MINOR_SHARE: Final = 0.1
 """Share of the largest changed edge's |contribution| below which a changed edge is drawn thin."""
 

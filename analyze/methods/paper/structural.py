@@ -95,8 +95,8 @@ def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates by similarity; they sum to 1.
 
-    By variant `text` 1/(1+d) for the raw distance, 1 - d for the normalized one; by variant `released` 1/d
-    for either. There a candidate at distance 0 gets all weight (the limit), several share it.
+    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized one. Variant `released`: 1/d for
+    either distance; a candidate at distance 0 gets all weight (the limit), several share it.
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":

@@ -109,7 +109,7 @@ def requests_at(
 ) -> list[AtSite]:
     """Find the requests that touch the site of any change, one `AtSite` per category.
 
-    changes: one change, or the same change on several hosts. O(requests that touch them · changes).
+    changes: one change, or the same change on several hosts. O(requests found · changes).
     """
     found = []
     for group in groups:
@@ -162,8 +162,8 @@ def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Row indices of a sample's requests by category, ascending: those whose `hit` equals the argument; None:
-    all."""
+    """Row indices of a sample's requests by category, ascending: requests whose `AtSite.hit` equals `hit`;
+    None: all."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample

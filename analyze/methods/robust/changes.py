@@ -67,14 +67,14 @@ class Change:
     contribution_ns: float
     """Part of the change of the mean response time due to this change, ns per request of the period."""
     weight: float = 0.0
-    """Share of requests that a change of structure affects, in [0, 1]: a change that costs little time ranks
-    by it."""
+    """Share of requests that a change of structure affects, in [0, 1]; ranks changes that cost little
+    time."""
     pattern: int = NO_PATTERN
     """Index of the changed call pattern in `Names.patterns`; NO_PATTERN for none."""
     call_ratio: float = 1.0
     """Ratio of calls of the site per request, after to before."""
     threshold_us: float = 0.0
-    """Threshold of a change of the tail, µs: calls that take this time or longer are very slow."""
+    """Limit of "very slow" for a change of the tail, µs: calls that take this time or longer."""
     q: float = 1.0
     """p adjusted for the false discovery rate."""
     noise_p: float = 1.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analyze.methods.robust.changes import Change
 
 GONE: Final = 0.0005
-"""Shares of requests below this, in [0, 1], are worded as none."""
+"""Share of requests, in [0, 1], below which a share is worded as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Said:
         return f"{now} of its {self.whole}, {self.against(before)}"
 
     def against(self, before: str) -> str:
-        """Text for the value before: `was X`; for an instance `X expected from its siblings`."""
+        """Text for the value before: `was X`; for a change on an instance `X expected from its siblings`."""
         if self.change.instance is not None:
             return f"{before} expected from its siblings"
         return f"was {before} in the history" if self.change.of_history else f"was {before}"

@@ -56,8 +56,8 @@ class NearChange:
     """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
     no number suffices."""
     requests_needed: int | None
-    """Number of requests of the problem at the call site with which it would reach `z_needed`; None: no
-    number suffices."""
+    """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
+    no number suffices."""
     is_hidden: bool = False
     """True if the change is significant against the reference alone."""
 
@@ -465,7 +465,7 @@ def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
     """Drop changes of `second` at sites whose operation, or caller, already has a change of structure in
-    `first`, and changes of calls that follow from the caller's."""
+    `first`, and changes of numbers of calls that follow from the caller's change."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

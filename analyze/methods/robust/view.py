@@ -94,8 +94,7 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """Number of each site, and of each call pattern (`pattern`), in the whole profile: int64[sites],
-        int64[patterns]."""
+        """int64[sites]: number of each site in the whole profile."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
@@ -223,7 +222,7 @@ class View:
 
     @cached_property
     def _first(self) -> I8:
-        """First slot of the same baseline block for each slot, int64[slots]; the slot itself in the
+        """int64[slots]: for each time slot the first slot of the same baseline block; the slot itself in the
         problem."""
         block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
         _, first, number = np.unique(block, return_index=True, return_inverse=True)
@@ -333,8 +332,8 @@ class View:
         return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
 
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
-        """Lower p of large changes with few requests, by their size instead of by ranks: ranks of four
-        against four values give 3 % at best."""
+        """Lower the p of large changes with few requests, using their size instead of ranks: a rank test of
+        four against four values gives 3 % at best."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
             large = np.abs(found.change) > np.log(settings.few_times)

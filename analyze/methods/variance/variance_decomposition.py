@@ -173,8 +173,8 @@ class VarianceSplit:
     within: F8
     """Part within paths, p_g σ_g², float64[groups]."""
     block_total: F8
-    """Weighted squared deviations from the mean over the sample's weight, float64[blocks]; they add up to
-    `total`."""
+    """Sum over each time block of weight times squared deviation from the mean, divided by the sample's
+    weight, float64[blocks]; adds up to `total`."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
@@ -206,7 +206,7 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 class SiteVariances:
     """Variances of all call sites in one sample; arrays are [sites] unless stated; µs and µs².
 
-    y: time for which a request waits at the site; T: its response time.
+    In names, y is the time for which a request waits at the site, T its response time.
     """
 
     n: I8

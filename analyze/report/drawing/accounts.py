@@ -89,7 +89,7 @@ def _count(category: Category, sample: int) -> int:
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
-    """Shorten to at most `limit` rows: the steps with the largest parts remain, runs of other steps are
+    """Shorten to at most `limit` rows: the steps with the largest parts remain, consecutive other steps are
     merged.
     """
     if len(rows) <= limit:

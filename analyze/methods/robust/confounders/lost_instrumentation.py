@@ -37,8 +37,8 @@ class Silent:
 
     component: str
     calls: tuple[Rename, ...]
-    """Renames of its callers' calls: from the name with the component as callee to the name without
-    callee."""
+    """Renames of the calls of the component's callers: from the name with the component as callee to the name
+    without callee."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
-"""Bin of a number of one call, as numbers of calls are scaled by RATIO_SCALE."""
+"""Bin of the number 1 of calls, as numbers of calls are binned after multiplication by RATIO_SCALE."""
 
 
 class Look(StrEnum):
@@ -158,10 +158,11 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Estimate the change, against the reference alone, of the share of calls that are very slow by the
-    reference's limit; by chance alone. With bool[sites]: True where responses waited for them.
+    """Change of the share of very slow calls against the reference alone: (estimate by chance alone,
+    bool[sites] True where responses waited for these calls).
 
-    Needed because a history with an incident would raise the limit so far that no call is very slow.
+    Calls are very slow by the reference's limit: a history with an incident would raise the limit so far that
+    no call is very slow.
     """
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)

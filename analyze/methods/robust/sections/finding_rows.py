@@ -231,11 +231,11 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Choose example requests: of the reference at the median, of the affected ones of the problem at the
-    median and in the tail.
+    """Choose example requests: from the reference the one at the median; from the affected requests of the
+    problem one at the median and one in the tail.
 
-    The example of the reference has the same root type as the one at the problem's median, if possible: the
-    two are shown side by side.
+    The example of the reference has the same root type as the problem's example at the median, if possible:
+    the two are shown side by side.
     """
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))

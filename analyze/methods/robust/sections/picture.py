@@ -268,7 +268,7 @@ def _arrow(above: _Row, row: _Row) -> Markup:
 
 
 def _look(step: FlowStep | None) -> str:
-    """CSS class of a step's box and of the arrow to it; None: of a line of text."""
+    """CSS class of a step's box and of the arrow to it; step None: of a line of text."""
     if step is None or not _sign(step):
         return "quiet"
     if step.only:

@@ -78,7 +78,7 @@ def verdict_section(
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
-    """Largest changes that the baseline hides, each with the windows in which such values occurred."""
+    """Largest changes hidden by the baseline, each with the baseline windows that had the same values."""
     return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from schemas.arrays import I8
 
 Attributes = tuple[tuple[str, str], ...]
-"""Attribute values that hold together: (attribute, value) pairs."""
+"""(attribute, value) pairs that all hold for a request."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -21,7 +21,7 @@ class Segment:
     where: Attributes
     """Attribute values that define the segment; its requests have all these values."""
     alike: Attributes
-    """Further attribute values that almost exactly the same requests have."""
+    """Further attribute values that occur in almost exactly the same requests."""
     rows: Mapping[int, I8]
     """Index of a category -> ascending row indices of the attribute segment's requests that could have the
     outcome (failing, slow), in both periods."""

@@ -128,11 +128,12 @@ def _exposed(counts: Counts) -> tuple[F8, ...]:
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
-    """Weight, in hits, of the prior that a value's rate of hits before equals the others', float64[values].
+    """Weight, in hits, of the prior that a value's rate of hits before equals the rate of the other requests,
+    float64[values].
 
-    It is the inverse of the variance of the ratio of rates between the values of an attribute (key: [values]
-    its number). That variance is the excess of (x - e)² over the binomial variance, shrunk towards that of
-    all attributes, which is shrunk towards the assumed variance.
+    The weight is the inverse of the variance, between the values of an attribute, of the ratio of rates. That
+    variance is the excess of (x - e)² over the binomial variance, shrunk towards the variance of all
+    attributes, which is shrunk towards the assumed variance. key: [values] number of each value's attribute.
     """
     x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
     e = part * (x + c.y[:, 0])

@@ -56,9 +56,9 @@ class Judgement:
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Interval of a measure's change and its significance: (low, high, True if changed significantly).
 
-        low and high are None for too few requests. For the tail the interval is that of its first threshold;
-        it changed if it did at any threshold. For errors the interval is that of requests with a failing
-        call; they changed if these changed, or requests whose root failed.
+        low and high are None for too few requests. The tail has the interval of its first threshold, and
+        changed if the share at any threshold did. Errors have the interval of requests with a failing call,
+        and changed if these changed, or requests whose root failed.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:

@@ -59,7 +59,7 @@ class VerdictBasis:
     """Share of the change of the mean response time that findings explain; None if the mean is exactly
     equal."""
     external: Callable[[], str] = str
-    """Function that returns the sentence that clients sent fewer requests, and not because answers took
+    """Function that returns a sentence on clients that sent fewer requests although answers did not take
     longer; empty if they did not."""
     by_load: str = ""
     """Sentence on the change that load explains; empty if it explains none."""

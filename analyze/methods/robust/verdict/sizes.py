@@ -56,9 +56,10 @@ class Paths:
     shift that is not significant (`Tested.open_path`); the larger."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Smallest share of requests on a new path, or with an error that the reference never had, that would
-        have been found at a root type (its index); inf for too few requests. factor: multiple of the present
-        requests."""
+        """Smallest share of requests on a new path, or with a new error, that would have been found at a root
+        type (its index); inf for too few requests.
+
+        factor: number of requests as a multiple of the present number."""
         n0, n1 = (int(n[root] * factor) for n in (self.n0, self.n1))
         if min(n0, n1) < settings.min_requests:
             return np.inf
@@ -103,7 +104,7 @@ class LargestChange:
     usual: bool
     """True if the measured changes are within the difference of two normal periods."""
     windows: int = 0
-    """Number of the baseline's windows in the comparison; 0 if it is with the reference alone."""
+    """Number of the baseline's windows in the comparison; 0: only the reference was compared."""
 
     def within(self, settings: RobustSettings) -> bool:
         """True if no change that matters is possible. Without a tail (too few requests), the other measures
