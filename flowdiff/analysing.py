@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _LEAST_FOR_REQUESTS = 64 << 20
 """Minimum memory for requests, bytes, with which a comparison starts: enough for 600,000 nodes."""
 _BESIDE_REQUESTS = 160 << 20
-"""Memory in bytes for code that is loaded later, and for statistics while they are summed and tested.
+"""Memory, bytes, that is not for requests: code that is loaded later, and statistics while they are summed
+and tested.
 
 With 1,600 categories the statistics took 128 MB where they are stored in the lake, and as much where windows
 are read in slices, however small.

@@ -50,8 +50,8 @@ def asked_samples(
 
 
 def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | None) -> dict[str, list[str]]:
-    """Texts of two periods: from an instant to the end of the lake's last sealed window, and as many windows
-    before.
+    """Texts of two periods: from an instant to the end of the lake's last sealed window, and equally many
+    windows before the instant.
 
     text: an instant; a time of day, the last such before that end (UTC); or a duration before the end. Raises
     PeriodError for another text or an instant without windows on both sides; ConfigError together with other

@@ -108,5 +108,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Reject of compressed bytes, which are not stored, as names of secrets cannot be found in them."""
+    """Reject of compressed bytes. The bytes are not stored, as names of secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

@@ -56,7 +56,7 @@ by the view `incidents`."""
 
 
 class ChangePoint(Config):
-    """A row of `change_points`: a comparison that the fast lane asked for."""
+    """A row of `change_points`: a comparison that the fast lane of the watch made."""
 
     at_ns: int
     """when it was looked at, ns since the epoch"""

@@ -30,7 +30,7 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """Step that records the span: if the step's record is lost, so is the span."""
+    """Step that records the span: if the record of that step is lost, so is the span."""
     root: bool
 
 

@@ -110,8 +110,8 @@ LATCH, UNLATCH = _mds("PAGE_LATCH"), _mds("PAGE_UNLATCH")
 TXN_BEGIN, TXN_COMMIT = _mds("TXN_BEGIN"), _mds("TXN_COMMIT")
 
 MDS_CALL, MDS_REPLY, AT_MDS, MDS_DONE = {}, {}, {}, {}
-"""Metadata call -> code of a trace point. MDS_CALL: sent by the NFS server; MDS_REPLY: reply received by it;
-AT_MDS: received by the metadata server; MDS_DONE: reply sent by that.
+"""Metadata call -> code of a trace point. MDS_CALL: call sent by the NFS server; MDS_REPLY: reply received by
+the NFS server; AT_MDS: call received by the metadata server; MDS_DONE: reply sent by the metadata server.
 """
 for _call in METADATA_CALLS:
     MDS_CALL[_call] = _add(

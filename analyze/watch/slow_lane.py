@@ -20,7 +20,7 @@ from schemas.windows import NS_PER_DAY
 
 DAY = NS_PER_DAY
 WEEKS: Final = 4
-"""Number of preceding weeks with whose same weekday a day is compared."""
+"""Number of preceding weeks whose same weekday a day is compared with."""
 _GAMMA: Final = 0.07720838
 """Normalizing constant of `weight`: the weights of all tests sum to 1."""
 
@@ -65,7 +65,8 @@ def after(spent: Spent, rejected: bool) -> Spent:
 
 
 def certain(decision: Decision, alpha: float) -> Decision:
-    """Decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression is left."""
+    """Copy of a decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression
+    remains."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
     if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)

@@ -80,7 +80,7 @@ def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
     """Learn the baseline that a component's instances share, from ticks `at` (ascending); with too many
-    instances, from those present most.
+    instances, from the ones present most often.
 
     anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """

@@ -210,8 +210,8 @@ class Watcher:
         detector.forget(window)
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
-        """(Day since the epoch, requests in its busiest tick) for the days of the season, this window
-        included.
+        """(Day since the epoch, number of requests in its busiest tick) for each day from which the daily
+        cycle is learned, the window's day included.
         """
         today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
         peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))

@@ -212,7 +212,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """Message about wrong options, on one line."""
+    """Message about wrong command-line options, on one line."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path

@@ -46,8 +46,8 @@ class Fresh(Generic[T]):
         """
 
     def __call__(self) -> T:
-        """Last result. Waits for the first reading, and for the one after `forget`. Raises what the function
-        raises.
+        """Return the last result. Waits for the first reading, and for the first after `forget`. Raises what
+        the function raises.
         """
         kept = self._kept
         if kept is None:

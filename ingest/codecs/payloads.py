@@ -33,7 +33,7 @@ def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) 
 
 
 def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
-    """(Indexes of the payloads of acceptable size, log with rejects of the others)."""
+    """(Indexes of the payloads of acceptable size, log with rejects of the other payloads)."""
     log = RejectLog(config)
     limit = config.max_payload_bytes
     odd = [i for i, p in enumerate(payloads) if not p or len(p) > limit or p.isspace()]

@@ -229,7 +229,8 @@ class _Writer:
                 self._add(format_, part)
 
     def refuse(self, items: int) -> None:
-        """Count items that are skipped: unreadable and too large, or of another format."""
+        """Count items that are skipped: unreadable ones that are too large to pass on, or ones of another
+        format."""
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:

@@ -107,7 +107,7 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Parts of native records, of which each line of a payload is one.
+    """Parts of native records, one per line of a payload.
 
     A record without a request id is assigned by its breadcrumb, so the strands of its request may be
     separated.

@@ -131,7 +131,7 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
-    """True if every start is of a clock that was set, and every end not before its start."""
+    """True if every start comes from a clock that was set, and no end is before its start."""
     digits = "".join(map(str, (*starts, *ends))).encode()
     if digits and not digits.isdigit():  # int() reads signs, blanks, underscores, and digits of other scripts
         return False

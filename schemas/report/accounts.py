@@ -240,7 +240,7 @@ class VerdictSection(Section):
     untested_requests: int
     """Number of problem requests whose root type and call sites no test covers."""
     missing_requests: int | None
-    """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
+    """Outcome `cannot-tell`: number of further requests that would have decided; None for other outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
     """Changes hidden by ordinary variation, largest first; cut to the first ones."""
     equivalent_share: float | None

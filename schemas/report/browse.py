@@ -77,8 +77,8 @@ class BinnedCategory(BinnedRoot):
 
 
 class BinnedSite(Frozen):
-    """A call site, with the sums of the times spent waiting for it by bin of the *waiting requests'* response
-    time.
+    """A call site, with sums, by bin of the response time of the requests that waited for it, of the time
+    spent waiting.
     """
 
     label: str
@@ -109,7 +109,7 @@ class KindInRange(Frozen):
     lift: float | None
     """`share_in` / `share_out`; None if the kind occurs only in the range."""
     failed: float
-    """Share of failed requests among those of this kind in the range."""
+    """Share of failed requests among the kind's requests in the range, 0 to 1."""
 
 
 class SiteInRange(Frozen):

@@ -87,7 +87,7 @@ class ClusterCategory(Frozen):
     """A category (level of detail L1) that occurs in a cluster."""
 
     key: str
-    """Category key, of the largest stored category that was merged into it."""
+    """Key of the category: of the largest of the stored categories that were merged into it."""
     requests: tuple[int, ...]
     """[samples] number of the cluster's requests in the category."""
 

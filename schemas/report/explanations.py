@@ -88,7 +88,7 @@ class Explanation(Frozen):
     excluded: tuple[str, ...]
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Why the explanation is not reliable; empty if it is."""
+    """Reason why the explanation is not reliable; empty if it is."""
     best: Rule | None = None
     """Node below the root, described by `sentence`, that best separates affected from other requests; None
     without a reliable tree, and in reports older than this field.

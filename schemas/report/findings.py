@@ -15,7 +15,7 @@ from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccou
 
 
 class ChangeKind(StrEnum):
-    """Kind of change at a site: the kind of test that detected it, and the direction."""
+    """Kind of change at a site: what the test that detected it measures, and the direction."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -139,7 +139,7 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index in the finding's list, from 0, of the evidence that caused this one; None for a cause."""
+    """Index in the finding's list, from 0, of the evidence that this one follows from; None for a cause."""
     relation: Annotated[
         str,
         column(
@@ -195,10 +195,11 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """Start and end of a finding within the problem period; None if beyond that end of the period."""
+    """Start and end of a finding within the problem period; None for an end that lies beyond the period."""
 
     began: Instant | None
-    """Start of the change; None: present at the start of the period, or too near to it to decide."""
+    """Start of the change; None: the change was there at the start of the period, or began too near to it to
+    decide."""
     ended: Instant | None
     """End of the change; None: present at the end of the period."""
 
@@ -212,7 +213,7 @@ class FurtherView(Frozen):
     arguments: tuple[str, ...]
     """Arguments of the command `flowdiff`, one per element."""
     command: str
-    """Command line for a shell, with the same `arguments`."""
+    """The command `flowdiff` with `arguments`, quoted for a shell."""
     page: str | None = None
     """Address of the suggested analysis' page, relative to this report's page; None if it is not stored in
     the same lake.
@@ -233,8 +234,8 @@ class Finding(Frozen):
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; else
-    empty.
+    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; empty:
+    none.
     """
     unit: OfUnit
     before: Before
@@ -249,8 +250,8 @@ class Finding(Frozen):
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
-    """Contribution to the change of the mean response time; findings and the account's other rows add up to
-    that change.
+    """Contribution to the change of the mean response time, µs per request; the sum over findings and the
+    account's rows without a finding is that change.
     """
     is_better: bool = False
     """True if the finding is known to be an improvement: the same work in less time, or fewer failures."""
@@ -282,8 +283,8 @@ class Finding(Frozen):
     first_window_ns: int | None
     """Start of the first window of the problem period in which the change is visible."""
     when: When | None = None
-    """Start and end within the problem period; both None in it: throughout. None: unknown (no request loaded;
-    in a report of an older version, also throughout).
+    """Start and end of the change within the problem period; both None in it: the whole period. None: unknown
+    (no request was loaded; in a report of an older version, also the whole period).
     """
     views: tuple[FurtherView, ...] = ()
     """Suggested analyses, most informative first. Excluded from the report's id, as their commands name the

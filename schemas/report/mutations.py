@@ -205,7 +205,7 @@ class Mutation(ListedCategory):
     type."""
     one_to_n_relaxed: bool
     """True for a structural mutation for which no single category lost enough requests (1:N): its precursors
-    are chosen without that heuristic, several categories that may together have lost the requests."""
+    are several categories that may together have lost the requests."""
     baseline_mean_us: Annotated[
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
@@ -227,7 +227,7 @@ class Mutation(ListedCategory):
     mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Detailed response-time mutations: histogram of the response time first, then those of the most changed
+    """Histograms of a detailed response-time mutation: the response time first, then the most changed
     edges.
     """
     difference: GraphDifference | None
@@ -259,9 +259,7 @@ class MutationsSection(Section):
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
-    them.
-    """
+    """Number of categories that lost enough requests to be precursors, also ones that no mutation names."""
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 

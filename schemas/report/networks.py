@@ -71,7 +71,7 @@ class NetworkEdge(Frozen):
     the other variable.
     """
     weight_other: float
-    """Weight of the edge in the network of class 0; 0 if it is not in that network."""
+    """Weight of the edge in the network of class 0; 0 if that network lacks it."""
     directed: bool
     """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
@@ -89,7 +89,7 @@ class NetworkComponent(Frozen):
     """Root type studied; empty: all root types together."""
     log_type: LogType
     feature_types: tuple[str, ...]
-    """Feature types that give this component; several if their values are equal."""
+    """Feature types from which this component was found; several if their values are equal."""
     also: tuple[str, ...] = ()
     """Feature types whose component starts with the same variable but has a lower score."""
     score: float

@@ -71,7 +71,7 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """KS statistic, 0 to 1; None if there are too few values for a test."""
+    """KS statistic, 0 to 1; None if the test was not run."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
@@ -179,8 +179,8 @@ class Section(Frozen):
     """Name of the method that made the section; filled in when the report is put together."""
 
     def content(self) -> Self:
-        """Copy of the section without fields that depend on where the report was made; the report's id is its
-        hash.
+        """Copy of the section without fields that depend on where the report was made. The report's id is a
+        hash of such copies.
         """
         return self
 
@@ -248,4 +248,4 @@ class TrainSchedule(Frozen):
     bars: tuple[ScheduleBar, ...]
     messages: tuple[ScheduleMessage, ...]
     cut: int
-    """Number of bars and messages left out for lack of space."""
+    """Number of bars and messages not drawn for lack of space."""

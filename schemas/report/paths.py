@@ -148,7 +148,7 @@ class RarePathsRow(Frozen):
 
 
 class PathsSection(Section):
-    """Whole paths, the second resolution: sites detect changes, paths describe them."""
+    """Section on whole paths: it describes changes that the tests of call sites detect, from end to end."""
 
     section: Literal["paths"] = "paths"
     account: PathAccountRow

@@ -77,7 +77,7 @@ class Headline(Frozen):
 
     sentence: str
     change: PeriodChange | None
-    """Change between two samples; None for other numbers of samples."""
+    """Change between two samples; None unless there are exactly two."""
 
 
 class Verdict(Frozen):
@@ -138,10 +138,10 @@ class Report(Frozen):
     """Notes on data quality, one sentence each."""
     headline: Headline
     strip: TimeStrip | None = None
-    """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
-    older versions."""
+    """Course of both samples over time; None unless there are exactly two samples with requests loaded, and
+    in reports of older versions."""
     picture: FlowPicture | None = None
-    """Graph of the calls around the first findings; None without a finding, for other methods, and in
+    """Graph of the calls around the first findings; None without a finding, for methods without one, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
     """Methods in the order requested; a gate uses the first one's verdict."""

@@ -133,7 +133,7 @@ class WatchedSource(Frozen):
     c2: float | None
     within: float
     resolved: bool
-    """True if C² is below 1: the marker may be removed."""
+    """True if the source's C² is below 1: its marker may be removed."""
 
 
 class VarianceSection(Section):
@@ -168,7 +168,7 @@ class VarianceSection(Section):
 
 
 class VariableEdge(Frozen):
-    """A call site or edge within one category; the shares of all of a category add up to 1."""
+    """A call site or edge within one category; the shares of all edges of the category add up to 1."""
 
     number: Annotated[int, column("place", "from 1, by share")]
     label: Annotated[str, column("name", "edge or site")]

@@ -19,7 +19,7 @@ _BUDGET_PER_PAYLOAD_BYTE: Final = 6
 (docs/internals/performance.md).
 """
 DECODERS: Final = 2
-"""Chunks decoded at once, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
+"""Chunks decoded concurrently, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
 """Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
 data."""

@@ -61,7 +61,7 @@ class DaysSeen:
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
-        """Day -> events that start on it; 0 for a day on which events only end."""
+        """Day -> number of events that start on it; 0 for a day on which events only end."""
         self._ends: Counter[int] = Counter()
         """Day -> events that end on the day but start on another."""
 

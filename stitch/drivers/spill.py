@@ -31,7 +31,8 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload bytes up to which all events are one group: a second core would not repay splitting the files."""
+"""Payload bytes up to which all events form one group: a second core would not repay the cost of
+splitting."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
@@ -237,8 +238,8 @@ def _group(piles: list[_Pile]) -> Group:
 class EventSpill:
     """Collector of batches of events, which yields them in groups small enough for the kernel.
 
-    Records without a request id are buffered apart until all is read; then they are named, and join the
-    others.
+    Activity records without a request id are buffered apart until all is read; then they get a name, and join
+    the other events.
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:

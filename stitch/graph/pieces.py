@@ -146,7 +146,7 @@ def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> Structur
 
 
 def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
-    """LOOP or COPIES piece of two or more iterations, which have one folded form."""
+    """Piece of kind LOOP or COPIES, of two or more iterations with one folded form."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
     return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)

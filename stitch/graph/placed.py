@@ -100,9 +100,9 @@ class PlacedFlows(PlacedNodes):
     request: I8
     """[flows] request code, an index into `request_names`."""
     quality: U4
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     code: I8
-    """[events] request code of each row, -1 for rows left out before requests were distinguished."""
+    """[events] code of the request of each row; -1 for rows left out before requests were distinguished."""
     request_names: pa.StringArray
     """[request codes] request id of each code."""
     conflicts: I8

@@ -92,10 +92,10 @@ class ChainGraph:
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Build the graph in which joins with equal predecessors share a dummy before the first of them, unless
-    their predecessors are in `dissolved`.
+    """Build the graph in which joins with equal predecessors get a common dummy vertex before the first such
+    join, unless their predecessors are in `dissolved`.
 
-    predecessors: [chains] remaining `chains.predecessors`.
+    predecessors: [chains] `chains.predecessors` without the in-edges already cut.
     """
     last = [positions[-1] for positions in chains.positions]
     joins = [tuple(above) for above in predecessors if len(above) > 1]

@@ -248,7 +248,7 @@ FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COL
 events and dead letters.
 """
 _ROW_GROUP: Final = 8192
-"""Files (rows) in a row group of a checkpoint: more than those of a day."""
+"""Maximum files (rows) in a row group of a checkpoint: more than a day has."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """Schema of imported files, one row each, in the order of commits."""

@@ -36,7 +36,7 @@ from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""Rows of flows read before those outside the time bounds are dropped: 6 MB at 30 nodes."""
+"""Rows of flows read per step, before rows outside the time bounds are dropped: 6 MB at 30 nodes."""
 
 
 def read_rows(
@@ -212,7 +212,8 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
-"""Table -> columns with statistics, by which readers skip row groups; others would only enlarge footers."""
+"""Table -> columns with Parquet statistics, by which readers skip row groups; statistics of other columns
+would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
 """Last bytes of a Parquet file: length of the footer, magic word."""

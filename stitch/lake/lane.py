@@ -98,7 +98,7 @@ class Lane:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the last commit that has one; empty without."""
+        """Configuration of the last commit that has one; empty if none has."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
@@ -191,7 +191,7 @@ class Lane:
         raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """Record of the next commit, without its files."""
+        """Commit record of the next commit, without its files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
@@ -270,7 +270,7 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """Name of a data file of this lane whose commit is not in the chain; None without one.
+        """Name of a data file of this lane whose commit is not in the chain; None if there is none.
 
         The next commit would hide such a file. Every commit with a file in a window has a file of flows
         there, so only the last windows of flows are searched.

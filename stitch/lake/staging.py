@@ -90,7 +90,7 @@ class Staging:
             self._items = [item for item in self._items if item.window != window.name]
 
     def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
-        """Write raw events as the log's segment of commit `seq` (default: this one). Raises OSError."""
+        """Write raw events as the log segment of commit `seq` (default: this one). Raises OSError."""
         name = segment_name(self.lane, self.seq if seq is None else seq)
         data, segment = encode_segment(name, rows)
         self._store.put(name, data)
@@ -114,7 +114,7 @@ class Staging:
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
-        """Remove the stage folder with its files, and the folders of attempts. Raises OSError."""
+        """Remove the stage folder with its files, and the stage folders of attempts. Raises OSError."""
         self._store.remove(self.folder)
         if self._attempts is not None:
             above, _, beginning = self._attempts.rpartition("/")

@@ -83,9 +83,10 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files in a key's folder that `is_other` rejects as another version; return their number.
+    """Remove files in a key's folder whose content `is_other` recognises as another version; return their
+    number.
 
-    is_other: [content] -> True for another version. Files of other settings stay. Raises OSError.
+    is_other: content -> True for another version. Files of other settings stay. Raises OSError.
     """
     folder, mine, n = stats_folder(key), {*_kept(store, key)}, 0
     for name in store.names(folder):

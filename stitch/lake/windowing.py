@@ -45,7 +45,8 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if `after` has the rows of the tables `before`, in any order, each as often (`distinct`: once).
+    """True if `after` has the rows of the tables `before`, in any order, and each equally often (`distinct`:
+    once each).
 
     By a 64-bit hash of every row over all columns.
     """

@@ -205,7 +205,7 @@ class _Graph:
     request: I8
     """[flows] code of the flow's request."""
     quality: U4
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     strand_first: I8
     """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
@@ -219,7 +219,7 @@ class _Graph:
     candidate: B1
     """[nodes] True for candidates for the response (`Ends.candidate`)."""
     linked: B1
-    """[nodes] True if an edge leads to the node from the previous one."""
+    """[nodes] True if an edge leads to the node from the previous node."""
     src: I8
     """[cross edges] source node."""
     dst: I8
@@ -287,7 +287,7 @@ def _quality(
     cyclic: I8,
     node_flow: I8,
 ) -> U4:
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     request, _ = _dense(strands.flow)
     n_records = np.bincount(node_flow, minlength=len(request))
     many = entries.n_orphans > np.maximum(1, config.orphan_share * n_records)

@@ -53,7 +53,8 @@ class SharedIds:
     innermost: I8
     """[groups] row of the group's innermost (last) member."""
     side_key: I8
-    """[sides] group * n_components + component, ascending; a side: members of one group and component."""
+    """[sides] group * n_components + component, ascending. A side is the set of spans of one group with one
+    component."""
     side: I8
     """[sides] row of the innermost member with the group and component of `side_key`."""
     n_components: int
@@ -166,7 +167,7 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
 
 
 def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
-    """References of `spans`; rows `takers` without declared parents get those of the partial reports
+    """References of `spans`; rows `takers` without declared parents get the references of the partial reports
     `givers`."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)

@@ -45,7 +45,7 @@ from schemas.report.findings import Example, Finding, FindingsSection
 from schemas.trace_urls import TRACE_ID
 
 MOST_BARS: Final = 120
-"""Maximum number of bars drawn for a request; of the rest, only the number is shown."""
+"""Maximum number of bars drawn for a request; the number of further ones is shown."""
 MOST_ROWS: Final = 15
 """Maximum number of places listed as different, largest difference first."""
 

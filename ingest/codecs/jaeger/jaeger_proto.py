@@ -39,7 +39,7 @@ JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 
 
 class JaegerProtoCodec:
-    """`jaeger-proto`: one Span message a payload."""
+    """`jaeger-proto`: one Span message per payload."""
 
     name = "jaeger-proto"
 

@@ -201,11 +201,11 @@ class _Lines:
         """
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
-        """Add payloads that are one record each, as messages of a log are; return False, adding none, if not
-        all are.
+        """Add payloads that are one record each, as messages of a log are, as one block; return False and add
+        none if some payload is not.
 
-        They become one block, and Python does not touch single payloads: each must begin with a brace, and
-        have no line end except possibly at its end.
+        Python does not touch single payloads: each must begin with a brace, and have no line end except
+        possibly at its end.
         """
         chosen = [payloads[i] for i in indexes]
         lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))

@@ -134,8 +134,8 @@ def _check_words(
 
 
 def _looks_converted(column: pa.Array) -> pa.Array:
-    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line is parsed
-    again.
+    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line must be
+    parsed again.
     """
     first = pc.binary_slice(pc.cast(column, pa.binary()), 0, 1)
     suspects = pc.is_in(first, pa.array([b"{", b"[", b"t", b"f"]))

@@ -46,7 +46,8 @@ def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE
 
 
 def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute], list[Row]]]]:
-    """Yield slices of `size` spans, each as (attributes of a resource, its spans) for every resource."""
+    """Yield slices of `size` spans; a slice is a list of (attributes of a resource, spans of the
+    resource)."""
     if events.num_rows and pc.min(events["kind"]).as_py() < SPAN_KIND_BASE:
         raise InputError("Activity records are no spans.", remedy="Write them in the native format.")
     for start in range(0, events.num_rows, size):

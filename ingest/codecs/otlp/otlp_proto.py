@@ -82,7 +82,7 @@ _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_C
 
 
 class OtlpProtoCodec:
-    """`otlp-proto`: one request message a payload."""
+    """`otlp-proto`: one request message per payload."""
 
     name = "otlp-proto"
 
@@ -157,8 +157,8 @@ class _Reader:
         return read
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
-        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of the dense
-        ones."""
+        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of dense
+        payloads (`batches_of`), which were not read."""
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):

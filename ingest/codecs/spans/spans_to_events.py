@@ -41,7 +41,8 @@ from schemas.events import (
 EARLIEST_NS = 631_152_000 * 10**9
 """Earliest valid time, 1990-01-01 UTC, ns: an earlier time comes from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""First time that is too late, 2200-01-01 UTC, ns: it has a wrong unit or is garbage (int64 ends in 2262)."""
+"""First invalid time, 2200-01-01 UTC, ns: a time from then on has a wrong unit or is garbage (int64 ends in
+2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
@@ -180,7 +181,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """([spans] component, [spans] host, attributes of resources that are neither)."""
+    """([spans] component, [spans] host, the remaining attributes of resources)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))

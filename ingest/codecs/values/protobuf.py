@@ -118,8 +118,8 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Maximum fields of one span over `PART_BYTES`; more carry no information. SDKs stop at 128 attributes,
-events and links each."""
+"""Maximum fields of one span larger than `PART_BYTES`; a span with more is refused as noise. SDKs stop at 128
+attributes, events and links each."""
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:

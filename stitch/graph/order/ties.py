@@ -50,8 +50,8 @@ k - 1.
 """
 
 MAX_STAGES = 20_000
-"""Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
-ties are ordered by time alone, which can split a category, never merge two.
+"""Bound on the number of turns times the number of distinct levels of a flow; two turns are always allowed.
+Past the bound the remaining ties are ordered by time alone, which can split a category, never merge two.
 """
 
 _NEVER = np.iinfo(np.int64).max
@@ -59,7 +59,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class TiedCells:
-    """Segments sorted by (flow, level, colour), and the runs of equal ones."""
+    """Segments sorted by (flow, level, colour); consecutive equal ones form a cell."""
 
     order: I8
     """[segments] segment at each position; a topological order inside every flow."""

@@ -30,7 +30,8 @@ class Retired:
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
-    """Number of files and folders deleted from the store: those hidden longer than the grace period."""
+    """Number of files and folders deleted from the store, because they were hidden for longer than the grace
+    period."""
     held_back: int
     """Number of windows past their age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()

@@ -52,7 +52,7 @@ class Flag:
     LONG = 2
     """Word is longer than the limit passed to the walk."""
     ODD = 4
-    """Word has a digit or a character outside ASCII: `normalise_name` may change it."""
+    """The word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
     """Word begins like JSON."""
     RAW = 16
@@ -163,7 +163,7 @@ def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
 
 
 def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
-    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code of each new one.
+    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code for each new code.
 
     dense: [codes]; negative codes are unchanged. used: [new codes].
     """
