@@ -145,7 +145,7 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 
 
 class GraphText:
-    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs a
+    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs per
     node)."""
 
     def __init__(self, template: Callable[[], Template]) -> None:

@@ -56,7 +56,8 @@ by the view `incidents`."""
 
 
 class ChangePoint(Config):
-    """A row of `change_points`: a comparison that the fast lane of the watch made."""
+    """A row of `change_points`: a candidate of the fast lane of the watch, and the outcome of its
+    comparison."""
 
     at_ns: int
     """when it was looked at, ns since the epoch"""

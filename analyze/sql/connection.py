@@ -35,7 +35,7 @@ def locked_connection(
 
     No writes (COPY TO, even onto a listed file, is refused), no spill, no extensions, no network, no change
     of settings. A query that needs more than `memory_limit` fails. Raises ConfigError if that is not a size.
-    Costs 12 µs a file.
+    Costs 12 µs per file.
     """
     try:
         connection = silent_connection(threads=threads, memory_limit=memory_limit, temp_directory="")

@@ -91,8 +91,8 @@ def response_bytes(refused: Refused | None, format_: str) -> bytes:
 def is_sound(content: bytes, format_: str) -> bool:
     """True if a request is readable and all its spans have accepted ids and times; False also if undecided.
 
-    Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs a span of protobuf, half of
-    what protobuf's parser takes, and 0.9 of JSON.
+    Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs per span of protobuf, half
+    of what protobuf's parser takes, and 0.9 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library

@@ -10,7 +10,7 @@ which the strand goes on; the next item hangs on all of them.
   the smallest case) keep the in-edges that do, and every other one becomes a reference.
 
 A chain is a longest run of nodes of which each is the only way out of the one before and the only way into
-the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once a chain.
+the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once per chain.
 
 Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
 dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:

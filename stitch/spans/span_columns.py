@@ -26,8 +26,8 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
     """Per column, [values] uint64 keys: equal iff the ids are, in the order of their bytes.
 
-    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns an id; else all
-    columns share one sorted dictionary, 300 ns an id. Columns must not hold nulls.
+    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns per id; else all
+    columns share one sorted dictionary, 300 ns per id. Columns must not hold nulls.
     """
     numbers = [_numbers(column) for column in columns]
     if all(n is not None for n in numbers):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class FeatureSet(StrEnum):
-    """Set of features that requests are clustered by."""
+    """Set of features by which requests are clustered."""
 
     POINTS = "points"
     LATENCIES = "latencies"

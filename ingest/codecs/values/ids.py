@@ -132,7 +132,7 @@ def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
-    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes a step."""
+    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes per step."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     out: B1 = halves[:, 0] != 0
     for column in range(1, halves.shape[1]):

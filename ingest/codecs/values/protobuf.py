@@ -60,7 +60,7 @@ def batches_of(
     reads.
 
     Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group of
-    items without content is left out: at 2 bytes an item its columns take 80 times its size.
+    items without content is left out: at 2 bytes per item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)

@@ -71,8 +71,8 @@ def canonical_order(
     the times of their first nodes. tie: returns a stable hash of the given member nodes, used where such
     times are equal; null: nodes as numbered.
 
-    Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work for
-    n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
+    Structure work is done once per DAG, so pass repeated DAGs once with many members. O(n log n) array work
+    for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
     """
     if member is None:
         member = np.arange(len(dags.first_node) - 1, dtype=np.int64)
