@@ -33,7 +33,7 @@ are read in slices, however small.
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError, before anything is read, if a method needs a different number of samples.
+    """Raise ConfigError, before anything is read, if a method does not take this number of samples.
 
     remedy: how to specify samples in the command at hand.
     """

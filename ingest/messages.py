@@ -87,7 +87,7 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """Content of a message that is empty, compressed or too large, or the reject of the message."""
+    """Decompress a message: its content, or a reject if it is empty, damaged or over the limit."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)

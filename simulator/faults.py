@@ -180,8 +180,8 @@ def plan_causes(
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
     end_s: second of the run at which all are repaired; None: they stay. Raises `ConfigError` on negative
-    severities (but for load), an end before a start or of no fault, more than MAX_CAUSES, and if two share a
-    mechanism.
+    severities (but for load), an end before a start or without a fault, more than MAX_CAUSES causes, and two
+    causes with one mechanism.
     """
     if end_s is not None and not chosen:
         raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")

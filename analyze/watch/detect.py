@@ -76,8 +76,8 @@ class Detector:
 
     @property
     def history_ns(self) -> int:
-        """Time span, ns, before now of which a sample of ticks, or the hours, are needed to continue
-        deterministically.
+        """Length of time before now, ns, whose ticks or hours a restarted detector must read to give the same
+        results.
         """
         baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
         # The baseline in use was learned a while ago, of as long a time before that.

@@ -279,7 +279,8 @@ class Listing:
         """Table with the columns of FILES_SCHEMA except the large `_LAZY_COLUMNS`, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""
+        """Complete rows for `some` rows of `table`, in the same order, with the given columns; lazy columns
+        are read from the checkpoints."""
         of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]

@@ -104,8 +104,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """`(rows, [windows + 1] offsets)`: rows of the structures used by each window's flows, ascending in a
-    window.
+    """`(rows, [windows + 1] offsets)`: rows in `known` of the structures used by each window's flows,
+    ascending in a window.
 
     categories, windows: `[flows]`; known: `[structures]` categories, each once.
     """

@@ -159,8 +159,8 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """Make the rows of all clusters, by number. The groups of the run's tree must be blocks of time of a
-    cluster and sample."""
+    """Make the rows of all clusters, by number. In `run.tree`, a group must be a time block of one cluster in
+    one sample."""
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)

@@ -38,8 +38,8 @@ _POOL_RATIO: Final = 3
 """Maximum number of instances of the larger class per instance of the smaller one, in the network of both
 classes."""
 _UNMOVED: Final = 0.5
-"""Share of the change of a chain's first variable up to which a variable just before it counts as
-unchanged."""
+"""Maximum ratio of the change of a variable to the change of the chain's first variable right after it for
+the former to count as unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

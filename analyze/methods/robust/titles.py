@@ -70,7 +70,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Sentence on a change of a segment: its attribute values, size and call site."""
+    """Sentence on a change of an attribute segment: its attribute values, size and call site."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:

@@ -225,7 +225,8 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
-    """Make boxes from groups of positions, in topological order. folds: indices of groups that are pills."""
+    """Make boxes from groups of positions, in topological order. folds: indices of groups that are drawn as a
+    pill (folded steps)."""
     order = sorted(range(len(groups)), key=lambda g: groups[g][0])
     box = {position: i for i, g in enumerate(order) for position in groups[g]}
     steps = []

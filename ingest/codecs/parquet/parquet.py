@@ -41,7 +41,7 @@ _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
 INDEX_BYTES: Final = 4
 """Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
-"""Decimal digits of precision with which a decimal number of 76 digits is exact in ns."""
+"""Precision, decimal digits, of the conversion of decimal numbers to ns: exact for 76 digits."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 

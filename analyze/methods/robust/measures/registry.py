@@ -279,7 +279,8 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how many times a request takes a step between activity records: the only sign of a loop."""
+    """Observe how many times a request takes a step between two trace points of activity records: only this
+    shows a loop."""
     return _calls(view, SiteKind.STEP)
 
 

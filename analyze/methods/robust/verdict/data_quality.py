@@ -39,8 +39,8 @@ def quality_rows(
 ) -> tuple[QualityRow, ...]:
     """Make the rows on names, sampling, excluded flows, load, mix and history.
 
-    roots: root types in the order of the blocks; rates: of all requests, then of each root type; history: its
-    windows as blocks, None without one.
+    roots: root types in the order of the blocks; rates: changes of the arrival rate of all requests, then of
+    each root type; history: its windows as blocks, None without one.
     """
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]

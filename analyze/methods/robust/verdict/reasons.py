@@ -270,7 +270,7 @@ def _about(test: PeriodMeasure, kind: ReasonKind, text: str) -> Reason:
 
 
 def _once(reasons: Iterable[Reason]) -> list[Reason]:
-    """Keep the first reason of each measure: of the tail that with the lowest threshold."""
+    """Keep the first reason of each measure; for the tail that is the reason with the lowest threshold."""
     first: dict[str | None, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.measure, reason)

@@ -54,7 +54,7 @@ class Flag:
     ODD = 4
     """The word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
-    """Word begins like JSON."""
+    """The word begins like a JSON object or array."""
     RAW = 16
     """Word is not text: bytes, or the elements of a nested value."""
 
