@@ -277,7 +277,7 @@ class Grid:
     """A table: rows under headings."""
 
     label: str
-    """What one row is, for screen readers; on a terminal the heading of the first column."""
+    """Noun for one row, for screen readers; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None

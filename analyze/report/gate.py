@@ -133,9 +133,9 @@ def _fail(n: int) -> str:
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     """Decide whether a result that counts reaches the floor.
 
-    floor: its share is of the first sample's summed response time. All results are weighed, also those the
-    report does not list: they may be larger than listed ones of the other direction, or the only ones of a
-    kind. Results that are not measured in time have no floor.
+    floor: its share refers to the first sample's summed response time. All results are weighed, also results
+    that the report does not list: they may be larger than listed ones of the other direction, or the only
+    ones of a kind. Results that are not measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 

@@ -58,7 +58,7 @@ class Chained:
 
 
 class CommitTakenError(LakeError):
-    """Another writer committed under this number first: starting over may succeed."""
+    """Another writer committed under the same number first: starting over may succeed."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN

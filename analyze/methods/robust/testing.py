@@ -51,10 +51,9 @@ class NearChange:
 
     change: Change
     z: float
-    """Number of standard errors from which the change would be significant if it were the only test."""
+    """Change over its standard error, noise included."""
     z_needed: float
-    """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
-    no number suffices."""
+    """Number of standard errors from which the change would be significant if it were the only test."""
     requests_needed: int | None
     """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
     no number suffices."""
@@ -66,7 +65,7 @@ _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
 """Factor from the unit of the logarithms (ns, scaled ratios) to the displayed unit; 1 for units not
 listed."""
 WINDOW_SHARES: Final = "window-shares"
-"""Name of the rule (for `without`) by which p of a share allows for the differences between a history's
+"""Name of the rule (setting `without`) by which p of a share allows for the differences between a history's
 windows (`surprise`)."""
 
 

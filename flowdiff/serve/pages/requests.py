@@ -135,8 +135,8 @@ class Shown:
 
     @property
     def end_us(self) -> float:
-        """End of the time axis on which to draw the request, µs: that of the last bar, but 1 to 1.5 times the
-        response time.
+        """End of the time axis on which to draw the request, µs: end of the last bar, limited to 1 to 1.5
+        times the response time.
         """
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))

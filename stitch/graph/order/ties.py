@@ -76,7 +76,8 @@ class TiedCells:
 
 
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
-    """Sort segments into cells of equal (flow, rank, colour); `rank` is the level or a coarser cell."""
+    """Sort segments into cells of equal (flow, rank, colour); rank: level of each segment, or a coarser
+    number."""
     order = np.lexsort((colour, rank, graphs.flow))
     number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
@@ -221,9 +222,8 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark the clusters of segments `odd` hard, and set the cell that is individualised first.
-
-        It is the cell of a decided predecessor; without one, the segments' own cell.
+        """Mark the clusters of segments that contain one of `odd` as hard, and choose in each the cell that
+        is individualised first: the cell of a decided predecessor; without one, the segments' own cell.
         """
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):

@@ -108,10 +108,10 @@ class Failures:
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """Component of the callee at which most of the failures that `lead` reports began; empty for none, or
-        if that is the component of the operation of `lead`.
+        """Component of the callee at which most of the failures that `lead` reports began; empty if there is
+        none, or if that component is the one of `lead`.
 
-        Failures count that began at that operation or below it.
+        Failures count that began at the operation of `lead` or below it.
         """
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:

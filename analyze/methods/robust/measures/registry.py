@@ -243,8 +243,8 @@ def far_slower_calls(view: View) -> Observed:
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
-    """Two partitions of the sites, int64[sites] set numbers each: by operation; by operation, but steps of
-    records by their first point."""
+    """(int64[sites], int64[sites]) set numbers of two partitions of the sites: by operation; by operation,
+    except that steps between activity records are grouped by their first point."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]

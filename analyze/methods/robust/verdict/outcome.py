@@ -72,8 +72,8 @@ class VerdictBasis:
     """Reasons on changes that are significant against the reference alone, but not against the whole
     baseline."""
     silent: str = ""
-    """Sentence on a time without records in which requests were expected, which counts as a change; empty for
-    none."""
+    """Sentence on a stretch of time without any record in which requests were expected, which counts as a
+    change; empty for none."""
 
 
 def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
