@@ -39,7 +39,7 @@ from stitch.lake.store import LocalStore, Store
 from stitch.lake.sums import read_sums, sums_among
 
 if TYPE_CHECKING:
-    from stitch.drivers.live.provisional import ProvisionalFile
+    from stitch.drivers.build.provisional import ProvisionalFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +278,11 @@ class Lakes:
         entries = lake.entries()  # an error says what there is
         if self._provisional is not None:
             return windows_of(period, [entry.window for entry in entries])
-        return windows_of(
-            period,
-            [entry.window for entry in entries if entry.sealed],
-            [entry.window for entry in entries if not entry.sealed],
-        )
+        sealed = [entry.window for entry in entries if entry.sealed]
+        unsealed = [entry.window for entry in entries if not entry.sealed]
+        if not any(period.holds(window) for window in sealed):
+            unsealed += lake.unbuilt(period)
+        return windows_of(period, sealed, unsealed)
 
     def _whole(self, period: Period) -> _Opened:
         """The period's lake, refused if commits of the period are lost. Raises what `manifest` raises."""
@@ -314,6 +314,13 @@ class _Opened:
     starts_ns: I8
     """[windows] ascending starts of the sealed windows with flows."""
     provisional: tuple[ProvisionalFile, ...] = ()
+
+    def unbuilt(self, period: Period) -> list[Window]:
+        """First window of a period that may be in the log of live lanes, behind what is sealed."""
+        sealed_to_ns, length_ns = self.manifest.sealed_to_ns, self.manifest.info.window_length_ns
+        if sealed_to_ns is None or period.end_ns <= sealed_to_ns:
+            return []
+        return [Window(max(sealed_to_ns, period.start_ns // length_ns * length_ns), length_ns)]
 
     @property
     def is_empty(self) -> bool:
@@ -351,7 +358,7 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
     manifest = _manifest(place)
     if provisional is None:
         return _Opened(name, place, manifest, manifest.starts_ns())
-    from stitch.drivers.live.provisional import write_provisional  # the kernel: only where it is asked for
+    from stitch.drivers.build.provisional import write_provisional  # the kernel: only where it is asked for
 
     for number in range(_SNAPSHOTS):
         try:

@@ -50,14 +50,12 @@ COMMANDS: Final = {
     "sql": "Query a lake in SQL.",
     "export": "Export flows as DOT graphs, OTLP spans or native records.",
     "summarize": "Compute the statistics of every window in advance, so that histories are read in seconds.",
-    "repair": "Fold late events into the windows they belong to, under readers and live ingestion.",
+    "repair": "Build windows again that late events belong to, now, under readers and live ingestion.",
     "retain": "Remove windows above an age from a lake, also during ingestion and while it is read.",
     "compact": "Rewrite sealed windows of many small files as one file per table, with the same rows.",
     "build": "Build the windows of another lake from the events that live lanes of a lake log.",
     "publish": "Publish a lake's tables to an Iceberg catalog, without copying a row.",
-    "end-lane": (
-        "End a lane whose partitions are gone for good: publish what is open, and wait for it no longer."
-    ),
+    "end-lane": ("End a lane whose partitions are gone for good, and build what waited for it."),
     "calibrate": (
         "Compare ordinary periods of a lake with each other and count the findings, all of which are false."
     ),
@@ -127,7 +125,7 @@ class _Commands(typer.core.TyperGroup):
 def _load(name: str) -> Any:
     app = typer.Typer(add_completion=False)
     command = import_module(module_of(name)).command
-    # A line a paragraph: Typer keeps line ends, and would break each line again.
+    # One line a paragraph: Typer keeps line ends and would wrap each line again.
     paragraphs = (" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
     app.command(name, cls=LakeCommand, help="\n\n".join(paragraphs))(command)
     loaded = typer.main.get_command(app)

@@ -33,7 +33,7 @@ class ByteSource:
         self._read_some: Callable[[int], bytes] = stream.read
         self._step = _STEP
         if head.startswith(GZIP):
-            # One raw read a call, so that all data before a damage was returned when a call fails.
+            # One raw read a call, so that all data before the damage have been returned when a call fails.
             self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
         elif head.startswith(PACKED):
             self._read_some = _ZstdFrames(stream).read

@@ -161,10 +161,10 @@ def _payloads(
     batch = pa.record_batch(columns, names=batch.schema.names)
     payload = _payload(batch, mapped, time_unit)
     if size <= 2 * chunk_bytes or size > most_plain_bytes(payload, config):
-        yield payload, batch.num_rows  # the codec refuses the second
+        yield payload, batch.num_rows  # if it exceeds the limit, the codec refuses it
         return
     for part in _parts(batch, chunk_bytes):
-        # Else every part would take all words with it.
+        # Otherwise every part would contain the whole dictionary.
         plain = [without_dictionaries(column) for column in part.columns]
         yield _payload(pa.record_batch(plain, names=part.schema.names), mapped, time_unit), part.num_rows
 

@@ -131,7 +131,11 @@ class Counters(Closed):
     them, and older than `live.keep_events`.
     """
     events_open: int = 0
-    """Events open after this commit, in the lane's segments: of requests or windows that are not complete."""
+    """Events open after this commit, in the lane's segments: of requests or windows that are not complete; 0
+    for a lane that logs.
+    """
+    events_logged: int = 0
+    """Events in the segment of this commit, from which builders make windows."""
     messages: int = 0
     """Messages read from a log, whatever their fate. `positions` covers them and gaps between them."""
     flows: int = 0
@@ -140,8 +144,8 @@ class Counters(Closed):
     rejects: dict[str, int] = Field(default_factory=dict)
     """Dead letters by reason: items that codecs refused (never counted as events), and `events_rejected`."""
     rejects_not_kept: int = 0
-    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one
-    file.
+    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one file
+    or commit, or stored by an earlier build of their window.
     """
     oddities: dict[str, int] = Field(default_factory=dict)
     quality: dict[str, int] = Field(default_factory=dict)
@@ -157,6 +161,7 @@ class Counters(Closed):
             + self.events_late
             + self.events_lost
             + self.events_open
+            + self.events_logged
         )
 
 
@@ -231,6 +236,12 @@ class Upkeep(Closed):
     """Ascending; entries older than the grace period are merged."""
     emptied: tuple[tuple[int, int], ...] = ()
     """(start of a window, commit): built again without any flow left, which no file represents."""
+    built_to: tuple[tuple[int, int], ...] = ()
+    """(lane, commit), ascending: up to there no segment of the lane has anything of a window to be built, so
+    the lane may remove it.
+    """
+    rebuilds_from_ns: int | None = None
+    """Start of the first window that may be built again, as its log is kept; None: none may."""
     late_to_ns: int | None = None
     """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
     because a repair rewrites waiting events, which makes the age of their file meaningless.
@@ -261,6 +272,8 @@ class Standing(Closed):
     """Number of the first commit whose segment is retained for a repair, with those of all later commits;
     None: none need be.
     """
+    logs: bool = False
+    """True if the lane only logs events: windows are built from its log, and sealed, by the upkeep lane."""
     upkeep: Upkeep | None = None
     """State of the upkeep lane; None for other lanes."""
 
@@ -319,8 +332,16 @@ class BuiltWindow(Closed):
     """Number of these refused: the same id with other content, or no time to go by."""
     late: int = 0
     """Events that came after a segment it was built from was gone; stored under `late/`, not in `events`."""
+    late_to_ns: int | None = None
+    """Latest time of these: its requests may still go on."""
     moved: tuple[tuple[str, int], ...] = ()
     """(request hash, hex; window start): requests with first event here, whose flow begins there."""
+    running_to_ns: int | None = None
+    """Latest event of the requests that had not ended when it was built, flagged INCOMPLETE; None: all had.
+    The window is built again once they are quiet.
+    """
+    letters: tuple[int, ...] = ()
+    """Commits of the upkeep lane, ascending, with dead letters of its refused events."""
 
 
 class Build(Closed):

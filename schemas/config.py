@@ -157,5 +157,6 @@ class StitchConfig(Config):
     idle_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
     """Distance of the watermark from a request's last event at which the request closes."""
     max_age_ns: int = Field(default=15 * 60 * NS_PER_SECOND, gt=0)
-    """Distance of the watermark from a request's first event at which the request closes, flagged INCOMPLETE.
+    """Time after its window for which the log of a request that has not ended is kept; events that come later
+    may be late, and the request stays INCOMPLETE.
     """

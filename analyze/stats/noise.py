@@ -195,7 +195,7 @@ def student_z(min_z: float, freedom: F8 | float) -> F8:
     from scipy.special import (
         ndtr,
         stdtrit,
-    )  # a fifth of a second, which the import of a comparison does not need
+    )  # takes a fifth of a second, which importing a comparison does not need
 
     found: F8 = -stdtrit(freedom, ndtr(-min_z))
     return found

@@ -66,7 +66,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     if sums[past] - sums[first] <= _WITHIN:
         return None
-    # For a start (an end) the best segment that begins (ends) there.
+    # For each possible start (end), the best segment that begins (ends) there.
     begins = sums[past] - sums[:past]
     ends = sums[first + 1 :] - sums[first]
     low, high = _within(begins)

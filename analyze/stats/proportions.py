@@ -63,7 +63,7 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     A table with an empty margin has p = 1.
     """
     k, total, marked, drawn = np.broadcast_arrays(k1, n0 + n1, k0 + k1, n1)
-    # A table with an empty margin has no law.
+    # A table with an empty margin has no distribution.
     has_law = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
     table = [value[has_law] for value in (k, total, marked, drawn)]
     k, total, marked, drawn = table
@@ -134,7 +134,7 @@ def smallest_new_share(
     if min(n0, n1) < 1 or not passes(n1):
         return float("inf")
     low, high = 1, n1
-    while low < high:  # if k requests pass, more do
+    while low < high:  # `passes` is monotonic
         middle = (low + high) // 2
         low, high = (low, middle) if passes(middle) else (middle + 1, high)
     # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
@@ -162,7 +162,7 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
     kept = kept_of[windows]
     first = np.arange(x2.shape[1])[None, :] < kept[:, None]
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
-    # Once for each number of windows: a quantile costs more than all else here.
+    # Computed once for each number of windows, as quantiles dominate the cost.
     left = _left_of_chi2(kept_of / np.maximum(many, 1))
     mean = mean / left[windows] * windows / np.maximum(windows - 1, 1)
     usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)

@@ -56,7 +56,7 @@ class BlockSums:
         float64[places, blocks]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mean, n = self.total / self.weight, self.weight**2 / self.weight2
-            spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding where all are equal
+            spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding if all are equal
             return np.log(mean), spread / np.maximum(n - 1, 1)
 
 

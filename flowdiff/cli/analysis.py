@@ -120,7 +120,7 @@ def compared(
     warn_of_pending(found.periods)
     if memory is None:
         keep_freed()
-    else:  # what is freed is there for what comes next, of whatever library
+    else:  # freed memory is then available to all libraries
         import pyarrow as pa
 
         pa.set_memory_pool(pa.system_memory_pool())

@@ -53,7 +53,7 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
     ) -> None:
         from flowdiff.samples import one_or_two
 
-        del help_all  # it ends the command before
+        del help_all  # its callback ends the command earlier
         chosen, refine = chosen_settings(
             [name], [*(f"{name}.{key}={value}" for key, value in flags.items()), *(settings or ())]
         )

@@ -182,5 +182,5 @@ def provisional_folder() -> Path:
 
     scratch = Scratch()
     folder = scratch.folder
-    atexit.register(lambda: scratch)  # keeps the owner, with which the folder is removed, until the end
+    atexit.register(lambda: scratch)  # keeps the owner alive until exit, when it removes the folder
     return folder

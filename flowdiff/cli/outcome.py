@@ -74,7 +74,7 @@ def say(text: str) -> None:
     try:
         echo(f"flowdiff: {text}", err=True)
     except OSError:
-        return  # Standard error is where this would be reported.
+        return  # There is no other place to report this.
 
 
 def reader_left(error: BaseException) -> bool:
@@ -89,7 +89,7 @@ def discard_output() -> None:
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:
-        return  # A test's buffer, which takes everything.
+        return  # A buffer of a test, which accepts everything.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

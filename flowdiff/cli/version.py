@@ -8,7 +8,7 @@ import uuid
 
 def version() -> str:
     """Version of the installed package; `0+source` when run from a checkout that is not installed."""
-    from importlib import metadata  # takes a command longer than its options
+    from importlib import metadata  # imported late: it takes longer than a command's options
 
     try:
         return metadata.version("flowdiff")

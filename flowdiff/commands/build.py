@@ -66,7 +66,7 @@ def command(
         while not stop.asked:
             try:
                 with upkeep(into, "Building", grace) as run:  # others may look after the lake in between
-                    builder = builder or Builder(source, run, scratch.folder, settings)
+                    builder = builder or Builder(source, run, scratch, settings)
                     done = builder.step(time.time_ns(), finished=finished)
                     if not done.did_anything and time.time_ns() - swept_ns >= grace_ns:
                         removed, swept_ns = removed + builder.sweep(time.time_ns()), time.time_ns()

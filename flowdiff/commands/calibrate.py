@@ -53,7 +53,7 @@ def command(
     from flowdiff.cli.version import version
     from schemas.ranges import parse_ranges
 
-    del help_all  # it ends the command before
+    del help_all  # its callback ends the command earlier
     (chosen,), refine = chosen_settings([method], settings or ())
     if not chosen.method.samples.allows(2):
         raise ConfigError(f"The method '{method}' takes {chosen.method.samples.text}, not a pair.")

@@ -160,7 +160,7 @@ def command(
     from stitch.lake.place import open_place
     from stitch.processes import cores, room_for
 
-    del help_all  # it ends the command before
+    del help_all  # its callback ends the command earlier
     chosen, refine = chosen_settings(
         method or DEFAULT_METHODS, [*(f"robust.exclude={key}" for key in exclude or ()), *(settings or ())]
     )
@@ -187,10 +187,10 @@ def command(
     )
     # Store the report in the problem's lake; --lake may differ, as it is for periods that name none.
     place = found.compared[-1][1][0].lake
-    # A page that is also written elsewhere has no other report beside it.
+    # A page that is written elsewhere has no other reports beside it.
     kept = []
     if to.save and to.html_file is None:
-        with suppress(OSError):  # no link is missed more than the comparison
+        with suppress(OSError):  # a failure costs links, not the comparison
             kept = kept_reports(open_place(place))
     there = [name for name in method_names() if installed(name)]
     outcome = with_views(outcome, compared_of(found.compared), there, kept)

@@ -25,42 +25,41 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """End a lane whose partitions are gone for good: publish what is open, and wait for it no longer.
+    """End a lane whose partitions are gone for good, and build what waited for it.
 
-    Windows are then sealed without it. Its raw events, kept for `flowdiff repair`, are deleted. Should its
+    Windows are then built and sealed without it. Its raw events are deleted. Should its
     partitions come back, it goes on at its positions; a process that has them takes the lane back.
     """
     with upkeep(lake, "Ending a lane") as run:
         from stitch.drivers.ending import end_lane
+        from stitch.scratch import Scratch
 
         if lane is None:
             _list(run.store)
             return
-        done = end_lane(run, lane)
+        with Scratch() as scratch:
+            done = end_lane(run, lane, scratch)
     streams = ", ".join(stream.name for stream in done.streams)
-    echo(
-        f"lane {lane} ({streams}) ended: {done.flows:,} flows of {done.events:,} open events published "
-        f"in {done.windows:,} windows"
-    )
+    echo(f"lane {lane} ({streams}) ended: {done.windows:,} windows built of {done.events:,} events")
 
 
 def _list(store: Store) -> None:
-    """Print the lanes of partitions, and how far each has sealed."""
+    """Print the lanes of partitions, and how far each has read."""
     from analyze.report.text_table import Heading, Kind
     from flowdiff.cli.listing import print_rows
     from stitch.drivers.ending import lanes_of_partitions
 
-    def reached(sealed_ns: int | None, ended_ns: int | None) -> str:
+    def reached(watermark_ns: int | None, ended_ns: int | None) -> str:
         if ended_ns is not None:
             return "ended"
-        if sealed_ns is None:
+        if watermark_ns is None:
             return "nothing"
-        return f"{datetime.fromtimestamp(sealed_ns // NS_PER_SECOND, UTC):%Y-%m-%d %H:%M}"
+        return f"{datetime.fromtimestamp(watermark_ns // NS_PER_SECOND, UTC):%Y-%m-%d %H:%M}"
 
     rows = [
         [
             str(found.lane),
-            reached(found.standing.sealed_to_ns, found.standing.ended_to_ns),
+            reached(found.standing.watermark_ns, found.standing.ended_to_ns),
             f"{found.commit:,}",
             ", ".join(stream.name for stream in found.streams),
         ]

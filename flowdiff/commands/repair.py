@@ -1,4 +1,4 @@
-"""`flowdiff repair`: fold late events into the windows they belong to."""
+"""`flowdiff repair`: build windows again that late events belong to."""
 
 from __future__ import annotations
 
@@ -18,19 +18,12 @@ from schemas.errors import ConfigError
 
 def command(
     lake: LakeOption,
-    finished: Annotated[
-        bool,
-        typer.Option(
-            "--finished",
-            help="Nothing is being ingested: do not wait until no more can come of a request.",
-        ),
-    ] = False,
     grace: GraceOption = "1h",
     dry_run: DryRunOption = False,
     lane: Annotated[
         int | None,
         typer.Option(
-            help="Instead, read the damaged or missing segments of a halted lane again from Kafka, as ingest "
+            help="Instead, read damaged or missing segments of a lane's log again from Kafka, as ingest "
             "is configured. Of partition n it is n + 1.",
             metavar="N",
         ),
@@ -44,50 +37,39 @@ def command(
             "--accept-gaps", help="With --lane: go on without what Kafka no longer has; the ledger says so."
         ),
     ] = False,
+    finished: Annotated[bool, typer.Option("--finished", hidden=True)] = False,
 ) -> None:
-    """Fold late events into the windows they belong to, under readers and live ingestion.
+    """Build windows again that late events belong to, now, under readers and live ingestion.
 
-    Their requests are stitched anew from all events, as far as these are kept (live.keep_events). Readers
-    that have started are not disturbed: replaced files are deleted by the first run after the grace.
+    Live ingestion does so by itself, at most every ten minutes (live.rebuild); late events of windows whose
+    raw events are gone (live.keep_events) stay late. Readers that have started are not disturbed: replaced
+    files are deleted by the first run after the grace.
     """
+    if finished:
+        raise ConfigError(
+            "--finished means nothing any more: late events wait for no end of their requests.",
+            remedy="Leave it out. live.rebuild says when ingestion builds a window again by itself.",
+        )
     if lane is not None:
         _read_again(lake, lane, config, accept_gaps=accept_gaps)
         return
     with upkeep(lake, "Repair", grace) as run:
-        from stitch.drivers.repair.mending import LateOutcome
         from stitch.drivers.repair.repairing import repair
+        from stitch.scratch import Scratch
 
-        done = repair(run, finished=finished, dry_run=dry_run)
-    would = "would be " if dry_run else ""
-    folded = done.events.get(LateOutcome.FOLDED, 0)
-    echo(
-        f"{folded:,} late events of {done.requests:,} requests {would}folded in, "
-        f"{done.windows:,} windows {would}written anew"
-    )
-    for verdict, text in (
-        (LateOutcome.SAME, f"{would}dropped, copies of events that were not late"),
-        (LateOutcome.WAITS, "wait: their window is not sealed, or more may come of their request"),
-        (LateOutcome.LOST, "stay late: other events of their requests are not kept (live.keep_events)"),
-        (LateOutcome.SPLIT, "stay late: their requests came by several partitions (flowdiff rekey)"),
-        (LateOutcome.RETIRED, f"belong to requests of windows that are retired; {would}dropped with those"),
-    ):
-        if n := done.events.get(verdict, 0):
-            echo(f"{n:,} {text}")
-    if done.aged:
-        echo(f"{done.aged:,} {would}dropped: not to be folded in, and past the age of flowdiff retain")
-    if done.lost_segments:
-        echo(
-            f"flowdiff: {len(done.lost_segments):,} files of events kept for a repair are missing, "
-            f"'{done.lost_segments[0]}' first: requests with events in them stay as they are. "
-            "Restore the files from a backup; `flowdiff fsck` names all.",
-            err=True,
-        )
-    if not dry_run:
-        echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")
+        with Scratch() as scratch:
+            done = repair(run, scratch, dry_run=dry_run)
+    if dry_run:
+        echo(f"{done.windows:,} windows would be built again")
+        return
+    echo(f"{done.windows:,} windows built again; {done.events:,} events in all windows that were built")
+    if done.late:
+        echo(f"{done.late:,} events stored as late: the log of their windows is gone (live.keep_events)")
+    echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")
 
 
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
-    """Restore the open events of a lane from Kafka where their segments are damaged."""
+    """Restore segments of a lane's log from Kafka where they are damaged."""
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader
@@ -105,7 +87,7 @@ def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool)
             log.close()
     echo(
         f"lane {lane}: {done.segments:,} segments read again; "
-        f"{done.open_after:,} of {done.open_before:,} open events are there"
+        f"{done.events_after:,} of {done.events_before:,} events are there"
     )
     for gone in done.lost:
         echo(f"Kafka no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")

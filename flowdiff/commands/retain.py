@@ -75,7 +75,7 @@ def command(
             from analyze.report.index import kept_reports
             from stitch.lake.place import open_place
 
-            kept_reports(open_place(lake))  # the list of those that are left
+            kept_reports(open_place(lake))  # update the list of reports
     _say(done, "would be " if dry_run else "")
     if fine_ns is not None:
         since_ns = -(2**63) if done.to_ns is None else done.to_ns
@@ -112,7 +112,7 @@ def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, 
         until_ns = run.now_ns - age_ns
         try:
             old = [Lakes(lake).sealed_part(Period(None, since_ns, until_ns))]
-        except PeriodError:  # no window is so old
+        except PeriodError:  # no window is that old
             old = []
         coarse = coarsen(old, refinement(settings), until_ns, tally=tally, dry_run=dry_run)
     echo(

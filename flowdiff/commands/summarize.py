@@ -54,7 +54,7 @@ def command(
     from stitch.lake.stats_files import sweep
     from stitch.processes import cores
 
-    del help_all  # it ends the command before
+    del help_all  # its callback ends the command earlier
     cluster = spark.cluster(workers)
     # Executors have working folders of their own.
     lakes = Lakes(lake if cluster is None else absolute(lake))

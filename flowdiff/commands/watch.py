@@ -83,7 +83,7 @@ def command(
     from analyze.watch.decide import Comparer
     from analyze.watch.watching import LakeWatch
 
-    del help_all  # it ends the command before
+    del help_all  # its callback ends the command earlier
     watched, told, serve = watch_of(flags, os.environ, config)
     if dry_run and not (once or replay):
         raise ConfigError("--dry-run goes with --once or --replay.")
@@ -326,7 +326,7 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
                     return
         except TakenError:
             turn.check()
-            watch.resume()  # a person accepted or marked something meanwhile
+            watch.resume()  # a person accepted or marked an incident meanwhile
             continue
         shown.listen(watch)
         watch.notify(())

@@ -27,6 +27,7 @@ from schemas.commits import CommitRecord
 from schemas.errors import HaltedError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
+from stitch.drivers.live.election import election
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
@@ -67,6 +68,8 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 LiveIdentity(f"{socket.gethostname()}-{owner_name()}", _created_by()),
                 clock,
                 Watches(LogWatch(log), RunMetrics(registry, version())),
+                election=election(store, config.lake, f"{socket.gethostname()}-{owner_name()}"),
+                lake=config.lake,
             )
             registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, live.memory_bytes))
             address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
@@ -233,6 +236,11 @@ class Watches(Watch):
         """See Watch."""
         for watch in self._watches:
             watch.lane(lane, state, why)
+
+    def building(self, why: str | None) -> None:
+        """See Watch."""
+        for watch in self._watches:
+            watch.building(why)
 
     def trouble(self, why: str | None) -> None:
         """See Watch."""

@@ -91,7 +91,7 @@ def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[No
 
 def give_back() -> None:
     """Return freed memory to the system; takes some milliseconds per gigabyte."""
-    import pyarrow as pa  # not before the heap is shared
+    import pyarrow as pa  # imported only after the heap is shared
 
     pa.default_memory_pool().release_unused()
     heap.give_back()

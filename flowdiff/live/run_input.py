@@ -183,7 +183,7 @@ class ReceiverCollector(Collector):
         )
         counts = dict(self._intake.counts)
         for transport in ("http", "grpc"):
-            for outcome in Outcome:  # from 0 on, or `rate` misses the first
+            for outcome in Outcome:  # zeros too, or `rate` misses the first
                 requests.add_metric([transport, outcome.value], counts.get((transport, outcome), 0))
         yield requests
         yield CounterMetricFamily(

@@ -69,7 +69,7 @@ class LogWatch(Watch):
             seconds=round(took_s, 3),
             messages=counters.messages,
             events=counters.events_read,
-            open_events=counters.events_open,
+            logged=counters.events_logged,
         )
         if counters.flows:
             self._log.info(
@@ -95,7 +95,7 @@ class LogWatch(Watch):
                 commit=record.seq,
                 flows=counters.flows,
                 without_parent=truncated,
-                why="Many requests lack spans: is the topic keyed by trace id? If not, see flowdiff rekey.",
+                why="Many requests lack spans: a service does not send them, or to a topic that is not read.",
             )
         for gap in record.gaps:
             self._log.error(
@@ -111,6 +111,13 @@ class LogWatch(Watch):
         """Log every change of a lane's state."""
         reason = {"why": why} if why else {}
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
+
+    def building(self, why: str | None) -> None:
+        """Log that windows cannot be built, and that they can again."""
+        if why is None:
+            self._log.info("windows are built again")
+        else:
+            self._log.error("build", why=why)
 
     def trouble(self, why: str | None) -> None:
         """Log the beginning and the end of trouble."""

@@ -52,7 +52,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
             try:
                 return do(*arguments, **named)
             except (FileExistsError, FileNotFoundError):
-                raise  # answers of the protocol
+                raise  # regular answers of the commit protocol
             except OSError:
                 failed.inc()
                 raise
@@ -100,9 +100,11 @@ class RunMetrics(Watch):
         self._bytes = counter("message_bytes_total", "Bytes of their values, unpacked.", *_STREAM)
         self._events = counter("events_total", "Events decoded: spans, or records.", *_STREAM)
         self._commits = counter("commits_total", "Commits of lanes.")
-        self._flows = counter("published_flows_total", "Requests published.")
-        self._published = counter("published_events_total", "Events of published requests.")
-        self._late = counter("late_events_total", "Events that came after their window was sealed.")
+        self._flows = counter(
+            "published_flows_total", "Requests published, again where a window was built again."
+        )
+        self._published = counter("published_events_total", "Events of published requests, as those.")
+        self._late = counter("late_events_total", "Events of windows whose log is gone.")
         self._duplicate = counter("duplicate_events_total", "Events that had come before; counted once.")
         self._rejected = counter("rejected_total", "Items that became dead letters.", "reason")
         self._quality = counter("quality_flows_total", "Published requests with a quality flag.", "flag")
@@ -122,7 +124,7 @@ class RunMetrics(Watch):
             "1: the log cannot be read, or the receiver takes nothing.",
             registry=registry,
         )
-        for reason in Reason:  # a series that begins at its first increment hides it from `rate`
+        for reason in Reason:  # `rate` misses the first increment of a new series
             self._rejected.labels(reason.value)
         for change in LANE_CHANGES:
             self._changes.labels(change)
@@ -182,6 +184,7 @@ class StatusCollector(Collector):
         yield _gauge("memory_limit_bytes", "What the process may take (live.memory).", self._limit_bytes)
         yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._budget_bytes)
         yield _states(status)
+        yield from _builder(status, now)
         yield from _streams(status)
         for name, about, value in _LANE_GAUGES:
             family = GaugeMetricFamily(f"flowdiff_{name}", about, labels=["lane"])
@@ -198,24 +201,11 @@ def _since(then_ns: int | None, now_ns: int) -> float | None:
 
 
 _LANE_GAUGES: Final[tuple[tuple[str, str, Callable[[LaneStatus, Moment], float | None]], ...]] = (
-    ("open_events", "Events of requests that go on.", lambda lane, _: lane.open_events),
-    ("open_flows", "Requests that go on.", lambda lane, _: lane.open_flows),
-    ("pending_flows", "Closed requests that wait for their window.", lambda lane, _: lane.pending_flows),
-    ("state_bytes", "Memory of both.", lambda lane, _: lane.bytes),
-    (
-        "oldest_open_flow_age_seconds",
-        "Since the first event of the oldest request that goes on; 0: none does.",
-        lambda lane, now: _since(lane.oldest_open_ns, now.earliest_ns) or 0.0,
-    ),
+    ("state_bytes", "Memory of what came since the last commit.", lambda lane, _: lane.bytes),
     (
         "watermark_delay_seconds",
         "How far the watermark is behind the clock.",
         lambda lane, now: _since(lane.watermark_ns, now.earliest_ns),
-    ),
-    (
-        "seal_delay_seconds",
-        "How far the end of the last sealed window is behind the clock.",
-        lambda lane, now: _since(lane.sealed_to_ns, now.earliest_ns),
     ),
     (
         "commit_age_seconds",
@@ -236,6 +226,27 @@ def _states(status: LiveStatus) -> Metric:
         family.add_metric([state.value], states.count(state))
     family.add_metric(["halted"], len(status.halted))
     return family
+
+
+def _builder(status: LiveStatus, now: Moment) -> Iterator[Metric]:
+    """Gauges of the builder; only the process that builds has those of windows."""
+    build = status.build
+    yield _gauge("builds", "1: this process builds the windows of the lake.", build.builds)
+    yield _gauge(
+        "build_trouble",
+        "1: windows cannot be built; the log of the process says why.",
+        build.trouble is not None,
+    )
+    if not build.builds:
+        return
+    yield _gauge(
+        "windows_to_build", "Windows that are over and wait to be built, or to be built again.", build.windows
+    )
+    delay = _since(build.sealed_to_ns, now.earliest_ns)
+    if delay is not None:
+        yield _gauge(
+            "seal_delay_seconds", "How far the end of the last sealed window is behind the clock.", delay
+        )
 
 
 def _streams(status: LiveStatus) -> Iterator[Metric]:

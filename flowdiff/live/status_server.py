@@ -67,7 +67,7 @@ class StatusServer:
             registry=registry,
         )
         for refusal in REFUSALS:
-            self._refused.labels(str(refusal.value))  # so that a rate of it is 0, not missing
+            self._refused.labels(str(refusal.value))  # from 0, or `rate` misses the first increment
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
         """Open connections in order of opening; the values are unused."""

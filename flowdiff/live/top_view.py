@@ -221,6 +221,14 @@ def _totals(now: Scrape, before: Scrape | None) -> Table:
         "resident memory",
         NONE if rss is None else _size(rss),
     )
+    waiting, sealed = now.one("flowdiff_windows_to_build"), now.one("flowdiff_seal_delay_seconds")
+    table.add_row(
+        "windows to build",
+        NONE if waiting is None else _amount(waiting),
+        "cannot" if now.one("flowdiff_build_trouble") else "",
+        "sealed",
+        NONE if sealed is None else f"{_time(sealed)} ago",
+    )
     return table
 
 
@@ -296,12 +304,8 @@ def _time(seconds: float) -> str:
 
 
 _LANE_COLUMNS: Final = {
-    "open": ("flowdiff_open_flows", _amount),
-    "pending": ("flowdiff_pending_flows", _amount),
     "state": ("flowdiff_state_bytes", _size),
-    "oldest": ("flowdiff_oldest_open_flow_age_seconds", _time),
     "watermark": ("flowdiff_watermark_delay_seconds", _time),
-    "sealed": ("flowdiff_seal_delay_seconds", _time),
     "commit": ("flowdiff_commit_age_seconds", _time),
 }
 """Metric and format of a lane's columns, by title."""

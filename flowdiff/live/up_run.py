@@ -180,7 +180,7 @@ def up(
 
     has_config: True if settings come from a configuration instead of QUICK.
     """
-    with needed():  # before anything is started
+    with needed():  # missing packages end the command before any part starts
         import grpc  # noqa: F401
         import uvicorn  # noqa: F401
     given = ["--config", str(config)] if config is not None else []
@@ -206,7 +206,7 @@ def up(
 
             ingest = started("ingest", *receiving(otlp, otlp_grpc))
             began = ingest.wait_for("started", stop)
-            # A free port that it took is kept when it is started again; so below.
+            # A restarted part keeps the free port that it chose; the same for `serve`.
             ingest.arguments = receiving(str(began["otlp"]), str(began["otlp_grpc"]))
             started("watch", "watch", str(lake), *given)
             serve = started("serve", "serve", str(lake), "--listen", listen)

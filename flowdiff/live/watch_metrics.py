@@ -87,7 +87,7 @@ class ServiceCounters:
             "flowdiff_service_requests", "Requests of sealed windows.", labels=["root", "status"]
         )
         for root in [*self._buckets]:
-            for status in (OK, FAILED):  # both from the start: a series that begins with a failure hides it
+            for status in (OK, FAILED):  # both from the start: `rate` misses the first failure otherwise
                 requests.add_metric([root, status], self._requests[root, status])
         yield requests
         times = HistogramMetricFamily(

@@ -48,7 +48,7 @@ class Ledger:
         if known is None:
             last = {event.incident_id: event for event in recent}
             news = {event.id for event in last.values() if event.incident.goes_on}
-            # From now on every event is delivered.
+            # Without a ledger all events count as delivered, except the last one of each open incident.
             self.add(event.id for event in recent if event.id not in news)
         else:
             self._ids = {**dict.fromkeys(known.sent, False), **dict.fromkeys(known.refused, True)}

@@ -101,7 +101,7 @@ class Sender(ABC):
         self.counts.failed += 1
         self.counts.restarts += 1
         if self._failures == 1:
-            # Its text may hold what is secret.
+            # The exception's text may contain a secret.
             *_, last = traceback.extract_tb(error.__traceback__)
             where = f"{Path(last.filename).name}:{last.lineno}"
             self._say(
@@ -170,11 +170,11 @@ class EventSender(Sender):
                 return self._settings.longest_wait_ns / NS_PER_SECOND
             try:
                 message = self._message(event)
-            except Exception:  # of a template that somebody wrote, whatever it raises
+            except Exception:  # a user's template may raise anything
                 self._refusals += 1
                 if self._refusals < self._settings.refusals:
                     raise
-                self._done(event, refused=True)  # else it would hold up all others
+                self._done(event, refused=True)  # otherwise it would block all other events
                 continue
             error = self._posted(message)
             if error is not None:
@@ -191,7 +191,7 @@ class EventSender(Sender):
             self._say(f"{self.counts.receiver}: event {event.id} is refused: it is given up.")
         try:
             self._ledger.add([event.id], refused=refused)
-        except OSError as error:  # kept with the next one; else it is sent again, with its id
+        except OSError as error:  # stored with the next event, or sent again under the same id
             self._say(f"what {self.counts.receiver} had cannot be kept: {error.strerror or error}.")
         with self._changed:
             self._waiting.pop(event.id, None)
@@ -227,7 +227,7 @@ class AlertSender(Sender):
                 self._over.pop((incident.id, incident.severity), None)
                 known = self._open.pop(incident.id, None)
                 if known is not None and known.severity != incident.severity:
-                    # Another alert, as the severity is a label: the first one ends with it.
+                    # The severity is a label, so this is another alert: end the former one.
                     self._end(known.model_copy(update={"state": "resolved"}))
                 if incident.goes_on:
                     self._open[incident.id] = incident

@@ -166,7 +166,7 @@ async def _answered(
         return _error(site, request, _status(error), error, page.tab)
     except RefusedError as error:
         return await _body_refused(request, error)
-    except ClientDisconnect:  # nobody reads an answer
+    except ClientDisconnect:  # the client is gone
         return Response(status_code=HTTPStatus.BAD_REQUEST)
     except Exception:  # noqa: BLE001 - logged with its traceback; other pages go on
         _LOG.exception("%s failed", request.url.path)

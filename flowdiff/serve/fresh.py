@@ -58,7 +58,7 @@ class Fresh(Generic[T]):
             threading.Thread(target=self._read_again, daemon=True).start()
         if overdue <= self._stale:
             return value
-        if self._reading.acquire(timeout=self._stale):  # the reading that goes on has ended
+        if self._reading.acquire(timeout=self._stale):  # the current reading has ended
             self._reading.release()
         kept = self._kept
         return self._waited_for() if kept is None else kept[2]
@@ -78,7 +78,7 @@ class Fresh(Generic[T]):
         try:
             kept = self._timed()
             with self._lock:
-                # After `forget` another one may have been read: what was begun before it is older.
+                # After `forget` a newer value may have been read: keep it.
                 if self._kept is not None and self._kept[0] <= kept[0]:
                     self._kept = kept
         except (FlowdiffError, OSError) as error:

@@ -71,7 +71,7 @@ class Guard:
             self._check(scope)
             await self._app(scope, self._bounded(receive), answered)
         except RefusedError as refusal:
-            # What is still coming on the connection may be meant as anything.
+            # Close: the rest of a refused request could be read as another request.
             refused = PlainTextResponse(f"{refusal}\n", refusal.status, {"connection": "close"})
             await refused(scope, receive, answered)
 
@@ -83,7 +83,7 @@ class Guard:
         if len(hosts) != 1:
             raise RefusedError(400, "A request names one Host.")
         if b"transfer-encoding" in headers and b"content-length" in headers:
-            # A proxy may take the other one, and what follows for a request of somebody else's.
+            # A proxy may use the other header, and take the rest for the request of another user.
             raise RefusedError(400, "A request has a length or chunks.")
         host = hosts[0].decode("latin-1")
         if host_name(host) not in self._hosts:

@@ -81,7 +81,7 @@ def open_site(
     waiting = threading.BoundedSemaphore(settings.comparing_queries)
     comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns, waiting)
     queries = Queries(lake, settings, clock_ns, comparing)
-    # Call sites are read when all response times are there: those are what is looked at first.
+    # Call sites are read after all response times, which readers look at first.
     sites = SiteRows(known, queries, settings)
     responses = ResponseRows(known, queries, settings, lambda: sites.begin(known()))
 

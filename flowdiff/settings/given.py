@@ -80,7 +80,7 @@ def _refusal(
     for each in given:
         if place[: len(each.key.field)] == each.key.field:
             return ConfigError(f"{each.name} cannot be {each.shown}: {why[:1].lower()}{why[1:]}.")
-    # A conflict between values: the model's message has names of its fields.
+    # A conflict between values: the model's message uses field names.
     by_field = {each.key.field: each.name for each in given}
     named = []
     for key in sorted(keys_of(model, above, above), key=lambda key: -len(key.field[-1])):

@@ -80,7 +80,7 @@ class Key:
     @property
     def variable(self) -> str:
         """Name of the environment variable: FLOWDIFF_LIVE_COMMIT_INTERVAL."""
-        if self.path[-1] == "hash_key":  # as `flowdiff import` has it
+        if self.path[-1] == "hash_key":  # the same variable as for `flowdiff import`
             return f"{PREFIX}HASH_KEY"
         return PREFIX + "_".join(self.path).upper()
 
@@ -118,7 +118,7 @@ class Key:
                 raise ValueError("a number is wanted")
             case KeyKind.TEXT | KeyKind.CHOICE:
                 return _text(value, "text")
-            case KeyKind.SECRET:  # bytes of any kind can be in a file, or in a variable
+            case KeyKind.SECRET:  # a file or variable may contain any bytes
                 return _text(value, "text").encode("utf-8", "surrogateescape")
         return value
 

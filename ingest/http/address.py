@@ -84,7 +84,7 @@ def refusal(ip: str) -> str:
     Refused are addresses of no machine, and those at which clouds give out credentials (link-local, and the
     few others in `_METADATA`), also when wrapped in an IPv6 address.
     """
-    found = ipaddress.ip_address(ip.partition("%")[0])  # without the interface of a link-local one
+    found = ipaddress.ip_address(ip.partition("%")[0])  # without the zone id of a link-local address
     inner = _wrapped(found) if isinstance(found, ipaddress.IPv6Address) else None
     for one in (found, inner):
         if one is None:

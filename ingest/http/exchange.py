@@ -73,7 +73,7 @@ def _exchanged(
     answer = connection.getresponse()
     with answer:
         content = answer.read(most_bytes + 1) if most_bytes else b""
-    line.check()  # what was cut looks whole to the client
+    line.check()  # a cut answer looks complete to the client
     if len(content) > most_bytes:
         raise ExchangeError(f"answered more than {most_bytes:,} bytes")
     return Answer(answer.status, answer.headers, content)
@@ -100,7 +100,7 @@ class _Line:
         for left, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
             made = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(self._left_s() / left)  # one that is silent leaves time for the others
+                made.settimeout(self._left_s() / left)  # leaves time for the other addresses
                 made.connect(place)
             except OSError:
                 made.close()
@@ -112,7 +112,7 @@ class _Line:
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
         """Do the TLS handshake on the connection. Raises OSError."""
-        # Known before it shakes hands, so that it can be cut meanwhile.
+        # Registered before the handshake, so that the deadline can close it.
         self._hold(context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False))
         self.socket.do_handshake()
         self.socket.settimeout(self._left_s())
@@ -166,7 +166,7 @@ class _Line:
             self.is_late = True
             if self.socket is not None:
                 with suppress(OSError):
-                    # Not that of SSLSocket, which takes its state away under who reads.
+                    # Not SSLSocket.shutdown, which removes the TLS state while another thread reads.
                     socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 

@@ -195,7 +195,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         try:
             client_secret = self._read_secret()
         except ConfigError as error:
-            # The file may be back when it is asked again: a running process does not end for it.
+            # The file may be back at the next request, so a running process does not end.
             raise TokenError(f"{error.message[:1].lower()}{error.message[1:].rstrip('.')}") from None
         form = {
             "grant_type": "client_credentials",
@@ -220,7 +220,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         except ExchangeError as error:
             raise TokenError(f"no token from {self._url}: {error}") from None
         except (ValueError, KeyError, TypeError) as error:
-            # Its text may be what came.
+            # The exception's text may contain the answer.
             raise TokenError(
                 f"no token from {self._url}: it answered none ({type(error).__name__})"
             ) from None

@@ -241,7 +241,7 @@ class KafkaSource:
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         """Commit offsets to the brokers; True if accepted (`LiveSource.commit_offsets`). Bound: 2 s."""
         if self._trouble is not None:
-            return False  # each lane would wait for an answer
+            return False  # otherwise each lane would wait for an answer
         try:
             known = {stream: kept.place.epoch for stream, kept in self._streams.items()}
             places = {stream: Place(at, epoch=known.get(stream)) for stream, at in positions.items()}
@@ -354,7 +354,7 @@ class KafkaSource:
                     or f"The range of {stream.name} is not known: {error}."
                 )
                 self._trouble = self._lost_trouble
-                # After the others, whose errors may be known.
+                # Ask for it last next time: the ranges of the others may be known.
                 self._lost[stream] = self._lost.pop(stream)
                 self._lost_asked = time.monotonic()
                 return

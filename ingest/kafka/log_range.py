@@ -107,7 +107,7 @@ class StreamEnds:
                     (StreamId(each.topic, each.partition), answer.offset) for each, answer in found.items()
                 )
             except KafkaError:
-                pass  # not known, then
+                pass  # the range stays unknown
             finally:
                 question.is_over = True
 

@@ -165,7 +165,7 @@ class _Rekeying:
                 self._positions[StreamId(topic, int(partition))] = polled.until
                 self._dirty = True
             elif until_end and self._positions:
-                ends = self._source.ends()  # one that is not known at the moment is not reached
+                ends = self._source.ends()  # an unknown end counts as not reached
                 if all(stream in ends and at >= ends[stream] for stream, at in self._positions.items()):
                     break
             if time.monotonic() > committed + _COMMIT_S:
@@ -234,7 +234,7 @@ class _Writer:
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:
-        # Paced items go one a message, each at its time.
+        # Paced items are sent one a message, each at its time.
         size = 0 if self._settings.speed is not None else self._settings.message_bytes
         gatherer = self._gatherers.setdefault(format_, Gatherer(format_, self._partitions, size))
         self._pace.wait(self._taken, part.ts_ns)

@@ -121,7 +121,7 @@ def _native(payload: bytes) -> list[RequestPart]:
             continue
         try:
             record = _RECORD.decode(line)
-            if line.count(b'"request_id"') > 1 or line.count(b'"breadcrumb"') > 1:  # the first counts
+            if line.count(b'"request_id"') > 1 or line.count(b'"breadcrumb"') > 1:  # the first one counts
                 record = msgspec.convert(dict(reversed(members(line))), _Record)
         except JSON_ERRORS:
             unread.append(line)
@@ -216,7 +216,7 @@ def _otlp_resources(
     """
     try:
         found = _fields(document)
-        if "resourceSpans" not in found and "trace" in found:  # as Tempo's API answers, and ingest reads it
+        if "resourceSpans" not in found and "trace" in found:  # Tempo's API, which ingest reads, too
             found = _fields(found["trace"])
         resources = _RAWS.decode(found["resourceSpans" if "resourceSpans" in found else "batches"])
     except (*JSON_ERRORS, KeyError):

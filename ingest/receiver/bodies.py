@@ -83,7 +83,7 @@ def check_readable(content: bytes, format_: str) -> None:
             raise BodyError("The body is no ExportTraceServiceRequest.") from error
         return
     try:
-        str(content, "utf-8")  # msgspec does not look at what it skips
+        str(content, "utf-8")  # msgspec does not check UTF-8 in fields that it skips
         _OBJECT.decode(content)
     except JSON_ERRORS as error:
         raise BodyError(f"The body is no JSON object: {error}.") from error

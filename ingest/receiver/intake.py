@@ -82,7 +82,7 @@ class Tokens:
             self._refresh(self._path)
         scheme, _, given = (authorization or b"").partition(b" ")
         given = given.strip()
-        # Each is compared, in constant time: how long it takes tells nothing.
+        # All are compared, in constant time, so that the duration reveals nothing.
         fits = [hmac.compare_digest(given, token) for token in self._tokens]
         return scheme.lower() == b"bearer" and any(fits)
 

@@ -45,7 +45,7 @@ class GrpcServer:
         """Number of calls whose message is not yet complete."""
         self._server = aio.server(
             options=[
-                # Messages come as they were sent: gRPC would unpack one without a limit.
+                # Messages arrive compressed as sent: gRPC would decompress them without a limit.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.max_receive_message_length", settings.max_body_bytes),
                 ("grpc.max_concurrent_streams", settings.max_calls),
@@ -55,7 +55,7 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        # For the sender it is of one message; so the call comes before its message does.
+        # Unary for the sender; as a stream here, so that the handler runs before the message is read.
         method = grpc.stream_unary_rpc_method_handler(self._export)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Export": method}),)

@@ -118,7 +118,7 @@ class _Stream:
         Raises OSError: then none of the messages is stored.
         """
         last = self.segments[-1]
-        # Where messages always come, there is none of which the lake has all before it is given up.
+        # Files also end by age: under constant load the lake would never have all messages of a file.
         if last.size >= limit_bytes or now_s - last.begun_s >= age_s:
             self.rotate()
         if self._descriptor is None:
@@ -244,7 +244,7 @@ class Spool:
             self._pending.append(_Pending(stream, message, done))
             self._pending_bytes += len(message)
             if len(self._pending) == 1 or self._pending_bytes >= _BATCH_BYTES:
-                self._work.notify()  # else it waits for its interval, and need not wake
+                self._work.notify()  # otherwise the writer waits for its interval
         return done
 
     @property
@@ -370,7 +370,7 @@ class Spool:
         synced_s = -float("inf")
         interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
         age_s = self._settings.segment_age_ns / NS_PER_SECOND
-        aging: dict[str, int] = {}  # committed positions of streams with a file that is to go later
+        aging: dict[str, int] = {}  # committed positions of streams with a file not yet old enough
         while True:
             with self._lock:
                 self._work.wait_for(
@@ -378,7 +378,7 @@ class Spool:
                     age_s if aging else None,
                 )
                 if self._pending and not self._is_closing and self._pending_bytes < _BATCH_BYTES:
-                    # Whoever comes in the meantime shares the sync.
+                    # Messages that arrive meanwhile share the sync.
                     self._work.wait_for(
                         lambda: self._is_closing or self._pending_bytes >= _BATCH_BYTES,
                         max(0.0, synced_s + interval_s - time.monotonic()),
@@ -428,7 +428,7 @@ class Spool:
             with self._lock:
                 self._pending_bytes -= sum(len(each.message) for each in of_stream)
             for each in of_stream:
-                # A request that was cancelled does not wait for it.
+                # A cancelled request is not answered.
                 if each.done.set_running_or_notify_cancel():
                     each.done.set_result(None) if failed is None else each.done.set_exception(failed)
 
@@ -456,10 +456,10 @@ class Spool:
             try:
                 gone = stream.drop(position, self._clock(), self._settings.segment_age_ns / NS_PER_SECOND)
             except OSError:
-                return False  # later
+                return False  # tried again later
             is_done = stream.segments[-1].first >= position
         for path in gone:
-            with suppress(OSError):  # found by whoever opens the spool next, and removed at its first commit
+            with suppress(OSError):  # the next process that opens the spool removes it at its first commit
                 path.unlink(missing_ok=True)
         return is_done
 

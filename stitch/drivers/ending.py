@@ -1,8 +1,8 @@
-"""The end of a lane whose partitions are gone: what is open is published, and it holds no seal any more.
+"""The end of a lane whose partitions are gone: what it logged is built, and it holds no seal any more.
 
-A lane that nobody owns seals nothing, and windows are sealed once every lane has sealed them. So one that is
-not to come back must be ended, by order. Its positions stay: should its partitions come back after all, the
-lane goes on there, as a new one would, behind what the other lanes have sealed meanwhile.
+A lane that nobody owns moves no watermark, and windows are built once every lane has passed them. So one
+that is not to come back must be ended, by order. Its positions stay: should its partitions come back after
+all, the lane goes on there, as a new one would; what it brings of windows that are built is late.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingest.source import StreamId
-from schemas.commits import CommitBody, Standing
+from schemas.commits import CommitBody, Counters, Segment, Standing
 from schemas.errors import LakeError
+from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.builder import Builder, Step
+from stitch.drivers.live.keys import log_rows
+from stitch.drivers.live.lane_settings import lane_settings
 from stitch.drivers.live.live_settings import RECORDED
-from stitch.drivers.live.taking_over import taken_over, verify_open
-from stitch.drivers.repair.kept_events import lane_settings
+from stitch.drivers.live.older_segments import open_events
 from stitch.lake.chain import lanes, read_tail
 from stitch.lake.event_log import sweep_segments
 from stitch.lake.lane import Lane
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,13 @@ class LaneOfPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Counts of what the ending commit of a lane published."""
+    """Counts of what was built once the lane no longer held it up."""
 
     streams: tuple[StreamId, ...]
     windows: int
-    flows: int
+    """Windows built, those of other lanes among them."""
     events: int
-    """Events of requests that were open."""
+    """Events in them."""
 
 
 def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
@@ -58,13 +62,13 @@ def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
     return found
 
 
-def end_lane(run: UpkeepRun, number: int) -> Ended:
-    """Take a lane over, publish all that is open, and let it hold no seal.
+def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
+    """Take a lane over, let it hold no seal, and build what can be built then.
 
     Whoever owned it is fenced off, and learns it from its next commit; if the lane is still its own by then,
-    it takes it back and the lane is ended no more. Raw events that were kept of the lane for a repair go. On
+    it takes it back and the lane is ended no more. Raw events that were kept of the lane go. On
     a disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
-    ended before, CommitTakenError (an owner went on: run it again), OSError.
+    ended before, CommitTakenError (an owner or a builder went on: run it again), OSError.
     """
     store, lake = run.store, run.lake
     info = open_manifest(store, lake).info
@@ -78,31 +82,33 @@ def end_lane(run: UpkeepRun, number: int) -> Ended:
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
     settings = lane_settings(store, number)
+    builder = Builder(
+        store, run, scratch, BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
+    )
+    builder.refuse_lost()
     lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
-    buffer = taken_over(store, number, settings, before, None)
-    verify_open(buffer, number, lane.events_open)
-    due = buffer.everything()
     with lane.stage() as staging:
-        due.stage(staging)
-        lane.commit(
-            staging,
-            CommitBody(
-                kind="live",
-                counters=due.counters,
-                config=settings.model_dump(mode="json", include={*RECORDED}),
-                standing=Standing(
-                    cluster_id=before.cluster_id,
-                    positions=before.kept().positions,
-                    watermark_ns=before.watermark_ns,
-                    ended_to_ns=0 if due.sealed_to_ns is None else due.sealed_to_ns,
-                ),
-            ),
+        segments: tuple[Segment, ...] = ()
+        counters = Counters()
+        if not before.logs and lane.events_open:
+            events = open_events(store, number, before.segments, lane.events_open)
+            segments = (staging.add_segment(log_rows(events)),)
+            counters = Counters(events_carried=events.num_rows, events_logged=events.num_rows)
+        standing = Standing(
+            cluster_id=before.cluster_id,
+            positions=before.kept().positions,
+            watermark_ns=before.watermark_ns,
+            sealed_to_ns=before.sealed_to_ns,
+            ended_to_ns=before.sealed_to_ns or 0,
+            segments=segments,
+            kept_from=lane.seq if before.kept_from is None else before.kept_from,
+            logs=True,
         )
-    sweep_segments(store, number, lane.seq - 1, ())
-    return Ended(
-        streams=known[number].streams,
-        windows=len({piece.window for piece in due.pieces}),
-        flows=due.counters.flows,
-        events=due.counters.events_carried,
-    )
+        config = settings.model_dump(mode="json", include={*RECORDED})
+        lane.commit(staging, CommitBody(kind="live", counters=counters, config=config, standing=standing))
+    total = Step()
+    while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+        total = total.and_(done)
+    sweep_segments(store, number, builder.built_to(number), ())
+    return Ended(known[number].streams, total.built + total.again, total.events)

@@ -190,7 +190,7 @@ def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
     if events.schema.equals(EVENT_SCHEMA):
         return events
     try:  # parameters were plain text once
-        return events.cast(EVENT_SCHEMA)
+        return events.cast(EVENT_SCHEMA).replace_schema_metadata(events.schema.metadata)
     except pa.ArrowException as error:
         raise _damaged(segment, "is of another version") from error
 
@@ -222,10 +222,17 @@ class KeptSegments:
         self._commits: deque[tuple[int, int]] = deque()
         """(time, number) of this process's commits whose segments are not past their time."""
 
-    def kept_from(self, seq: int, now_ns: int) -> int:
-        """First commit whose segment is retained after commit `seq`, which is about to be made."""
-        self._commits.append((now_ns, seq))
-        while self._commits and self._commits[0][0] + self._keep_ns <= now_ns:
+    def kept_from(self, seq: int, now_ns: int, built_to: int) -> int:
+        """First commit whose segment is retained after commit `seq`, which is about to be made; built_to: the
+        last one whose events need not be kept for windows that are to be built.
+        """
+        if not self._commits or self._commits[-1][1] != seq:
+            self._commits.append((now_ns, seq))
+        while (
+            self._commits
+            and self._commits[0][0] + self._keep_ns <= now_ns
+            and self._commits[0][1] <= built_to
+        ):
             self._aged_to = max(self._aged_to, self._commits.popleft()[1])
         return max(self._promised, self._aged_to + 1)
 
@@ -256,15 +263,18 @@ def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> l
     Of the segments with the number of one commit the last one counts: it replaced the others. Raises
     LakeError, OSError.
     """
-    kept_from = commits[-1].standing.kept_from if commits else None
-    if kept_from is None:
+    standing = commits[-1].standing if commits else None
+    if standing is None or standing.kept_from is None or standing.ended_to_ns is not None:
         return []
+    kept_from: int | None = standing.kept_from
     by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
     there = {*store.names(folder := segment_folder(lane))}
     lost = [
         (seq, segment)
         for seq, segment in by_seq.items()
-        if seq is not None and seq >= kept_from and segment.name.removeprefix(f"{folder}/") not in there
+        if seq is not None
+        and seq >= standing.kept_from
+        and segment.name.removeprefix(f"{folder}/") not in there
     ]
     if lost:  # or swept in the meantime
         kept_from = read_tail(store, lane).standing.kept_from

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
+from schemas.commits import Build, BuiltWindow, CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.errors import LakeError
 from stitch.lake import kept_files
 from stitch.lake.calibration_files import CALIBRATION, calibration_files
@@ -94,6 +94,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
     findings += _broken_positions(commits)
     findings += _broken_carry(commits)
     findings += _broken_segments(store, commits)
+    findings += _broken_builds(commits)
     hidden = _hidden_in(commits)
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _guarded(_unnamed_files(store, commits, hidden), "the folders of data", "I2")
@@ -334,7 +335,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
         if record.kind != "live":
             continue
         before = still_open.get(record.lane, 0)
-        if record.counters.events_carried != before:
+        # What a lane that logs lost of what it had logged is carried, too.
+        if record.counters.events_carried - record.counters.events_lost * record.standing.logs != before:
             yield Violation(
                 "I1",
                 f"commit {record.seq} of lane {record.lane} carries {record.counters.events_carried} events, "
@@ -351,7 +353,15 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
     for record in commits:
         by_lane[record.lane].append(record)
     last = {lane: own[-1] for lane, own in by_lane.items()}
-    needed = {segment.name for record in last.values() for segment in record.standing.segments}
+    upkeep = last[UPKEEP_LANE].standing.upkeep if UPKEEP_LANE in last else None
+    built_to = {} if upkeep is None else dict(upkeep.built_to)
+    needed = {
+        segment.name
+        for lane, record in last.items()
+        for segment in record.standing.segments
+        # Of an ended lane all goes once it is built.
+        if record.standing.ended_to_ns is None or record.seq > built_to.get(lane, 0)
+    }
     for lane, own in by_lane.items():
         for name, segment in named_segments(own).items():
             try:
@@ -363,6 +373,8 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
     for lane, record in sorted(last.items()):
         rows = 0
         for segment in record.standing.segments:
+            if segment.name not in needed:
+                continue
             try:
                 rows += read_segment(store, segment).num_rows
             except (LakeError, OSError) as error:
@@ -371,6 +383,37 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
         if rows < still_open:
             detail = f"lane {lane} has {still_open} open events, its segments hold {rows}"
             yield Violation("I1", detail)
+
+
+def _broken_builds(commits: Sequence[CommitRecord]) -> Iterator[Violation]:
+    """Yield what lanes logged and neither the versions of windows, late events and the log
+    hold of it, up to the commits that the last build had read.
+    """
+    last: Build | None = None
+    versions: dict[int, BuiltWindow] = {}
+    missing = 0
+    for record in commits:
+        if record.lane == UPKEEP_LANE and record.build is not None:
+            last = record.build
+            missing += last.missing
+            versions |= {window.start_ns: window for window in last.windows}
+    if last is None or last.waiting is None:
+        return
+    through = dict(last.through)
+    read = [
+        record for record in commits if record.standing.logs and record.seq <= through.get(record.lane, 0)
+    ]
+    if not read:  # built from the log of another lake
+        return
+    logged = sum(record.counters.events_logged - record.counters.events_lost for record in read)
+    placed = sum(window.events + window.late for window in versions.values()) + last.waiting
+    # While late events wait, a request that moved may be in two versions.
+    if logged > placed + missing:
+        yield Violation(
+            "I1",
+            f"lanes logged {logged} events, windows hold {placed - last.waiting} of them, "
+            f"{last.waiting} wait, and {missing} were missing",
+        )
 
 
 def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[str]) -> Iterator[Violation]:

@@ -10,16 +10,16 @@ import errno
 import hashlib
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U8
-from schemas.commits import Publish, Segment, Upkeep
+from schemas.commits import Publish, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.columnar.hashing import mix
@@ -90,16 +90,6 @@ class WindowEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLane:
-    """A live lane with events that are not in a published flow yet."""
-
-    lane: int
-    segments: tuple[Segment, ...]
-    config: Mapping[str, Any]
-    """Configuration of the lane's last commit."""
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Snapshot of a lake: its files never change and stay readable."""
 
@@ -117,7 +107,6 @@ class Manifest:
     store: Store
     copies: Copies | None = None
     """Local copies that files are read from, verified when fetched; None: files are read from the store."""
-    open_lanes: tuple[OpenLane, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
     """(lane, commit), ascending: the last commit such that it and all before it are visible."""
     retired_to_ns: int | None = None
@@ -380,11 +369,6 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         listed=listed,
         store=store,
         copies=copies,
-        open_lanes=tuple(
-            OpenLane(tail.lane, tail.standing.segments, tail.records[-1].record.config)
-            for tail in tails
-            if tail.standing.segments
-        ),
         heads=tuple(sorted(heads.items())),
         retired_to_ns=hidden.retired_to_ns,
     )
@@ -402,6 +386,13 @@ def sealed_to_ns(store: Store) -> int | None:
         ended = (tail.standing.ended_to_ns for tail in tails)
         return max((end for end in ended if end is not None), default=None)
     return None if reached == _NOTHING else reached
+
+
+def sealed_by_lanes(store: Store) -> int | None:
+    """End of the windows that live lanes of an earlier version sealed, all of them; None: there are none."""
+    tails = [read_tail(store, lane) for lane in lanes(store) if lane != UPKEEP_LANE]
+    ends = [at.sealed_to_ns for at in (tail.standing for tail in tails) if at.positions]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
@@ -426,15 +417,17 @@ def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Pu
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """End of the windows sealed by every live lane, and built where some are built from a log; None where
-    there is neither.
+    """End of the windows sealed by the upkeep lane where they are built from a log, and by every live lane
+    of an earlier version; None where there is neither.
 
-    A lane that sealed nothing yet prevents sealing; an ended lane is ignored.
+    What sealed nothing yet prevents sealing; an ended lane is ignored.
     """
-    live = [
-        at
-        for tail, at in ((tail, tail.standing) for tail in tails)
-        if (at.positions and at.ended_to_ns is None)
-        or (tail.lane == UPKEEP_LANE and at.sealed_to_ns is not None)
-    ]
-    return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)
+    found = [*tails]
+    built = next((tail.standing.sealed_to_ns for tail in found if tail.lane == UPKEEP_LANE), None)
+    live = [tail.standing for tail in found if tail.standing.positions]
+    if live and all(at.ended_to_ns is not None for at in live):
+        return None
+    # A lane that logs goes on with the seal that an earlier version left.
+    going = [at for at in live if at.ended_to_ns is None and (not at.logs or built is None)]
+    ends = [at.sealed_to_ns for at in going] if built is None else [built, *(at.sealed_to_ns for at in going)]
+    return min((_NOTHING if end is None else end for end in ends), default=None)

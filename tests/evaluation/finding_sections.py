@@ -83,7 +83,7 @@ def quiet_table(content: Content | None) -> str:
         f"* {', '.join(key[:3])}, {len(titles)} {'pair' if len(titles) == 1 else 'pairs'}: {titles[0]}"
         for key, titles in sorted(said.items(), key=lambda item: -len(item[1]))
     ]
-    return "\n\n".join([markdown(head, rows), "Findings that remain:", "\n".join(remaining) or "none"])
+    return "\n\n".join([markdown(head, rows), "Remaining findings:", "\n".join(remaining) or "none"])
 
 
 def _mode(row: Content) -> str:
@@ -104,8 +104,8 @@ def recordings_tables(content: Content | None) -> str:
         "### Quiet pairs with a finding, invisible faults with one",
         _false(content),
         "### Passed unseen by the gate",
-        "Exit code 0 although the report's own account says that mean, tail or error rate changed, or plain "
-        "tests say so at a fault that can be seen.",
+        "Exit code 0 although the report itself, or plain tests at a visible fault, say that mean, tail or "
+        "error rate changed.",
         listed or "None.",
     ]
     return "\n\n".join(parts)
@@ -202,7 +202,7 @@ def _false(content: Content) -> str:
         lines.append(f"* {where}, {pairs}: {rows[0]['said']}")
     if fewer:
         kept = f"`docs/internals/{RECORDINGS}`"
-        lines.append(f"* {fewer} more, of which none was seen in {LISTED_FROM} pairs ({kept})")
+        lines.append(f"* {fewer} more, each in fewer than {LISTED_FROM} pairs ({kept})")
     return "\n".join(lines) or "None."
 
 

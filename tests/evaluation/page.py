@@ -36,45 +36,44 @@ TAIL = """---
 
 TERMS = """## Terms
 
-*Concerned* requests: those that the rule of a case names (last section). A result is *relevant* if
+*Concerned* requests are those that the rule of a case names (last section). A result is *relevant* if
 at least half (weighted) of its problem-period requests are concerned and changed path (structural), or are
-concerned and it flags an edge on which the fault acted (response time); rules may also ask for the right best
+concerned and it flags an edge on which the fault acted (response time); rules may also require the right best
 precursor. *top 10*: relevant among the first ten, %. *FP*: irrelevant among all, %. *cov*: concerned requests
 in relevant results, %. *rank*: of the first relevant result. *err*: |claimed by relevant results − true share
 of the causes|, in points of the true change of the mean response time. *CPU s*: of the analysis alone.
-*results* is also the number of rows that a person is shown. *SM*: scaled to the size for cases in which the
+*results* is also the number of reported rows. *SM*: scaled to the size for cases in which the
 structure changes, else as published.
 `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode. Ranges in brackets are over seeds.
-An analysis that read the truth would have 100, 0, 100 and rank 1 in every published case but 8.7, which has
-no result."""
+An analysis that knew the truth would have 100, 0, 100 and rank 1 in every published case except 8.7, which
+has no result."""
 
-FINDINGS = """*findings*: how many a person is shown. *first*, *in three*: seeds in which the first, or one of
-the first three, names the injected cause: its site is one at which the cause acted, and what happened there
-is of the kind that it brings about (`tests/evaluation/causes.py`). *cov*: concerned requests in the members
-of such findings, %. *wrong*: findings that name no cause, %. *false members*: categories listed as members
-that hold too few concerned requests, among all members, %. *err*: as above."""
+FINDINGS = """*findings*: number of reported findings. *first*, *in three*: seeds in which the first finding,
+or one of the first three, names the injected cause: the cause acted at the finding's site, and brings about
+changes of its kind (`tests/evaluation/causes.py`). *cov*: concerned requests in the members of such findings,
+%. *wrong*: findings that name no cause, %. *false members*: members (categories) with too few concerned
+requests, among all members, %. *err*: as above."""
 
 LEFT_OUT_FILE = "evaluation-rules.json"
-LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (five CPU minutes) judges {comparisons}
-comparisons: those made for one rule each, the golden ones, the faults of the recordings and of the
-made-up systems, and the quiet pairs of `make score`, with history and alone, again without each of the
-engine's rules; `WITHOUT=name` lists them
-for one. *acted in*: comparisons in which the rule had a part. *lost*: the labelled service is no longer
-first, a fault is not found or takes more findings, a quiet pair has more of them. *other first*: another
-finding leads, the same place by another measure, or of another number of places. *gained*: it is better
-without the rule. Of a rule that no recording needs the row has the case that was made for it
-(`tests/evaluation/made_cases.py`); each of these is a test."""
+LEFT_OUT = """`make evaluate RULES=1 REAL=DIR SYSTEMS=1` (five CPU minutes) repeats {comparisons}
+comparisons without each of the engine's rules: cases made for one rule each, the golden ones, the faults of
+the recordings and of the made-up systems, and the quiet pairs of `make score`, with history and alone.
+`WITHOUT=name` lists them for one rule. *acted in*: comparisons in which the rule had an effect. *lost*: the
+labelled service is no longer first, a fault is not found or takes more findings, a quiet pair has more
+findings. *other first*: another finding is first, at the same place by another measure, or at another number
+of places. *gained*: the result is better without the rule. If no recording needs a rule, its row has the
+case made for it (`tests/evaluation/made_cases.py`); each of these is a test."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
-compared as the command does it, with the quiet stretches of the recording as history, and with the
-reference alone. A result is right when it lies at the labelled service: its own time, its call pattern or its
-call as the caller sees it (rule: `tests/evaluation/recordings/naming.py`). *named first* is stricter:
-the finding's own component or suspect is the service. *visible*: an independent look at the spans found
-an effect; at *invisible* faults nothing should be reported. *nothing reported*: faults without a result.
+compared as by the command, with the quiet stretches of the recording as history, and with the reference
+alone. A result is right if it is at the labelled service: its own time, its call pattern or the caller's side
+of a call to it (rule: `tests/evaluation/recordings/naming.py`). *named first* is stricter: the finding's own
+component or suspect is the service. *visible*: an independent inspection of the spans found an effect;
+*invisible* faults should have no result. *nothing reported*: faults without a result.
 Quiet pairs: all pairs of quiet stretches within two hours; every result is false, or an unlabelled event
 of the system."""
 
-QUIETNESS = """Simulated periods in which nothing happened (`run.py --quiet 200`). Stations drift between runs
+QUIETNESS = """Simulated periods without a fault (`run.py --quiet 200`). Stations drift between runs
 and over minutes; runs are shared between pairs."""
 
 
@@ -116,11 +115,11 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         "## Quiet pairs\n\n" + QUIETNESS,
         quiet_table(quiet),
         *_at_full_size(full),
-        "## Targets missed\n\nBy the robust mode, whose targets they are.",
+        "## Targets missed\n\nTargets are for the robust mode only.",
         misses_table(table, PUBLISHED),
         "## The same requests recorded as spans\n\nOTLP through codec, kernel and refinement.",
         spans_table(table, PUBLISHED),
-        "## Further faults, the papers' method\n\nThe robust mode's are above.",
+        "## Further faults, the papers' method\n\nThe results of the robust mode are above.",
         faults_table(table, FAULTS),
         "## Nothing to find\n\nRaw results per pair of unchanged periods (mean). Every one is false.",
         negatives_table(table, NEGATIVES),
@@ -161,7 +160,7 @@ def _at_full_size(content: dict[str, Any] | None) -> list[str]:
     seeds = [len({t["seed"] for t in content["trials"] if t["case"] == key}) for key in sorted(keys)]
     only = [key for key, n in zip(sorted(keys), seeds, strict=True) if n < max(seeds)]
     fewer = f" (fewer of {', '.join(only)})" if only else ""
-    about = f"`make evaluate FULL=1`, seeds a row: {max(seeds)}{fewer}; the paper's rows stand above."
+    about = f"`make evaluate FULL=1`, seeds a row: {max(seeds)}{fewer}; the paper's rows are above."
     return [
         f"## At the papers' size\n\n{about}",
         published_table(table, there, targets=False),

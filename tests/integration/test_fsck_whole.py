@@ -11,15 +11,12 @@ from oracles.traffic import write_native
 
 from analyze.report.store import JSON_FILE
 from flowdiff.__main__ import main
-from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.repair.repairing import repair
 from stitch.lake import chain
 from stitch.lake.fsck import check
 from stitch.lake.layout import LAKE_FILE, REPORT_END, lane_folder
 from stitch.lake.store import LocalStore
 from stitch.lake.sums import SUMS, sums_name, write_sums
-from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 pytestmark = pytest.mark.usefixtures("encoded_once", "forked_sessions")
 HOUR_NS = 3600 * NS_PER_SECOND
@@ -28,11 +25,12 @@ REPORT = {"findings.parquet": b"some rows", "report.json": b"{}"}
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """A live lake with kept segments, checkpoints, late events, dead letters and a report."""
+    """A live lake with kept segments, checkpoints, dead letters, a late event that waits and a report."""
     late = Sent(START_NS + 150 * NS_PER_SECOND, 0, late_record())
     bad = Sent(START_NS + NS_PER_SECOND, 1, b"no record")
     sent = sorted([*requests(12, 2, 160), late, bad], key=lambda message: message.at_ns)
-    made = World(sent, settings=SETTINGS.model_copy(update={"keep_events_ns": HOUR_NS}))
+    waits = {"keep_events_ns": HOUR_NS, "rebuild_share": 10.0, "rebuild_ns": HOUR_NS}
+    made = World(sent, settings=SETTINGS.model_copy(update=waits))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain, "CHECKPOINT_EVERY", 3)
         made.start("process")
@@ -72,7 +70,7 @@ def harmed(world: World, name: str, data: bytes | None) -> LocalStore:
 def test_a_file_that_is_harmed_is_a_finding(world: World) -> None:
     assert check(world.store) == []
     names = [name for name in files(world) if name != LAKE_FILE]  # anything may have made a lake
-    for part in ("flows/", "dead_letters/", "late/", "control/segments/", "-inputs-", "-files-", "reports/"):
+    for part in ("flows/", "dead_letters/", "control/segments/", "-inputs-", "-files-", "reports/"):
         assert any(part in name for name in names), part
     for name in names:
         data = world.store.read(name).to_pybytes()
@@ -108,18 +106,6 @@ def test_what_was_written_past_the_end_of_a_chain_is_a_finding(world: World) -> 
         disk.remove(folder)
     told = [finding.detail for finding in check(LocalStore(disk))]
     assert any("was written for a commit that is lost: lane 1 ends at" in detail for detail in told), told
-
-
-def test_a_repair_says_which_segment_is_damaged(world: World) -> None:
-    disk = deepcopy(world.disk)
-    for name in files(world):
-        if name.startswith("control/segments/lane=1/"):
-            data = bytearray(disk.read(name).to_pybytes())
-            data[100] ^= 1
-            disk.remove(name)
-            disk.create(name, bytes(data))
-    with pytest.raises(LakeError, match=r"'control/segments/lane=1/.*' is damaged: a repair stitches"):
-        repair(UpkeepRun(LocalStore(disk), "LAKE", world.now_ns, 0, "o", "t"))
 
 
 def test_readers_refuse_a_lake_that_lost_its_last_commit(

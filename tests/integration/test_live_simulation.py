@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-import numpy as np
 import pytest
 from oracles.live_process import World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
@@ -14,8 +13,7 @@ from oracles.memory_disk import CrashError, MemoryDisk
 from ingest.source import Place
 from schemas.commits import Segment
 from schemas.errors import FlowdiffError
-from schemas.events import empty_events
-from stitch.drivers.live import due, taking_over
+from stitch.drivers.build.log_follower import LogFollower
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.event_log import KeptSegments, sweep_segments
@@ -162,13 +160,26 @@ def _segments_swept_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeptSegments, "sweep", early)
 
 
-def _settled_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments hold events of requests that were published since."""
-    monkeypatch.setattr(due, "settled_of", lambda _: np.zeros(0, np.uint64))
+def _swept_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ages alone decide, and whoever builds comes too late."""
+    real = KeptSegments.kept_from
+
+    def by_age(self: KeptSegments, seq: int, now_ns: int, built_to: int) -> int:
+        del built_to
+        self._keep_ns = 0
+        return real(self, seq, now_ns, 2**60)
+
+    monkeypatch.setattr(KeptSegments, "kept_from", by_age)
 
 
-def _segments_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking_over, "read_segment", lambda *_: empty_events())
+def _log_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder plans with what it saw first."""
+    real = LogFollower.follow
+
+    def once(self: LogFollower, known: Mapping[int, int]) -> object:
+        return real(self, known) if not self.segments else ([], [])
+
+    monkeypatch.setattr(LogFollower, "follow", once)
 
 
 def _released_without_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +192,8 @@ def _released_without_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         _segments_not_durable,
         _segments_swept_early,
-        _settled_not_read,
-        _segments_not_loaded,
+        _swept_before_it_is_built,
+        _log_not_followed,
         _released_without_commit,
     ],
 )

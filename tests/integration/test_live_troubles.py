@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from oracles.live_process import flow_rows
@@ -12,6 +13,7 @@ from stitch.drivers.repair.repairing import repair
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.fsck import check
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
 
 pytestmark = pytest.mark.usefixtures("encoded_once")
 
@@ -20,12 +22,12 @@ FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:24").split("
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_nothing_is_lost_doubled_or_different(part: int) -> None:
+def test_nothing_is_lost_doubled_or_different(part: int, tmp_path: Path) -> None:
     for seed in range(FIRST + part, FIRST + LIVES, 4):
-        judge(seed)
+        judge(seed, tmp_path)
 
 
-def judge(seed: int) -> None:
+def judge(seed: int, scratch: Path) -> None:
     """One life. Raises AssertionError with what happened in it."""
     life = TroubledLife(seed)
     life.lead()
@@ -39,7 +41,7 @@ def judge(seed: int) -> None:
     assert messages == len(world.sent) + read_and_cut_off, told
     if life.is_late:
         upkeep = UpkeepRun(world.store, "lake", world.now_ns, 0, "repair", "test")
-        repaired = repair(upkeep, finished=True)
+        repaired = repair(upkeep, Scratch(scratch))
         told += f"; {repaired}"
         assert check(world.store) == [], told
     else:

@@ -1,4 +1,4 @@
-"""Repair: late events end in the flows that the kernel makes of all events; a crash anywhere is harmless."""
+"""Windows built again for late events: by a repair or in time; a crash anywhere is harmless."""
 
 from __future__ import annotations
 
@@ -15,30 +15,34 @@ from oracles.object_store import ObjectStore
 from flowdiff.__main__ import main
 from schemas.config import StitchConfig
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.repair.mending import LateOutcome
 from stitch.drivers.repair.repairing import Repaired, repair
-from stitch.lake.chain import read_chain, read_tail
+from stitch.lake.chain import read_chain
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
 
 pytestmark = pytest.mark.usefixtures("encoded_once")
 
 S = NS_PER_SECOND
 HOUR_NS = 3600 * S
-NOW_NS = 10**18
+NOW_NS = START_NS + HOUR_NS
 KEEPS = SETTINGS.model_copy(
     update={"keep_events_ns": HOUR_NS, "stitch": StitchConfig(idle_ns=10 * S, max_age_ns=20 * S)}
 )
-RESTS = KEEPS.model_copy(update={"stitch": StitchConfig(idle_ns=10 * S, max_age_ns=120 * S)})
+WAITS = KEEPS.model_copy(update={"rebuild_share": 10.0, "rebuild_ns": HOUR_NS})
+"""Live ingestion builds nothing again by itself."""
 
 
 def repaired(store: Store, hours: int = 0, **options: bool) -> Repaired:
-    return repair(UpkeepRun(store, "L", NOW_NS + hours * HOUR_NS, HOUR_NS, "test", "test"), **options)
+    run = UpkeepRun(store, "L", NOW_NS + hours * HOUR_NS, HOUR_NS, "test", "test")
+    with Scratch() as scratch:
+        return repair(run, scratch, **options)
 
 
 def record(request: str, at_s: float, point: str, kind: str = "event", **more: object) -> bytes:
@@ -58,10 +62,9 @@ LATE = (
     sent(156, 1, record("alone", 30, "one")),  # nobody knew the request
     sent(157, 1, record("alone", 31, "two", "end")),
 )
-STILL_OPEN = sent(158, 0, record("r10", 40, "much too early", breadcrumb="b10"))
 
 
-def world(*late: Sent, settings: object = KEEPS) -> World:
+def world(*late: Sent, settings: object = WAITS) -> World:
     told = sorted([*TRAFFIC, *late], key=lambda message: message.at_ns)
     made = World(told, settings=settings)  # type: ignore[arg-type]
     made.start("process")
@@ -71,12 +74,12 @@ def world(*late: Sent, settings: object = KEEPS) -> World:
     return made
 
 
-def late_rows(store: Store, table: str = "late") -> list[str]:
+def late_rows(store: Store) -> list[str]:
     manifest = open_manifest(store)
     return sorted(
         f"{row['request_id']} {row['point']}"
-        for file in manifest.files(table)  # type: ignore[arg-type]
-        for row in decode(table, store.read(file.name)).to_pylist()
+        for file in manifest.files("late")
+        for row in decode("late", store.read(file.name)).to_pylist()
     )
 
 
@@ -87,57 +90,40 @@ def expected(made: World) -> dict[str, tuple[object, ...]]:
 def test_flows_become_what_the_kernel_makes_of_all_events() -> None:
     made = world(*LATE)
     before = made.published()
-    assert len(late_rows(made.store)) == len(LATE)
     assert before != expected(made)
     reader = open_manifest(made.store)
     files = reader.files("flows")
-    assert repaired(made.store, dry_run=True).requests == 3
+    dry = repaired(made.store, dry_run=True)
     assert made.published() == before
     done = repaired(made.store)
-    assert (done.requests, done.events) == (3, {LateOutcome.FOLDED: 5})
+    assert done.windows == dry.windows == 1
     assert made.published() == expected(made)
     assert late_rows(made.store) == []
-    assert len(late_rows(made.store, "repaired")) == len(LATE)
     assert check(made.store) == []
     assert [reader.read(file) for file in files]  # of a reader that had begun
-    again = repaired(made.store)
-    assert (again.requests, again.windows, again.events) == (0, 0, {})
+    assert repaired(made.store).windows == repaired(made.store, dry_run=True).windows == 0
     assert repaired(made.store, hours=2).removed
     assert made.published() == expected(made)
     assert check(made.store) == []
 
 
-def test_what_cannot_be_folded_waits_and_says_why() -> None:
-    settings = KEEPS.model_copy(update={"keep_events_ns": 0})
-    elsewhere = sent(155, 1, record("r0", 1, "by another way", breadcrumb="b0"))
-    made = world(*LATE, elsewhere, settings=settings)
-    done = repaired(made.store)
-    # r0 and r1 are in the lake and their events are not kept; r0 also came by a lane that is not its own.
-    assert done.events == {LateOutcome.FOLDED: 2, LateOutcome.LOST: 3, LateOutcome.SPLIT: 1}
-    assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
-    assert made.published()["alone"] == expected(made)["alone"]
-    assert len(late_rows(made.store)) == 4
-    assert check(made.store) == []
-    assert repaired(made.store).requests == 0
-
-
-def test_kept_events_that_are_lost_are_reported() -> None:
-    made = world(*LATE)
-    whole = {lane: read_tail(made.store, lane).standing.kept_from for lane in (1, 2)}
-    assert all(whole.values())
-    segments = [f"control/segments/lane=1/{name}" for name in made.store.names("control/segments/lane=1")]
-    lost = next(name for name in segments if b"r0" in made.store.read(name).to_pybytes())
-    data = made.store.read(lost).to_pybytes()
-    made.store.remove(lost)
-    assert [violation.invariant for violation in check(made.store)] == ["I3"]
-    assert lost in check(made.store)[0].detail
-    done = repaired(made.store)
-    assert done.lost_segments == (lost,)
-    assert done.events[LateOutcome.LOST] == 2
-    made.disk.create(lost, data)
-    again = repaired(made.store)
-    assert again.lost_segments == ()
+def test_live_ingestion_does_so_by_itself() -> None:
+    made = world(*LATE, settings=KEEPS)
     assert made.published() == expected(made)
+    assert late_rows(made.store) == []
+    assert check(made.store) == []
+    assert repaired(made.store).windows == 0
+
+
+def test_what_comes_late_when_its_events_are_gone_stays_late() -> None:
+    settings = WAITS.model_copy(update={"keep_events_ns": 0})
+    made = world(*LATE, settings=settings)
+    whole = made.published()
+    done = repaired(made.store)
+    assert done.windows == 0
+    assert made.published() == whole
+    assert set(whole) == {f"r{n}" for n in range(12)} | ({"alone"} & set(whole))
+    assert {"r0 forgotten", "r0 forgotten too"} <= set(late_rows(made.store))
     assert check(made.store) == []
 
 
@@ -149,70 +135,43 @@ def test_segments_that_are_no_longer_kept_are_not_missed(keep_s: int) -> None:
     committed = len([*read_chain(made.store, 1)])
     assert len(left) < committed if keep_s < 60 else left
     assert check(made.store) == []
-    assert repaired(made.store, dry_run=True).lost_segments == ()
 
 
-def test_a_request_rests_until_nothing_more_can_come() -> None:
-    made = world(*LATE, STILL_OPEN, settings=RESTS)
-    done = repaired(made.store)
-    assert done.events == {LateOutcome.FOLDED: 5, LateOutcome.WAITS: 1}
-    assert late_rows(made.store) == ["r10 much too early"]
-    assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
-    assert check(made.store) == []
-    sealed = open_manifest(made.store).sealed_to_ns
-    assert sealed is not None
-    finished = repaired(made.store, finished=True)
-    assert finished.requests == 1
-    assert made.published() == expected(made)
-    assert check(made.store) == []
-
-
-def test_what_comes_late_again_is_folded_in_again_and_copies_are_dropped() -> None:
+def test_what_comes_late_again_is_built_in_again_and_copies_are_dropped() -> None:
     made = world(*LATE[:2])
     repaired(made.store)
     repaired(made.store, hours=2)
     more = (LATE[0], sent(400, 0, record("r0", 1.5, "once more", breadcrumb="b0")))
     after = [sent(401 + n, n % 2, record(f"z{n}", 400 + n, "later", "end")) for n in range(4)]
     made.sent += [*more, *after]
-    made.settings = KEEPS
     made.start("another")
     for _ in made.turns("another"):
         pass
     made.processes["another"].stop()
-    waiting = late_rows(made.store)
-    assert "r0 once more" in waiting
-    done = repaired(made.store, hours=4)
-    assert done.requests == 1
+    assert repaired(made.store, hours=4).windows
     assert late_rows(made.store) == []
     assert made.published() == expected(made)
     assert check(made.store) == []
 
 
-def test_a_version_that_contradicts_becomes_a_dead_letter() -> None:
+def test_a_version_that_contradicts_is_counted() -> None:
     first = record("r2", 30, "told first", "event", id="x", breadcrumb="b2")
     other = record("r2", 30, "told otherwise", "event", id="x", breadcrumb="b2")
     made = world(sent(30, 0, first), sent(150, 0, other))
-    assert late_rows(made.store) == ["r2 told otherwise"]
     repaired(made.store)
-    manifest = open_manifest(made.store)
-    (letters,) = [
-        decode("dead_letters", made.store.read(file.name)) for file in manifest.files("dead_letters")
-    ]
-    assert letters["reason"].to_pylist() == ["conflict"]
+    records = [link.record for link in read_chain(made.store, UPKEEP_LANE)]
+    assert records[-1].counters.rejects == {"conflict": 1}
     assert made.published() == expected(made)
     assert check(made.store) == []
 
 
 def at_rest() -> World:
-    """Little, for what is done at every operation: a window that changes, one that comes, one that is left
-    without a flow.
-    """
-    settings = KEEPS.model_copy(update={"commit_interval_ns": 60 * S})
+    """Little, for what is done at every operation: a window that changes."""
+    settings = WAITS.model_copy(update={"commit_interval_ns": 60 * S})
     told = [
         sent(0, 0, record("r0", 0, "a")),
         sent(3, 0, record("r0", 3, "b", "end")),
         sent(70, 0, record("r1", 70, "a", "end")),
-        sent(170, 0, record("r1", -40, "early")),
         sent(171, 0, record("r0", 1, "late")),
         sent(200, 0, record("r2", 200, "a", "end")),
     ]
@@ -255,7 +214,7 @@ def test_a_crash_at_any_operation_of_repair() -> None:
             if left not in judged:  # nothing is asked of what was not synced
                 judged.add(left)
                 judge(LocalStore(ended), before, after)
-    assert len(judged) > 25
+    assert len(judged) > 15
 
 
 def test_a_crash_at_any_request_of_repair_in_a_bucket() -> None:
@@ -276,7 +235,6 @@ def judge(store: Store, before: list[tuple[object, ...]], after: list[tuple[obje
     repaired(store, hours=3)
     assert seen(store) == after
     assert late_rows(store) == []
-    assert len(late_rows(store, "repaired")) == 2
     assert check(store) == []
 
 
@@ -296,54 +254,34 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
         return out.out.splitlines()
 
     lake = str(tmp_path / "L")
-    assert said("repair", lake, "--dry-run") == [
-        "2 late events of 2 requests would be folded in, 3 windows would be written anew"
-    ]
+    assert said("repair", lake, "--dry-run") == ["1 windows would be built again"]
     assert said("repair", lake, "--grace", "0") == [
-        "2 late events of 2 requests folded in, 3 windows written anew",
-        "5 files and folders removed, replaced or retired longer than the grace ago",
+        "1 windows built again; 3 events in all windows that were built",
+        "0 files and folders removed, replaced or retired longer than the grace ago",
     ]
     assert said("fsck", lake) == ["0 errors"]
-    assert said("repair", lake)[0].startswith("0 late events of 0 requests folded in, 0 windows")
+    assert said("repair", lake)[0].startswith("0 windows built again")
 
 
-def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
+def test_what_means_nothing_any_more_is_refused_with_what_replaced_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["repair", str(tmp_path), "--finished"])
+    assert ended.value.code == 2
+    assert "--finished means nothing any more" in (told := capsys.readouterr().err)
+    assert "live.rebuild" in told
+
+
+def test_late_events_of_retired_windows_are_late() -> None:
     made = at_rest()
-    reads = open_manifest(made.store)
-    told = [entry.window.end_ns for entry in reads.windows()]
+    told = [entry.window.end_ns for entry in open_manifest(made.store).windows()]
     upkeep = UpkeepRun(made.store, "L", NOW_NS, 0, "test", "test")
     retire(upkeep, keep_ns=NOW_NS - told[1], keep_late_ns=2 * NOW_NS)
-    assert len(late_rows(made.store)) == 2
-    done = repaired(made.store)
-    assert (done.requests, done.events) == (0, {LateOutcome.RETIRED: 2})
-    assert late_rows(made.store) == late_rows(made.store, "repaired") == []
+    repaired(made.store)
     assert len(seen(made.store)) == 1
     assert check(made.store) == []
-    assert repaired(made.store).events == {}
-
-
-def test_late_events_that_cannot_be_folded_in_go_at_their_age_however_often_repairs_run() -> None:
-    stuck = sent(150, 1, record("r0", 1.5, "of another lane", breadcrumb="b0"))
-    waves = [sent(160 + 40 * k, 0, record(f"late{k}", 30, "alone", "end")) for k in range(5)]
-    made = World(sorted([*TRAFFIC, stuck, *waves], key=lambda message: message.at_ns), settings=KEEPS)
-    made.start("process")
-    gone_s = None
-    for n in made.turns("process"):
-        made.disk.now_ns = made.now_ns
-        if n % 10:
-            continue
-        upkeep = UpkeepRun(made.store, "L", made.now_ns, 0, "t", "t")
-        repair(upkeep)
-        retire(upkeep, keep_ns=NOW_NS, keep_late_ns=100 * S)
-        assert check(made.store) == []
-        if made.now_ns > START_NS + 200 * S and "r0 of another lane" not in late_rows(made.store):
-            gone_s = gone_s or (made.now_ns - START_NS) // S
-    made.processes["process"].stop()
-    # It came after 150 s. Each repair folds in what came since, and wrote it anew: it never grew old.
-    assert gone_s is not None
-    assert gone_s <= 150 + 100 + 80
-    flows = made.published()
-    assert {f"late{k}" for k in range(5)} <= set(flows)
+    assert repaired(made.store).windows == 0
 
 
 def test_a_lake_in_a_bucket_is_repaired_under_a_reader(
@@ -365,5 +303,5 @@ def test_a_lake_in_a_bucket_is_repaired_under_a_reader(
     assert sorted(row for table in flows for row in flow_rows(table)) == before
     assert [name for name in store.below("late", lambda _: False) if name.endswith(".parquet")] == []
     assert check(store) == []
-    assert repaired(store, hours=2).removed == 5
+    assert repaired(store, hours=2).removed
     assert check(store) == []

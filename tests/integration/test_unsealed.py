@@ -1,4 +1,4 @@
-"""Windows that go on, read by who asks for them: published early, or still in a lane's segments."""
+"""Windows that go on, read by who asks for them: from the log of lanes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,24 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracles.bucket_server import BucketServer
+from oracles.logged_lake import BuiltLake, LoggingLane, made_lake
 from oracles.span_events import T0, batch, span
 from oracles.traffic import write_native
 
 import flowdiff.__main__
 from analyze.profile.history import n_flows
 from analyze.scope import resolve
-from schemas.commits import CommitBody, PartitionRange, Standing
 from schemas.config import StitchConfig
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Period, format_instant, parse_period
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
-from stitch.drivers.live.closed_memory import ClosedMemory
-from stitch.drivers.live.due import Due
-from stitch.drivers.live.lane_buffer import LaneBuffer
+from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.steady_clock import Moment
-from stitch.drivers.live.taking_over import taken_over, verify_open
-from stitch.lake.chain import read_tail
-from stitch.lake.lane import Lane
-from stitch.lake.layout import ensure_lake
+from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
@@ -36,58 +31,36 @@ from stitch.lake.store import LocalStore
 pytestmark = pytest.mark.usefixtures("forked_sessions")
 S = NS_PER_SECOND
 START = T0 - T0 % NS_PER_MINUTE
-SETTINGS = LiveSettings(stitch=StitchConfig(idle_ns=5 * S))
+SETTINGS = LiveSettings(stitch=StitchConfig(idle_ns=5 * S), lateness_ns=S)
 ALL = parse_period("all", now_ns=0)
 
 
-def add(buffer: LaneBuffer, number: int) -> None:
+def request(number: int) -> pa.Table:
     """A request of a second, seven seconds after the one before."""
     begin = START - T0 + 7 * number * S
     name = f"t{number:02d}"
     root = span("a", at=(begin, begin + S + number), trace=name, params={"k": number})
-    buffer.add(
-        batch(root, span("b", "a", (begin + 1, begin + 2), trace=name)), Moment.exactly(START + 10**15)
-    )
+    return batch(root, span("b", "a", (begin + 1, begin + 2), trace=name))
 
 
-def commit(lane: Lane, buffer: LaneBuffer, due: Due) -> None:
-    standing = lane.standing
-    with lane.stage() as staging:
-        for part, window in enumerate(due.parts()):
-            for name in ("flows", "structures", "params"):
-                staging.add_window(name, window.window, part, getattr(window, name))
-        segments = standing.segments
-        if due.has_segment:
-            segments = (*segments, staging.add_segment(due.log_rows()))
-        body = CommitBody(
-            kind="live",
-            counters=due.counters,
-            config=SETTINGS.model_dump(mode="json", include={"params_share", "stitch"}),
-            standing=Standing(
-                positions=(PartitionRange(topic="t", partition=0, start=0, end=1),),
-                sealed_to_ns=due.sealed_to_ns,
-                segments=segments[len(segments) - due.segments_needed :],
-            ),
-        )
-        lane.commit(staging, body)
-    buffer.committed(due)
+def log(lane: LoggingLane, number: int) -> None:
+    """Log one request, a second later than the lateness."""
+    lane.polls.append((request(number), START + 7 * number * S + SETTINGS.lateness_ns + S))
+    lane.take()
+    lane.commit()
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sealed: t00 to t08. Of the second window t09 to t11 are published, t12 to t17 are in segments."""
+    """Sealed: t00 to t08. Of the second window t09 to t17 are in the log."""
     folder = tmp_path_factory.mktemp("unsealed") / "lake"
     folder.mkdir()
-    store = LocalStore.at(folder)
-    info = ensure_lake(store, NS_PER_MINUTE, NS_PER_MINUTE, "test")
-    lane = Lane(store, info, owner="me", created_by="test", lane=1)
-    buffer = LaneBuffer(SETTINGS, NS_PER_MINUTE, 1, ClosedMemory(), None)
+    store = made_lake(LocalStore.at(folder))
+    lane = LoggingLane(store, 1, SETTINGS)
+    built = BuiltLake(store, tmp_path_factory.mktemp("scratch"), BuildSettings(), store)
     for number in range(18):
-        add(buffer, number)
-        buffer.advance(START + 7 * number * S)
-        if number % 3 == 0:
-            commit(lane, buffer, buffer.due(early=number == 12))
-    commit(lane, buffer, buffer.due())
+        log(lane, number)
+        built.step()
     return folder
 
 
@@ -110,13 +83,11 @@ def test_requests_of_all_lanes_are_counted(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()
     store = LocalStore.at(folder)
-    info = ensure_lake(store, NS_PER_MINUTE, NS_PER_MINUTE, "test")
+    made_lake(store)
     for number in (1, 2):
-        lane = Lane(store, info, owner="me", created_by="test", lane=number)
-        buffer = LaneBuffer(SETTINGS, NS_PER_MINUTE, number, ClosedMemory(), None)
-        for request in range(number, 6, 2):
-            add(buffer, request)
-        commit(lane, buffer, buffer.due())
+        lane = LoggingLane(store, number, SETTINGS)
+        for place in range(number, 6, 2):
+            log(lane, place)
     (tmp_path / "scratch").mkdir()
     assert names(folder, ALL, tmp_path / "scratch") == [f"t{i:02d}" for i in range(1, 6)]
 
@@ -205,7 +176,7 @@ def test_a_report_says_that_a_period_was_provisional(lake: Path, capsys: pytest.
 
 
 def test_a_segment_that_is_gone_is_an_error_after_some_tries(lake: Path, tmp_path: Path) -> None:
-    segment = lake / open_manifest(LocalStore.at(lake)).open_lanes[0].segments[0].name
+    segment = max((lake / segment_folder(1)).iterdir())
     kept = segment.read_bytes()
     segment.unlink()
     try:
@@ -213,19 +184,3 @@ def test_a_segment_that_is_gone_is_an_error_after_some_tries(lake: Path, tmp_pat
             resolve(ALL, default_lake=str(lake), provisional=tmp_path)
     finally:
         segment.write_bytes(kept)
-
-
-def test_a_new_owner_knows_what_was_published(lake: Path) -> None:
-    """Of a request that is in the lake a late event is late, and not the beginning of another flow."""
-    store = LocalStore.at(lake)
-    standing = read_tail(store, 1).records[-1].record.standing
-    buffer = taken_over(store, 1, SETTINGS, standing, None)
-    verify_open(buffer, 1, 2 * 6)
-    begin = START - T0 + 130 * S
-    buffer.add(
-        batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))),
-        Moment.exactly(10**19),
-    )
-    due = buffer.everything()
-    assert [row["request_id"] for row in due.late.to_pylist()] == ["t10"]
-    assert (due.counters.events_late, due.counters.events_published, due.counters.flows) == (1, 14, 7)

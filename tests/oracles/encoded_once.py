@@ -9,18 +9,15 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 from unittest.mock import patch
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
-from schemas.arrays import B1, I8, U8
 from schemas.commits import CommitRecord, FlowCounts, Segment
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.windows import Window
-from stitch.drivers.live.keys import print_events, record_words
-from stitch.kernel import ClosedFlows, stitch_closed
+from stitch.kernel import Stitched, stitch
 from stitch.lake import encoding, event_log
 from stitch.lake.chain import Chained, files_table, read_record
 from stitch.lake.flow_counts import count_flows
@@ -33,12 +30,9 @@ KEPT = 4096
 """Files; those of a schedule are a few KB."""
 FILES = ("stitch.lake.fsck", "stitch.lake.manifest", "stitch.lake.upkeep.compaction")
 """Modules that decode files of the lake."""
-SEGMENTS = (
-    *("stitch.lake.fsck", "stitch.drivers.live.provisional", "stitch.drivers.live.taking_over"),
-    "stitch.drivers.repair.reading_again",
-)
+SEGMENTS = ("stitch.lake.fsck", "stitch.drivers.live.older_segments")
 """Modules that read the events of open requests."""
-STITCH = ("stitch.drivers.live.lane_buffer", "stitch.drivers.repair.mending")
+STITCH = ("stitch.drivers.build.builder",)
 """Modules that stitch."""
 
 
@@ -88,22 +82,15 @@ def _encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffe
 
 
 @lru_cache(KEPT)
-def _stitched(stream: bytes, config: StitchConfig, aged: bytes | None, lane: int) -> ClosedFlows:
-    events = pa.ipc.open_stream(stream).read_all()
-    flags = None if aged is None else np.frombuffer(aged, dtype=np.bool_)
-    return stitch_closed(events, config, aged=flags, lane=lane)
+def _stitched(stream: bytes, config: StitchConfig, lane: int) -> Stitched:
+    return stitch(pa.ipc.open_stream(stream).read_all(), config, lane=lane)
 
 
-def _stitch_closed(
-    events: pa.Table,
-    config: StitchConfig,
-    *,
-    aged: B1 | None = None,
-    lane: int = 0,
-    memo: StructureMemo | None = None,
-) -> ClosedFlows:
+def _stitch(
+    events: pa.Table, config: StitchConfig, *, lane: int = 0, memo: StructureMemo | None = None
+) -> Stitched:
     del memo  # makes it faster, and changes nothing
-    return _stitched(_streamed(events), config, None if aged is None else aged.tobytes(), lane)
+    return _stitched(_streamed(events), config, lane)
 
 
 def _decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
@@ -138,24 +125,6 @@ def _counted(flows: Same[pa.Table]) -> FlowCounts:
 
 def _count_flows(flows: pa.Table) -> FlowCounts:
     return _counted(Same(flows))
-
-
-@lru_cache(KEPT)
-def _words(events: Same[pa.Table]) -> tuple[I8, U8]:
-    return record_words(events.thing)
-
-
-def _record_words(events: pa.Table) -> tuple[I8, U8]:
-    return _words(Same(events))
-
-
-@lru_cache(KEPT)
-def _prints(events: Same[pa.Table], keys: bytes) -> U8:
-    return print_events(events.thing, np.frombuffer(keys, dtype=np.uint64))
-
-
-def _print_events(events: pa.Table, keys: U8) -> U8:
-    return _prints(Same(events), keys.tobytes())
 
 
 @lru_cache(KEPT)
@@ -228,9 +197,7 @@ def encoded_once() -> Iterator[None]:
         for module in ("stitch.lake.fsck", "stitch.lake.staging"):
             patches.enter_context(patch(f"{module}.count_flows", _count_flows))
         for module in STITCH:
-            patches.enter_context(patch(f"{module}.stitch_closed", _stitch_closed))
-        patches.enter_context(patch("stitch.drivers.live.lane_buffer.record_words", _record_words))
-        patches.enter_context(patch("stitch.drivers.live.lane_buffer.print_events", _print_events))
+            patches.enter_context(patch(f"{module}.stitch", _stitch))
         patches.enter_context(patch("stitch.lake.chain.read_record", _read_record))
         patches.enter_context(patch("stitch.lake.chain.files_table", _files_table))
         patches.enter_context(patch("stitch.lake.chain._opened", _open))

@@ -108,7 +108,8 @@ class World:
         identity = LiveIdentity(owner=name, created_by="test")
         clock = SteadyClock(lambda: self.now_ns + self.clock_ahead_ns.get(name, 0), lambda: self.now_ns)
         pool = ThreadPoolExecutor(self.lanes_at_once) if self.lanes_at_once else InPlace()
-        run = LiveRun(member, store, info, self.settings, identity, clock, self.watch, pool)
+        building = ThreadPoolExecutor(1) if self.lanes_at_once else InPlace()
+        run = LiveRun(member, store, info, self.settings, identity, clock, self.watch, pool, building)
         if self.drains:
             decoders = run._decoders
             decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]

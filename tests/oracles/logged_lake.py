@@ -28,6 +28,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
 
 LENGTH_NS = NS_PER_MINUTE
 LIVE = LiveSettings(lateness_ns=10 * NS_PER_SECOND, keep_events_ns=1440 * NS_PER_MINUTE)
@@ -59,6 +60,10 @@ class LoggingLane:
     settings: LiveSettings = LIVE
     polls: list[tuple[pa.Table, int]] = field(default_factory=list)
     """Events and time of each."""
+    keeps_for_builds: bool = True
+    """False: its log ages whoever builds, as where an own builder is ahead of one that builds another
+    lake.
+    """
 
     def __post_init__(self) -> None:
         self.start()
@@ -70,6 +75,8 @@ class LoggingLane:
         self.lane = LiveLane(
             self.store, info, self.number, self.settings, owner="o", created_by="t", cluster_id=None
         )
+        if not self.keeps_for_builds:
+            self.lane._built_to = lambda: 2**60  # type: ignore[method-assign]
         self.stream = StreamId("topic", self.number - 1)
         place = self.lane.place(self.stream) or Place(0)
         self.sent, self.now_ns = place.offset, self.polls[place.offset - 1][1] if place.offset else 0
@@ -106,9 +113,12 @@ class BuiltLake:
 
     def start(self) -> None:
         """Open a builder anew: nothing is left of the one before but what it committed."""
-        self.store, source = of_a_new_process(self.store), of_a_new_process(self.source)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        is_inside = self.store is self.source
+        self.store = of_a_new_process(self.store)
+        self.source = source = self.store if is_inside else of_a_new_process(self.source)
         run = UpkeepRun(self.store, "built", self.now_ns, self.grace_ns, "builder", "test")
-        self.builder = Builder(source, run, self.scratch, self.settings)
+        self.builder = Builder(source, run, Scratch(self.scratch), self.settings)
 
     def step(self, **how: bool) -> Step:
         """Take one step of the builder, a second later."""
@@ -195,7 +205,12 @@ def logged(
     """(A lake built from what one to three lanes logged, all events that came)."""
     source = made_lake(LocalStore(MemoryDisk()))
     own = [LoggingLane(source, number + 1) for number in range(int(rng.integers(1, 4)))]
-    built = BuiltLake(source, scratch, some_settings(rng))
+    settings = some_settings(rng)
+    built = (
+        BuiltLake(source, scratch, settings, source)
+        if rng.random() < 0.5
+        else BuiltLake(source, scratch, settings)
+    )
     every, parts = dealt(events, rng, own, late=late, twice=twice)
     for _ in parts:
         for lane in own:

@@ -1,4 +1,4 @@
-"""The log of a live lane: its index says what its events are, and rows aside are no open events."""
+"""The log of a live lane: its index says what its events are."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.events import empty_events
 from stitch.closing import NEVER
-from stitch.drivers.live.due import log_rows, settled_of, with_settled
-from stitch.drivers.live.keys import request_keys
+from stitch.drivers.live.keys import log_rows, request_keys
 from stitch.lake import event_log
 from stitch.lake.event_log import SegmentReader, encode_segment, read_segment
 from stitch.lake.store import LocalStore
-
-SETTLED = np.array([7, 2**63], np.uint64)
 
 
 def index_plainly(rows: list[Row], keys: list[int]) -> dict[int, tuple[int, int, int]]:
@@ -42,12 +39,9 @@ def index_plainly(rows: list[Row], keys: list[int]) -> dict[int, tuple[int, int,
 @given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
 def test_an_index_tells_requests_times_and_events(data: st.DataObject, rows: list[Row]) -> None:
     events = table_of(rows)
-    cut = data.draw(st.integers(0, len(rows)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_log, "BATCH_ROWS", data.draw(st.sampled_from([1, 3, 16_384])))
-        encoded, segment = encode_segment(
-            "s", log_rows(with_settled(events.slice(0, cut).combine_chunks(), SETTLED), events.slice(cut))
-        )
+        encoded, segment = encode_segment("s", log_rows(events))
     opened = SegmentReader(encoded)
     keys, loose = request_keys(events)
     assert opened.n_loose == (0 if loose is None else int(loose.sum()))
@@ -58,34 +52,21 @@ def test_an_index_tells_requests_times_and_events(data: st.DataObject, rows: lis
     )
     assert segment.rows == len(rows)
     assert opened.read().replace_schema_metadata(None).to_pylist() == events.to_pylist()
-    kept = opened.read(aside=False)
-    assert kept.to_pylist() == events.slice(0, cut).to_pylist()
-    assert settled_of(kept).tolist() == SETTLED.tolist()
-    assert opened.read(aside=True).to_pylist() == events.slice(cut).to_pylist()
-
-
-def test_a_segment_may_have_no_events_and_yet_tell_what_was_settled() -> None:
-    data, segment = encode_segment("s", log_rows(with_settled(empty_events(), SETTLED), empty_events()))
-    store = LocalStore(MemoryDisk())
-    store.put("s", data)
-    events = read_segment(store, segment)
-    assert (events.num_rows, settled_of(events).tolist()) == (0, SETTLED.tolist())
 
 
 def test_a_segment_of_an_older_lake_is_all_open_events() -> None:
-    events = with_settled(table_of([{"kind": 17, "request_id": "r", "id": "00" * 8, "ts_ns": 5}]), SETTLED)
+    events = table_of([{"kind": 17, "request_id": "r", "id": "00" * 8, "ts_ns": 5}])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, events.schema) as writer:
         writer.write_table(events)
     opened = SegmentReader(sink.getvalue())
     assert not opened.has_index
-    assert settled_of(opened.read(aside=False)).tolist() == SETTLED.tolist()
     assert opened.read(aside=False).num_rows == 1
     assert opened.read(aside=True).num_rows == 0
 
 
 def test_a_segment_that_is_damaged_is_refused() -> None:
-    data, segment = encode_segment("s", log_rows(empty_events(), empty_events()))
+    data, segment = encode_segment("s", log_rows(empty_events()))
     store = LocalStore(MemoryDisk())
     store.put("s", data.to_pybytes()[:-1] + b"!")
     with pytest.raises(LakeError, match="is not what was committed"):

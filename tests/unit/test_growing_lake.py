@@ -17,7 +17,7 @@ from stitch.lake.manifest import Manifest, open_manifest
 @pytest.fixture(scope="module")
 def whole() -> Manifest:
     """A lake of several files of flows."""
-    world = World(requests(12, partitions=2, spread_s=100))
+    world = World(requests(24, partitions=2, spread_s=250))
     world.start("process")
     for _ in world.turns("process"):
         pass
@@ -53,7 +53,7 @@ def test_a_lake_that_grows_is_sound(whole: Manifest, all_every: int) -> None:
     names = flows(whole)
     lake = look(*(shown(whole, *names[:n]) for n in range(len(names) + 1)), whole, all_every=all_every)
     assert (lake.vanished, lake.doubled, lake.trouble) == (0, 0, [])
-    assert lake.n_requests == 12
+    assert lake.n_requests == 24
 
 
 def test_a_file_that_goes_takes_its_requests_along(whole: Manifest) -> None:

@@ -324,7 +324,7 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
     """Indices of the call sites whose mean wait per request differs most between the bins `first` to `past`
     (exclusive) and all other bins."""
     found = sites_in(bins, first, past)
-    # A range of everything has no others: it is ordered by time.
+    # A range that holds all requests has no others (mean_out_us is 0): sites are ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
     order = np.lexsort((np.arange(len(size)), -size))[:_SHOWN]
     return [int(site) for site in order if size[site] > 0]

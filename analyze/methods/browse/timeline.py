@@ -258,7 +258,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     n = len(entry.start)
     if n < 2:
         return []
-    # The median time in which so many requests arrive, which pauses do not change.
+    # Median time in which this many requests arrive: pauses do not affect it.
     ahead = min(_STRIP_REQUESTS, n - 1)
     length = max(int(np.median(entry.start[ahead:] - entry.start[:-ahead])), 1)
     busiest = int(np.argmax(most))
@@ -268,7 +268,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     ]
     if len(gaps):
         at = int(np.argmax(gaps))
-        # With some time before and after it.
+        # The strip shows some time before and after the gap.
         long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
         chosen.append(("longest-gap", int(entry.start[ends[at]] - gaps[at] // 2), long))
     found: list[TimelineStrip] = []

@@ -89,7 +89,8 @@ def partition(
         else MiniBatchKMeans(**options, batch_size=_BATCH)
     )
     with warnings.catch_warnings():
-        # Fewer distinct points than clusters: seen in the number of clusters that come back.
+        # With fewer distinct points than clusters sklearn warns; the caller sees the number of clusters
+        # returned.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # One thread: sums of several threads have no fixed order, and ties would be broken at random. The
         # products are small: a second thread takes twice the CPU and saves no time.

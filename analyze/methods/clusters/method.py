@@ -35,7 +35,7 @@ def analyse(
 ) -> Result:
     """Cluster requests, and compare the clusters of two samples. The history is not used."""
     population = compared.population
-    del limits  # its bounds are of other sections
+    del limits  # limits of other sections
     if not any(category.n_requests for category in population.categories):
         return Result(
             settings=settings,

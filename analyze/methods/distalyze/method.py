@@ -27,7 +27,7 @@ def analyse(
 ) -> Result:
     """Contrast slow with fast requests of one sample, or the second sample with the first. The history is not
     used."""
-    del limits  # its bounds are of other sections
+    del limits  # limits of other sections
     run = distalyze_run(compared.population, settings)
     section = distalyze_section(run, settings)
     few = not run.tested

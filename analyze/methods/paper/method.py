@@ -41,7 +41,7 @@ def _analyse(
     for number, sample in enumerate(population.samples):
         if not population.has_requests(number):
             raise no_testable_request(sample.name)
-    # Here, so that the command line has the options without scipy.
+    # Imported here, so that the command line can list the options without scipy.
     from analyze.methods.paper.mutation_tables import report_tables
     from analyze.methods.paper.paper_run import paper_run
     from analyze.methods.paper.rows import category_rows, mutations_section, root_rows, sums

@@ -224,7 +224,7 @@ def _rank_candidates(
 
     in_force = settings.resolved_distance
     baseline, weight = baseline_by(in_force)
-    # The released tool has one distance only: both papers' columns show the same there.
+    # The released tool has only one distance: the columns of both papers show it.
     nsdi, _ = baseline_by("raw" if settings.variant == "text" else in_force)
     tr, _ = baseline_by("normalized" if settings.variant == "text" else in_force)
     distance = edits.astype(np.float64) if in_force == "raw" else normalized
@@ -257,7 +257,7 @@ def _response_time(
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
     tests = by_name
-    if tests is None:  # where they were critical (NSDI §5.1)
+    if tests is None:  # only where the edges were critical (NSDI §5.1)
         tests = text_tests(latency, category.sample == 1, settings, critical)
     return Ranked(
         category=index,

@@ -131,7 +131,7 @@ def _difference_sentence(mutation: Mutation, graphs: Graphs) -> str:
         old, new = _starts(only_there, "text"), _starts(only_here, "text")
         if old == new:
             return " Both do the same work in another order." if old else ""
-        if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many to name: where they are
+        if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many names: compare by place
             before, after = _starts(only_there, "where"), _starts(only_here, "where")
             if before != after:
                 old, new, unit = before, after, "step"

@@ -235,7 +235,7 @@ def _by_slot(profile: Profile, table: pa.Table, column: str) -> F8:
 def _bins_beyond(table: pa.Table, change: Change) -> B1:
     bins = table["bin"].to_numpy()
     if change.unit != "us":
-        # A bin's lower end against the same: equal but for rounding.
+        # The threshold is the lower end of a bin, too: equal except for rounding.
         return np.asarray(value_of(bins) > change.threshold_us * 1e3 * (1 - 1e-9))
     middle = bin_of(np.array([change.middle * 1e3]))[0]
     return np.asarray(bins > middle if change.ups else bins < middle)

@@ -238,7 +238,8 @@ def _attributes_of(
         for component, one in chosen[order[word.request]]:
             if word.where.startswith(f"{components[component]}/"):
                 said[component, word.key][one].setdefault(word.request, set()).add(word.text)
-    # A request that visits two instances says the values of both: an instance has what all its requests say.
+    # A request at two instances reports the values of both, so an instance has the values common to its
+    # requests.
     agreed = {
         key: {host: set.intersection(*by_request.values()) for host, by_request in by_host.items()}
         for key, by_host in said.items()

@@ -48,7 +48,7 @@ def flow_picture(
             tree.add(way, shown)
     marks = _marks(run.causes, numbers)
     main = ways[foremost]
-    # What a finding calls tells of one that takes other paths what is new, or gone.
+    # For a finding that takes other paths the callees show which call is new or gone.
     ends = [way[-1] for rank, way in ways.items() if rank != foremost and way[-1] not in main]
     for parent in dict.fromkeys((*reversed(main), *ends)):
         if parent in tree.places:
@@ -85,7 +85,7 @@ class _Numbers:
         )
         self.critical_sum_ns = max(float(self.critical_ns.sum()), 1e-300)
         self.requests = np.array([max(run.profile.responded("w", slots), 1e-300) for slots in sides])
-        # A trace point is passed once, however many steps lead there.
+        # A trace point is passed once, however many steps lead to it.
         passed = np.where(self.is_step[:, None], 0.0, self.calls)
         self.passes = np.stack(
             [totals(self.operation, side, len(names.operations)) for side in passed.T], axis=1
@@ -302,7 +302,7 @@ class _Tree:
             place, above = pending.pop()
             found.append(self._step(place, above, marks, findings))
             at = len(found) - 1
-            # The main way, then ways to other findings, after all that ends here.
+            # Calls without callees first, then ways to other findings, then the main way.
             mine = sorted(below[place], key=lambda one: (one in on_main, bool(below[one])))
             pending += [(one, at) for one in reversed(mine)]
         return found

@@ -65,7 +65,7 @@ def analyse(
         account_of(exact, "mean", run, mean, accounted, limits),
         account_of(failed, "errors", run, judged.interval("errors"), failed_rows(failed, run), limits),
     ]
-    if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
+    if np.isfinite(run.threshold_ns):  # statistics were computed before the limit of slow requests was known
         tail = judged.interval("tail")
         accounts.insert(1, account_of(exact_breakdown(run, "tail"), "tail", run, tail, accounted, limits))
     shares = parts.shares(exact.after > exact.before) if changed else tuple(None for _ in run.causes)

@@ -57,7 +57,7 @@ def _z2(found: Observed) -> F8:
 
 def _with(found: Observed, phi: float) -> Observed:
     e = found.estimate
-    with np.errstate(invalid="ignore"):  # a side with nothing
+    with np.errstate(invalid="ignore"):  # a period may have no requests
         between = e.sampling * (phi - 1)
         more = between > e.between
     between, freedom = np.where(more, between, e.between), np.where(more, np.inf, e.freedom)

@@ -173,7 +173,7 @@ def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] =
 
     began = block[origins["slot"].to_numpy()]
     there = began >= 0
-    # A bin's lower end against the upper end of another: equal but for rounding.
+    # The threshold is the upper end of a bin: equal to the next lower end except for rounding.
     slow = [np.bincount(at, weight * (first_us > us * (1 - 1e-9)), n_blocks) for us in thresholds_us]
     return PeriodBlocks(
         seconds=np.bincount(block[block >= 0], seconds[block >= 0], n_blocks).astype(np.float64),

@@ -149,7 +149,7 @@ def slow_response_ns(population: Population, level: float) -> float:
         return np.inf
     place = quantile_bin(np.bincount(bin_of(response), weight), level)
     longest = int(value_of(place + 1.0))
-    # The edge of a bin is no whole number of ns, or is rounded to one.
+    # The edge of a bin is no whole number of ns, so it was rounded.
     while bin_of(np.array([longest]))[0] > place:
         longest -= 1
     while bin_of(np.array([longest + 1]))[0] <= place:

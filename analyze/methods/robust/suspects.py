@@ -54,7 +54,7 @@ def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
         most = max(score(change) for change in cause.changes if id(change) not in follows)
         part_ns = shrinkage(cause.lead.z) * cause.lead.contribution_ns
         suspected.append(Suspected(cause, near[id(cause.lead)], most, part_ns))
-    # What got better needs no look first, as among findings.
+    # Improvements come last, as among findings.
     suspected.sort(key=lambda one: (is_better(one.cause, one.part_ns, context.names), -one.score))
     return tuple(suspected[: settings.suspects])
 

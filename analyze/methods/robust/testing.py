@@ -347,7 +347,7 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
     shown = e
     if seen.reference is not None and (row.abnormal[at] or _has_reference(seen)[at]):
         shown = seen.reference
-        if not row.abnormal[at]:  # as unsure as against all ordinary times
+        if not row.abnormal[at]:  # with the uncertainty against all ordinary times
             shown = replace(shown, sampling=e.sampling, between=e.between, freedom=e.freedom)
     if alone:
         shown = e = seen.against_reference.within()
@@ -360,14 +360,14 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
             kind = ChangeKind.LOST_PATH
     before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
     if e.unit == "log":
-        # What the lowest bin holds is no time at all (a step between two records of one instant).
+        # The lowest bin is shown as 0 (a step between two records of one instant).
         none = [measure.unit == "us" and value <= BIN_LOG for value in (before, after)]
         first, last = (float(np.exp(value)) * _SCALE.get(measure.unit, 1.0) for value in (before, after))
         low, high = (float(end[at]) for end in shown.bounded_interval())
         low, high = first * expm1(low), first * expm1(high) if isfinite(high) else UNKNOWN
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
-        # A share after is between none and all, whatever the error of the one before.
+        # A share after is between 0 and 1, whatever the error of the share before.
         reach = float(shown.reach()[at])
         least, most = (0.0 - before, 1.0 - before) if measure.unit == "share" else (-np.inf, np.inf)
         low, high = max(change - reach, least), min(change + reach, most)
@@ -451,7 +451,7 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
         id(change)
         for change in changes
         if change.kind in CALL_KINDS
-        and factors[change.site]  # 0: it differs from the history alone, and was there before
+        and factors[change.site]  # 0: differs from the history only, so it was there before
         and any(
             factors.get(caller, 0.0) / factors[change.site] > most_of_it
             and change.site not in reached(callers, [caller])

@@ -253,7 +253,7 @@ class View:
     def own_times_after(self, sites: B1) -> Histograms:
         """Own times in the problem at the sites in mask `sites`, by time slot."""
         values = self.own_times
-        if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
+        if self._shard is not None and sites.any():  # a shard has blocks of the problem instead of slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
         return values.where(sites[values.place] & self.roles.problem[values.column])
 
@@ -283,7 +283,7 @@ class View:
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
         by_period = self.own_by_period if values is self.own_times else self.by_period(values)
         own, others, alone = roles.own, roles.history, None
-        # Not the reference's own: pieces of one stretch have its slow levels in common, and show less.
+        # Blocks of the reference do not count: pieces of one stretch share its slow levels, and scatter less.
         told = (blocks_n[:, others] >= LEAST_IN_BLOCK).sum(axis=1) >= self.settings.enough_blocks
         if len(others):
             history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
@@ -341,7 +341,7 @@ class View:
         few &= found.p > settings.few_rank_p
         if not few.any():
             return found
-        # Of few a mean of logarithms is surer than a median.
+        # For few values a mean of logarithms is more precise than a median.
         means, n = rows.where(few[rows.place]).trimmed_log_means(self.n_sites, 2, 0.0)
         none, of_change = LogMedians(n[:, :0], n[:, :0]), self._of_change
         by_size = level_change(means, n, found.p, none, n[:, :0], tau_floor=tau, of_change=of_change)
@@ -440,7 +440,7 @@ def values_of(votes: Votes, measure: int) -> Votes:
     Weighted requests are scaled to the effective number of requests.
     """
     votes = votes.where(votes.keys[0] == measure)
-    if len(votes.sums) == 1:  # requests that stand for themselves
+    if len(votes.sums) == 1:  # unweighted requests
         return votes
     _, w, square = votes.sums
     _, site, _, slot = votes.keys

@@ -83,7 +83,7 @@ def two_behaviours(us: F8) -> TwoBehaviours | None:
     height = np.exp(np.logaddexp.reduce(log, axis=1))
     if height.min() >= _DIP * min(height[0], height[-1]):
         return None  # one peak
-    # The first value that is as likely in the slower as in the faster one.
+    # The first value that belongs to the slower peak as probably as to the faster one.
     later = np.flatnonzero(log[:, 1] >= log[:, 0])
     cut = float(between[later[0]] if len(later) else between[-1])
     return TwoBehaviours(

@@ -98,7 +98,7 @@ def asked_question(
     found["history"] = tuple(one for one in history if _touches(known, one))
     written = {name: tuple(period.text for period in periods) for name, periods in found.items()}
     question = Question.model_validate({"method": method, **written, **filters})
-    question.samples()  # what is missing is said now
+    question.samples()  # raises now if data are missing
     return question
 
 

@@ -178,7 +178,7 @@ class Jobs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
-            errors="replace",  # what a library prints
+            errors="replace",  # libraries may print any bytes
             start_new_session=True,
         ) as process:
             with self._lock:
@@ -200,7 +200,7 @@ class Jobs:
                     process.stdin.write(f"{task.model_dump_json()}\n")
                     process.stdin.flush()  # it stays open: its end tells the child that the server is gone
                 except BrokenPipeError:
-                    with suppress(BrokenPipeError):  # what is left of the task
+                    with suppress(BrokenPipeError):  # flushes the rest of the task
                         process.stdin.close()
                 for line in process.stdout:
                     self._told(job, line)
@@ -240,8 +240,8 @@ class Jobs:
             return
 
     def _kill(self, job: Job) -> None:
-        # Not `poll`: processes of a child that has died go on, and hold its output. Until it is waited for,
-        # nobody else gets its number.
+        # Not `poll`: child processes of a dead job go on and keep its output open. Before `wait` its process
+        # number is not reused.
         if job.process is not None and job.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(job.process.pid, signal.SIGKILL)

@@ -51,7 +51,7 @@ class Results:
         except (ValueError, OSError):
             return None
         with suppress(OSError):
-            os.utime(path)  # what is asked for stays
+            os.utime(path)  # results in use are evicted last
         return found
 
     def table_file(self, key: str, name: str) -> Path | None:
@@ -67,7 +67,7 @@ class Results:
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
-            os.utime(path)  # what is asked for stays
+            os.utime(path)  # results in use are evicted last
             return {name: pq.read_table(path / f"{name}.parquet") for name in names}
         return {}
 
@@ -92,7 +92,7 @@ class Results:
 def _remove(path: Path) -> None:
     """Remove a result, atomically for readers: an interruption leaves a draft."""
     gone = _draft(path)
-    with suppress(OSError):  # at the next one
+    with suppress(OSError):  # the next removal tries again
         path.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
@@ -113,7 +113,7 @@ def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> Non
         for file in [*draft.iterdir(), draft]:
             sync(file)
         if not (path / REPORT).is_file():
-            _remove(path)  # half of one that was removed
+            _remove(path)  # an interrupted removal left a part
         with suppress(OSError):
             draft.rename(path)
         sync(path.parent)

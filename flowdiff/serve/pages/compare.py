@@ -50,7 +50,7 @@ def compare(site: Site, asked: Asked) -> Reply:
         return _report(site, asked, found, method)
     job = site.jobs.get(key)
     if job is not None and job.state == "done":
-        # It has ended since, or its result had to give way.
+        # The job ended after the lookup above, or its result was evicted.
         if (found := result(site, key, question)) is not None:
             return _report(site, asked, found, method)
         job = None

@@ -67,8 +67,8 @@ class NdjsonReader:
         """Table with one row for each line that is not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
-            # A cursor takes no setting of another. In a kernel without ipywidgets the bar is off, and may not
-            # be touched.
+            # A cursor does not inherit settings. In a kernel without ipywidgets the progress bar is off and
+            # must not be set.
             if cursor.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
                 cursor.execute("SET enable_progress_bar = false")
             return cursor.sql(

@@ -90,7 +90,7 @@ def texts_of(payload: bytes) -> list[bytes]:
     for text in documents_of(payload):
         elements: list[msgspec.Raw] = []
         if text.lstrip()[:1] == b"[":
-            with suppress(*JSON_ERRORS):  # reported where it is read
+            with suppress(*JSON_ERRORS):  # the reader reports the error
                 elements = _ELEMENTS.decode(text)
         parts = [bytes(element) for element in elements]
         texts += parts if any(part.startswith(b"{") for part in parts) else [text]
@@ -101,7 +101,7 @@ def _unwrapped(text: bytes) -> bytes:
     """Request inside an answer of Jaeger's API (`{"result": …}`, one line of a stream); any other text
     unchanged."""
     if _ANSWER.match(text):
-        with suppress(*JSON_ERRORS):  # reported where it is read
+        with suppress(*JSON_ERRORS):  # the reader reports the error
             members = _MEMBERS.decode(text)
             if members.keys() == {"result"}:
                 return bytes(members["result"])

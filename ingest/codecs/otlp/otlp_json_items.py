@@ -94,7 +94,7 @@ def span_values(document: object) -> list[object]:
 
 
 def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: int) -> None:
-    # Everything is read before anything is added: a span that is wrong leaves no trace.
+    # All fields are read before any is added, so that a refused span adds nothing.
     ids = (_id(span, "traceId"), _id(span, "spanId"), _id(span, "parentSpanId"))
     name = text(span, "name") or ""
     kind = _number(span, "kind", _KINDS)

@@ -129,7 +129,7 @@ class _Reader:
         elif len(bad):
             bad = replace(bad, item=bad.item + first)
             log_bad_spans(bad, lambda _: _raw_spans(part, first), self._log)
-        if len(result.payload):  # one without events would only keep what was refused
+        if len(result.payload):  # a result without events would only keep refused spans in memory
             self.results.append(result)
 
     def read_at_once(self, indexes: list[int]) -> list[int]:
@@ -204,7 +204,7 @@ class _Reader:
         item = 0
         try:
             for part in cut_request(self._payloads[index], GROUP_BYTES):
-                # What could not be cut is counted first: its columns alone could take 250 MB.
+                # The fields of an uncut span are counted first: its columns alone could take 250 MB.
                 is_crowded = len(part) > 2 * GROUP_BYTES and has_many_fields(
                     part, ExportTraceServiceRequest.DESCRIPTOR
                 )
@@ -222,7 +222,7 @@ class _Reader:
 
     def _read_closely(self, index: int, item: int, part: bytes) -> int:
         """Read a part of about PART_BYTES, or refuse it; return its number of spans."""
-        # With a resource of that size it is twice as large; what is larger still could not be cut.
+        # With a resource of PART_BYTES a part is twice as large; a larger one could not be cut.
         if len(part) > 2 * PART_BYTES and has_many_fields(part, ExportTraceServiceRequest.DESCRIPTOR):
             n_spans = count_spans(part)
             self._refuse(Reason.TOO_LARGE, index, item, part)
@@ -353,7 +353,7 @@ _LEVELS = message_classes(
     "flowdiff.otlp",
     {
         "Request": "1 resource_spans *bytes",
-        # What comes once is repeated here too: a field that was written twice stays as it was.
+        # Single fields are repeated here, too, so that a field that was written twice is preserved.
         "Resource": "1 resource *bytes; 2 scope_spans *bytes",
         "Scope": "1 scope *bytes; 2 spans *bytes",
     },

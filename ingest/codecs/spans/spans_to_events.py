@@ -76,7 +76,7 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
     problems = BadSpans(spans.payload[~good], spans.item[~good], fault[~good])
     if not good.any():
         return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
-    if len(problems):  # what a refused span would have been says nothing about those that are kept
+    if len(problems):  # refused spans must not affect accepted ones
         spans = spans.rows(good)
     oddities["untimed"] += int((spans.start_ns == NO_TIME).sum())
     table = event_table(_columns(spans, config, oddities), len(spans))

@@ -1,16 +1,17 @@
-"""Build windows from the log of a lake into another one: plan, build each as a function of the log, commit.
+"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the log, commit.
 
-Nothing here is state. Whoever opens a `Builder` reads the indexes of the log and what commits of the second
-lake say of their versions. A window whose digest is not that of its version is built again, whole; one that
+Nothing here is state. Whoever opens a `Builder` reads the indexes of the log and what commits of the upkeep
+lane say of their versions. A window whose digest is not that of its version is built again, whole; one that
 was built from a segment that is gone is *frozen*: it keeps its version, and what comes of it is late.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -19,31 +20,39 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import I8, U8
-from schemas.commits import Build, BuiltWindow, Counters
+from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
 from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
+from schemas.quality import Quality
+from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
-from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests
+from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
-from stitch.drivers.build.loose_records import LooseRecords
+from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
+from stitch.drivers.build.log_view import NO_KEYS, LogView
+from stitch.drivers.build.loose_records import LooseRecords, row_keys
 from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
 from stitch.drivers.live.keys import flow_keys, request_keys
 from stitch.drivers.live.live_settings import recorded_settings
+from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
+from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
 from stitch.lake.chain import lanes, read_record, read_tail, taken
-from stitch.lake.manifest import LakeFile, open_manifest
+from stitch.lake.event_log import sweep_segments
+from stitch.lake.encoding import decode
+from stitch.lake.layout import file_name, segment_seq
+from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
 from stitch.lake.windowing import cut
+from stitch.scratch import Scratch
 from stitch.structures import StructureMemo
 
-_NO_KEYS: Final = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,10 @@ class Step:
         return bool(self.built or self.again or self.late or self.missing)
 
 
+class _MovedError(Exception):
+    """Requests are of other windows than their events' times say: plan again."""
+
+
 def _refuse_other_lanes(run: UpkeepRun) -> None:
     """Raises LakeError where a lake has more than what is built: a version replaces all that its window has."""
     if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
@@ -86,163 +99,42 @@ def _refuse_other_lanes(run: UpkeepRun) -> None:
         )
 
 
-class Builder:
-    """Builds the windows of one lake into another. Used by one thread.
+class Builder(LogView):
+    """Builds the windows of a lake. Used by one thread.
 
     Raises LakeError, OSError; CommitTakenError where another builder committed: open a new one.
     """
 
-    def __init__(self, source: Store, run: UpkeepRun, scratch: Path, settings: BuildSettings) -> None:
-        """source: the lake with the log; run: the lake that is built, locked by the caller on a disk; scratch:
-        folder for windows that go by way of the disk.
+    def __init__(
+        self,
+        source: Store,
+        run: UpkeepRun,
+        scratch: Scratch,
+        settings: BuildSettings,
+        young: YoungSegments | None = None,
+    ) -> None:
+        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake, locked by
+        the caller on a disk; scratch: folder for windows that go by way of the disk; young: segments that
+        need not be read.
         """
+        is_inside = source is run.store
+        if not is_inside:
+            _refuse_other_lanes(run)
         self._run = run
         self._settings = settings
         self._scratch = scratch
-        _refuse_other_lanes(run)
-        manifest = open_manifest(run.store, run.lake)
-        self._length_ns = manifest.info.window_length_ns
-        self._retired_to_ns = manifest.retired_to_ns
-        self._lane = UpkeepLane(run, manifest.info)  # finishes what the last builder committed
-        self._log = LogFollower(source)
-        self._plan = RequestPlan(self._length_ns)
-        self._loose = LooseRecords(lambda one, columns: self._log.open(one, columns).read())
+        self._lane_of_flows = UPKEEP_LANE if is_inside else 0
         self._memo = StructureMemo(settings.remembered)
-        self._versions: dict[int, BuiltWindow] = {}
-        """Start -> built window, as commits say, of windows that the log may hold events of."""
-        self._built_at_ns: dict[int, int | None] = {}
-        """Start -> watermark when it was built; None: there was none any more."""
-        self._frozen_keys: dict[int, U8] = {}
-        """Start of a frozen window -> requests of its version, ascending."""
+        self._built_to: dict[int, int] = {}
+        """Lane -> commit up to which no segment has anything of a window to be built, as far as is known."""
+        self.last: CommitRecord | None = None
+        """Last commit of this builder."""
+        self.n_waiting = 0
+        """Windows that the last step found to be over and not built, or due to be built again."""
+        # Opening finishes what the last builder committed.
+        self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
-        flows = manifest.of_table("flows")
-        built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
-        self._old_windows = frozenset(built["window_ns"].to_pylist())
-        tail = read_tail(run.store, UPKEEP_LANE)
-        self._sealed_to_ns = tail.standing.sealed_to_ns
-        self._learn(tail.head)
-
-    # -- what is known -----------------------------------------------------------------------------------------
-
-    def _learn(self, head: int) -> None:
-        """Read what commits say of versions, newest first, until none can be of what the log still holds."""
-        last: Build | None = None
-        for seq in range(head, 0, -1):
-            build = read_record(self._run.store, UPKEEP_LANE, seq).record.build
-            if build is None:
-                continue
-            if last is None:
-                last = build
-                self._follow(dict(build.through))
-            for window in build.windows:
-                if window.start_ns not in self._versions:
-                    self._versions[window.start_ns] = window
-                    self._built_at_ns[window.start_ns] = build.watermark_ns
-            if all(last < self._log.first(lane) for lane, last in build.through):
-                break
-        for window in self._versions.values():
-            self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
-        if last is not None and last.waiting is not None:
-            try:
-                self._log.missing += max(0, last.waiting - self._unbuilt_at(dict(last.through)))
-            except UnreadableSegmentError:
-                self._follow()
-
-    def _unbuilt_at(self, through: Mapping[int, int]) -> int:
-        """Number of events up to some commits that no version has, as planned when nothing after them was read."""
-        every = [*self._log.segments.values()]
-        there = [one for one in every if one.seq <= through.get(one.lane, 0)]
-        if len(there) == len(every):
-            return self._unbuilt(there)
-        self._loose.name(there)
-        self._plan.reset(there)
-        found = self._unbuilt(there)
-        self._loose.name(every)
-        self._plan.reset(every)
-        return found
-
-    def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Read what came to the log; known: the commits of lanes that were read for the last build."""
-        while True:
-            try:
-                self._follow_on(known)
-            except UnreadableSegmentError:  # swept just now, or lost: it is among those that left, next time
-                continue
-            return
-
-    def _follow_on(self, known: Mapping[int, int]) -> None:
-        fresh, left = self._log.follow(known)
-        if not fresh and not left:
-            return
-        self._log.missing += self._unbuilt([one for one in left if (one.lane, one.seq) not in self._log.segments])
-        segments = [*self._log.segments.values()]
-        if self._loose.name(segments) or left:
-            self._plan.reset(segments)
-        else:
-            self._plan.add(fresh)
-
-    def _unbuilt(self, segments: list[LogSegment]) -> int:
-        """Number of planned events of some segments which neither a version has nor late events."""
-        if not segments:
-            return 0
-        starts = self._starts_ns()
-        total = 0
-        for segment in segments:
-            of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
-            for start in np.unique(of_entry[of_entry != NEVER]).tolist():
-                version = self._versions.get(start)
-                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
-                    total += int(segment.entries["rows"][of_entry == start].sum())
-        return total
-
-    def _starts_ns(self) -> I8:
-        """[planned requests] start of the window of each; of one that a frozen window has, of that."""
-        starts = self._plan.starts_ns()
-        keys, of_key = self._frozen()
-        known = among(keys, self._plan.requests["key"])
-        starts[known] = of_key[np.searchsorted(keys, self._plan.requests["key"][known])]
-        return starts
-
-    def _is_frozen(self, start_ns: int) -> bool:
-        """True if a window has a version that cannot be made again, as a segment that it needs is gone, or is
-        retired.
-        """
-        if self._retired_to_ns is not None and start_ns + self._length_ns <= self._retired_to_ns:
-            return True
-        version = self._versions.get(start_ns)
-        if version is None:
-            return start_ns in self._old_windows
-        return any(since < self._log.start(lane) for lane, since in version.since)
-
-    def _frozen(self) -> tuple[U8, I8]:
-        """(Requests of frozen windows that may still go on, ascending; start of the window of each)."""
-        first = self._plan.requests["first_ns"]
-        known = first[first != NEVER]
-        if not len(known):
-            return _NO_KEYS, np.zeros(0, np.int64)
-        # A flow lasts no longer, as live lanes close it.
-        since_ns = int(known.min()) - self._stitch.max_age_ns
-        starts = {start for start in {*self._old_windows, *self._versions} if start + self._length_ns > since_ns}
-        frozen = {start for start in starts if self._is_frozen(start)}
-        self._frozen_keys = {start: own for start, own in self._frozen_keys.items() if start in frozen}
-        if unread := frozen - {*self._frozen_keys}:
-            manifest = open_manifest(self._run.store, self._run.lake)
-            windows = [Window(start, self._length_ns) for start in sorted(unread)]
-            for window, files in manifest.by_window(windows).items():
-                tables = [
-                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
-                ]
-                self._frozen_keys[window.start_ns] = np.unique(np.concatenate([_NO_KEYS, *tables]))
-        keys = np.concatenate([_NO_KEYS, *self._frozen_keys.values()])
-        of_key = np.repeat(
-            np.array([*self._frozen_keys], np.int64), [len(own) for own in self._frozen_keys.values()]
-        )
-        order = np.argsort(keys, kind="stable")
-        return keys[order], of_key[order]
-
-    @property
-    def _stitch(self) -> StitchConfig:
-        return recorded_settings(self._log.config).stitch
+        super().__init__(source, manifest, young or YoungSegments(0), is_inside=is_inside)
 
     # -- plan ------------------------------------------------------------------------------------------------
 
@@ -254,18 +146,25 @@ class Builder:
         while True:
             try:
                 return self._step(now_ns, finished=finished, urgent=urgent)
-            except UnreadableSegmentError:  # swept just now, or lost: it is planned without
+            except (UnreadableSegmentError, _MovedError):  # swept just now, or lost; planned otherwise
                 continue
 
     def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
         self._follow()
+        if self._lane_of_flows:
+            self.refuse_lost()
         finished = finished or self._log.over
         water = None if finished else self._log.watermark_ns
         late, settled = self._late()
         windows = {window.start_ns: window for window in self._plan.windows(settled)}
-        first, seal = self._first(windows, water, finished=finished)
-        again = self._again(windows, water, urgent=urgent or finished)
-        again = again[: self._settings.windows_per_commit - len(first)]
+        moving = self._moving(windows)
+        first, seal = self._first(windows, water, moving, finished=finished)
+        again = self._again(windows, water, moving, urgent=urgent or finished)
+        over = [] if water is None else [start for start in windows if start + self._length_ns <= water]
+        self.n_waiting = len(again) + sum(start not in self._versions for start in over)
+        room = self._settings.windows_per_commit - len(first) - sum(start in moving for start in again)
+        others = [start for start in again if start not in moving][: max(0, room)]
+        again = sorted([*(start for start in again if start in moving), *others])
         if not (first or again or late or self._log.missing or seal != self._sealed_to_ns):
             return Step()
         try:
@@ -273,9 +172,19 @@ class Builder:
         except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
             raise taken(UPKEEP_LANE, self._lane.seq) from error
 
+    def built_to(self, lane: int) -> int:
+        """Commit of a lane up to which nothing of its log waits to be built, as of the last commit."""
+        upkeep = self._lane.upkeep
+        return dict(upkeep.built_to).get(lane, 0)
+
     def sweep(self, now_ns: int) -> int:
         """Delete files replaced longer than the grace ago; returns their number."""
         return self._lane.sweep(now_ns - self._run.grace_ns)
+
+    def sweep_ended(self) -> None:
+        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises OSError."""
+        for lane in self._log.ended:
+            sweep_segments(self._target, lane, self.built_to(lane), ())
 
     def _late(self) -> tuple[dict[int, Planned], U8]:
         """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
@@ -285,7 +194,7 @@ class Builder:
         frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
         bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
         if not bound.any():
-            return {}, _NO_KEYS
+            return {}, NO_KEYS
         late = {}
         for start in np.unique(starts[bound]).tolist():
             own = requests[bound & (starts == start)]
@@ -302,14 +211,16 @@ class Builder:
                 yield segment
 
     def _first(
-        self, windows: Mapping[int, PlannedWindow], water: int | None, *, finished: bool
+        self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, finished: bool
     ) -> tuple[list[int], int | None]:
         """(Windows to be built for the first time, ascending; end of the windows that are all built then)."""
         waiting = [start for start in sorted(windows) if start not in self._versions]
         found: list[int] = []
-        for start in waiting[: self._settings.windows_per_commit]:
-            if not finished and not self._is_over(windows[start], water):
-                break
+        for start in waiting:
+            if start not in moving:
+                is_over = finished or self._is_over(windows[start], water)
+                if not is_over or len(found) >= self._settings.windows_per_commit:
+                    break
             found.append(start)
         ends = [start + self._length_ns for start in found]
         if water is not None and (found or self._versions):
@@ -325,105 +236,141 @@ class Builder:
             return False
         if water >= end + self._settings.patience_ns:
             return True
+        if (window.requests["last_ns"] > water - min(self._settings.linger_ns, self._stitch.idle_ns)).any():
+            return False
+        return not len(self._running(window, water))
+
+    def _running(self, window: PlannedWindow, water: int | None) -> Planned:
+        """Requests of a window that have not ended: neither complete nor quiet."""
+        if water is None:
+            return window.requests[:0]
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
-            return True
-        if (going["last_ns"] > water - self._settings.linger_ns).any():
-            return False
+            return going
         parts = [(table, key) for _, table, key in self._rows(going, ["request_id", *COMPLETENESS_COLUMNS])]
         events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
         code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
-        return bool(complete_requests(code, len(going), events).all())
+        return going[~complete_requests(code, len(going), events)]
 
-    def _again(self, windows: Mapping[int, PlannedWindow], water: int | None, *, urgent: bool) -> list[int]:
-        """Windows of which the log holds something else than their version, ascending, once it is time."""
+    def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
+        """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
+
+        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier ones
+        that differ are built with the one that lost it.
+        """
+        differ = self._dirty(windows)
+        lost = [start for start in differ if self._lost_any(windows.get(start), self._versions[start])]
+        if not lost:
+            return set()
+        waiting = [start for start in windows if start not in self._versions]
+        return {start for start in (*differ, *waiting) if start <= max(lost)}
+
+    def _lost_any(self, window: PlannedWindow | None, version: BuiltWindow) -> bool:
+        """True if the log plans fewer of a version's events in its window than it was built from."""
+        if window is None:
+            return version.events > 0
+        through, keys = dict(version.through), window.requests["key"]
+        rows = 0
+        for (lane, seq), segment in self._log.segments.items():
+            if seq <= through.get(lane, 0):
+                rows += int(segment.entries["rows"][among(keys, segment.entries["key"])].sum())
+        return rows < version.events
+
+    def _again(
+        self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
+    ) -> list[int]:
+        """Windows of which the log holds something else than their version, or the end of requests that ran when it
+        was built, ascending, once it is time.
+        """
         found = []
-        for start, version in sorted(self._versions.items()):
-            if self._is_frozen(start) or self._digest(windows.get(start)) == version.digest:
-                continue
+        for start in sorted({*self._dirty(windows), *self._ended(water)}):
+            version = self._versions[start]
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
             rows = windows[start].rows if start in windows else 0
-            if urgent or waited or abs(rows - version.events) > self._settings.rebuild_share * version.events:
+            if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
                 found.append(start)
         return found
 
-    @staticmethod
-    def _digest(window: PlannedWindow | None) -> str:
-        return "" if window is None else window.digest
+    def _ended(self, water: int | None) -> list[int]:
+        """Windows whose version has requests that had not ended, and have now."""
+        return [
+            start
+            for start, version in self._versions.items()
+            if version.running_to_ns is not None
+            and (water is None or version.running_to_ns <= water - self._stitch.idle_ns)
+            and not self._is_frozen(start)
+        ]
 
     # -- build -------------------------------------------------------------------------------------------------
-
-    def _rows(
-        self, requests: Planned, columns: list[str] | None = None
-    ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
-        """`(segment, events, request of each)` of some requests (ascending), some columns or all."""
-        keys = requests["key"]
-        timed = requests[requests["first_ns"] != NEVER]
-        span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
-        for _, segment in sorted(self._log.segments.items()):
-            if not among(keys, segment.entries["key"]).any():
-                continue
-            opened, at = self._log.open(segment, columns), 0
-            # Records without an id are known by their place among all of them.
-            for table in opened.batches(*(span if not segment.n_loose else (-NEVER, NEVER))):
-                key, loose = request_keys(table)
-                if loose is not None and loose.any():
-                    n = int(np.count_nonzero(loose))
-                    key[loose] = segment.loose_key[at : at + n]
-                    at += n
-                kept = among(keys, key)
-                if kept.all():
-                    yield segment, table, key
-                elif kept.any():
-                    yield segment, table.filter(pa.array(kept)), key[kept]
 
     def _groups(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[pa.Table]:
         """Events of a window in groups of whole requests that the budget is enough for: one, or dealt by way of
         the disk. Into `since` goes the first segment of each lane that has some.
         """
-        at_once = window.rows <= self._settings.rows_at_once
+        n_groups = -(-window.rows // self._settings.rows_at_once)
+        if n_groups > 1 and (young := self._all_young(window)) is not None:
+            for lane, seq in young:
+                since.setdefault(lane, seq)
+            yield from _dealt(window.requests, [*young.values()], n_groups)
+            return
         held: list[pa.Table] = []
-        spill = EventSpill(self._scratch / f"{window.start_ns:d}", self._settings.payload_bytes)
+        folder = self._scratch.folder / f"{window.start_ns:d}" if n_groups > 1 else None
+        spill = None if folder is None else EventSpill(folder, self._settings.payload_bytes)
         for segment, table, _ in self._rows(window.requests):
             since.setdefault(segment.lane, segment.seq)
-            (held.append if at_once else spill.add)(table)
-        if at_once and held:
+            (held.append if spill is None else spill.add)(table)
+        if held:
             yield concat_events(held)
-        for group in spill.groups():
+        for group in () if spill is None else spill.groups():
             yield group.load()
             group.forget()
 
+    def _all_young(self, window: PlannedWindow) -> dict[tuple[int, int], tuple[pa.Table, U8]] | None:
+        """(Lane, commit) -> events of a segment with some of a window, and the request of each event; None where one of
+        these segments must be read.
+        """
+        found: dict[tuple[int, int], tuple[pa.Table, U8]] = {}
+        for at, segment in sorted(self._log.segments.items()):
+            if among(window.requests["key"], segment.entries["key"]).any():
+                young = self._young.get(segment.file.name)
+                if young is None:
+                    return None
+                found[at] = young.events, row_keys(young.key, young.loose, segment.loose_key)
+        return found
+
     def _stage(
-        self, staging: Staging, window: PlannedWindow, tally: Counter[str], first_part: int = 0
-    ) -> BuiltWindow:
-        """Build a window onto a stage: nothing but the log's events of its requests decides."""
+        self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
+    ) -> tuple[BuiltWindow, list[Reject]]:
+        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of them have not
+        ended. Also returns the events refused. Raises _MovedError where flows begin in other windows: these may be of
+        the same commit.
+        """
+        running = self._running(window, water)
+        refused: list[Reject] = []
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        part = first_part
-        for part, events in enumerate(self._groups(window, since), start=first_part):
-            made = stitch(events, settings.stitch, memo=self._memo)
+        for part, events in enumerate(self._groups(window, since)):
+            made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
+            refused += made.rejects
             params = shared_params(made.params, settings.params_share)
             for rows in cut(made.flows, made.structures, params, self._length_ns):
                 if rows.window != lake_window:
                     moved |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
                     continue
-                staging.add_window("flows", lake_window, part, rows.flows)
+                staging.add_window("flows", lake_window, part, _flagged(rows.flows, running["key"]))
                 staging.add_window("structures", lake_window, part, rows.structures)
                 staging.add_window("params", lake_window, part, rows.params)
-        if moved:  # these requests are of other windows: this one is built without them
+        if moved:
             self._plan.move(moved)
-            staging.drop_window(lake_window)
-            gone = np.array(sorted(moved), np.uint64)
-            rest = window.requests[~among(gone, window.requests["key"])]
-            return self._stage(staging, PlannedWindow(window.start_ns, rest), tally, part + 1)
+            raise _MovedError
         tally.update(own)
-        return BuiltWindow(
+        version = BuiltWindow(
             start_ns=window.start_ns,
             version=1,
             digest=window.digest if len(window.requests) else "",
@@ -433,7 +380,9 @@ class Builder:
             duplicates=own["duplicates"],
             rejected=own["rejected"],
             moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
+        return version, refused
 
     # -- commit --------------------------------------------------------------------------------------------------
 
@@ -454,25 +403,36 @@ class Builder:
         tally: Counter[str] = Counter()
         emptied: set[int] = set()
         replaced: list[LakeFile] = []
+        letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
                 empty = PlannedWindow(start, self._plan.requests[:0])
-                made = self._stage(staging, windows.get(start, empty), tally)
-                if start in self._versions:
-                    own = before[at := Window(start, self._length_ns)]
-                    version = self._versions[start]
-                    if staging.hashes(at) == sorted(file.sha256 for file in own):
+                made, refused = self._stage(staging, windows.get(start, empty), water, tally)
+                version = self._versions.get(start)
+                if version is not None:
+                    at = Window(start, self._length_ns)
+                    own = [file for file in before[at] if file.lane == UPKEEP_LANE]  # not what was imported
+                    is_same = staging.hashes(at) == sorted(file.sha256 for file in own)
+                    if is_same:
                         staging.drop_window(at)  # readers need not know
-                        made = made.model_copy(update={"version": version.version, "late": version.late})
                     else:
                         emptied |= set() if staging.hashes(at) else {start}
                         replaced += own
-                        made = made.model_copy(update={"version": version.version + 1, "late": version.late})
+                    update = {"version": version.version + (not is_same)}
+                    update |= {name: getattr(version, name) for name in ("late", "late_to_ns", "letters")}
+                    made = made.model_copy(update=update)
+                if fresh := self._new_letters(refused, made.letters, len(letters)):
+                    letters += fresh
+                    made = made.model_copy(update={"letters": (*made.letters, self._lane.seq)})
                 said.append(made)
+            staging.add_side("dead_letters", 0, rejects_table(letters, KERNEL_SOURCE, [0]))
             n_late = self._stage_late(staging, late, said)
             n_rejected = tally["rejected"]
+            n_events = tally["events"] + n_late
+            inside = bool(self._lane_of_flows)  # then lanes of the lake have read them
             counters = Counters(
-                events_read=tally["events"] + n_late,
+                events_read=0 if inside else n_events,
+                events_carried=n_events if inside else 0,
                 events_published=tally["events"] - tally["duplicates"] - n_rejected,
                 events_duplicate=tally["duplicates"],
                 events_rejected=n_rejected,
@@ -481,7 +441,7 @@ class Builder:
                 rejects={
                     name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
                 },
-                rejects_not_kept=n_rejected,
+                rejects_not_kept=n_rejected - len(letters),
             )
             build = Build(
                 through=through,
@@ -490,10 +450,11 @@ class Builder:
                 waiting=self._waiting(windows, said),
                 windows=tuple(sorted(said, key=lambda window: window.start_ns)),
             )
-            built = Built(build, frozenset(emptied), seal, now_ns)
+            built_to = self._free_to(windows, said)
+            built = Built(build, frozenset(emptied), seal, now_ns, built_to, self._rebuilds_from(said))
             seq, missing = self._lane.seq, self._log.missing
             try:
-                self._lane.commit(staging, counters=counters, built=built)
+                self.last = self._lane.commit(staging, counters=counters, built=built)
             finally:
                 if self._lane.seq > seq:  # it stands, published or not
                     self._versions |= {window.start_ns: window for window in said}
@@ -502,6 +463,22 @@ class Builder:
                     self._log.missing = 0
         self._lane.set_aside(replaced)
         return Step(len(first), len(again), n_late, tally["events"], missing)
+
+    def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
+        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps them.
+
+        before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
+        """
+        room = self._settings.max_dead_letters_per_commit - n_kept
+        if not refused or room <= 0:
+            return []
+        known: set[str] = set()
+        for seq in before:
+            name = f"dead_letters/{file_name(UPKEEP_LANE, seq, 0)}"
+            if self._target.size(name) is not None:  # else removed as too old
+                known |= set(decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist())
+        fresh = (reject for reject in refused if hashlib.sha256(reject.raw or b"").hexdigest() not in known)
+        return list(islice(fresh, room))
 
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
         """Number of events that no version has, once these windows are built."""
@@ -519,6 +496,45 @@ class Builder:
                         total += int(entries["rows"][among(keys, entries["key"])].sum())
         return total
 
+    def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
+        """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
+        versions = {**self._versions, **{window.start_ns: window for window in said}}
+        wanted = [window.requests["key"] for start, window in windows.items() if start not in versions]
+        if any(start < (self._sealed_to_ns or 0) for start in windows if start not in versions):
+            self._built_to = {}  # requests of segments that are known may be in it
+        keys = np.sort(np.concatenate([NO_KEYS, *wanted]))
+        free = dict(self._log.through)
+        for lane in free:
+            done = self._built_to.get(lane, 0)
+            own = sorted(seq for at, seq in self._log.segments if at == lane and seq > done)
+            free[lane] = next(
+                (seq - 1 for seq in own if among(keys, self._log.segments[lane, seq].entries["key"]).any()),
+                free[lane],
+            )
+        self._built_to = {**free}
+        for start, window in windows.items():
+            version = versions.get(start)
+            if version is not None and (version.digest != window.digest or self._may_end(version)):
+                for lane, since in version.since:
+                    free[lane] = min(free.get(lane, 0), since - 1)
+        for name in self._young.names():
+            at = _place(name)
+            if at[1] <= free.get(at[0], 0):
+                self._young.forget(name)
+        return tuple(sorted(free.items()))
+
+    def _rebuilds_from(self, said: list[BuiltWindow]) -> int | None:
+        """Start of the first window that may be built again, once these are built; None: none may."""
+        own = [window.start_ns for window in said if window.version]
+        return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
+
+    def _may_end(self, version: BuiltWindow) -> bool:
+        """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
+        age: it stays INCOMPLETE where its log goes.
+        """
+        to_ns = version.running_to_ns
+        return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
+
     def _stage_late(
         self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
     ) -> int:
@@ -528,17 +544,62 @@ class Builder:
         total = 0
         for start, requests in late.items():
             unsettled = {id(segment) for segment in self._unsettled(start, requests["key"])}
-            n = 0
+            n, last_ns = 0, self._late_to_ns(start)
             for segment, table, _ in self._rows(requests):
                 if id(segment) in unsettled:
                     of_lane.setdefault(segment.lane, []).append(concat_events([table]))
                     n += table.num_rows
+                    last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
             version = self._versions.get(start) or BuiltWindow(
                 start_ns=start, version=0, digest="", through=(), since=everything, events=0
             )
-            update = {"through": tuple(self._log.through.items()), "late": version.late + n}
+            update = {
+                "through": tuple(self._log.through.items()),
+                "late": version.late + n,
+                "late_to_ns": None if abs(last_ns) == NEVER else last_ns,
+            }
             said.append(version.model_copy(update=update))
             total += n
         for lane, tables in sorted(of_lane.items()):
             staging.add_side("late", lane, with_text_ids(concat_events(tables)))
         return total
+
+
+def _flagged(flows: pa.Table, running: U8) -> pa.Table:
+    """Flows with those of some requests (keys, ascending) INCOMPLETE."""
+    if not len(running):
+        return flows
+    at = flows.schema.get_field_index("quality")
+    quality = flows["quality"].to_numpy().copy()
+    quality[among(running, flow_keys(flows))] |= np.int32(Quality.INCOMPLETE)
+    return flows.set_column(at, flows.schema.field(at), pa.array(quality))
+
+
+def _dealt(requests: Planned, tables: list[tuple[pa.Table, U8]], n_groups: int) -> Iterator[pa.Table]:
+    """Events of some requests (ascending) in groups of whole requests, of about as many events each.
+
+    tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a time.
+    """
+    ends = np.cumsum(requests["rows"])
+    group_of = np.minimum((ends - requests["rows"]) * n_groups // max(1, int(ends[-1])), n_groups - 1)
+    dealt = []
+    for table, key in tables:
+        place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
+        code = np.where(requests["key"][place] == key, group_of[place], n_groups)
+        order = np.argsort(code, kind="stable")
+        dealt.append((table, order, np.searchsorted(code[order], np.arange(n_groups + 1))))
+    for number in range(n_groups):
+        own = [
+            table.take(pa.array(order[begin[number] : begin[number + 1]]))
+            for table, order, begin in dealt
+            if begin[number] < begin[number + 1]
+        ]
+        yield concat_events(own)
+
+
+def _place(segment: str) -> tuple[int, int]:
+    """(Lane, commit) of the name of a segment."""
+    folder, _, file = segment.rpartition("/")
+    seq = segment_seq(file)
+    assert seq is not None
+    return int(folder.rpartition("=")[2]), seq

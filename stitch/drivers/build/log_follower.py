@@ -51,12 +51,19 @@ class UnreadableSegmentError(LakeError):
 class _LaneLog:
     head: int = 0
     """Last commit that was read."""
-    start: int = 1
-    """First commit of those whose segments are all kept."""
+    kept_from: int = 1
+    """First commit whose segment the lane says is kept."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Commit of a segment that is gone or damaged -> its events that were counted as missing."""
     watermark_ns: int | None = None
     ended: bool = False
     has_positions: bool = False
     config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def start(self) -> int:
+        """First commit of those whose segments are all kept."""
+        return max([self.kept_from, *(seq + 1 for seq in self.lost)])
 
     def note(self, record: CommitRecord) -> None:
         """Take what a commit says."""
@@ -70,8 +77,10 @@ class _LaneLog:
 class LogFollower:
     """Segments of all live lanes of a lake. Used by one thread. Raises LakeError, OSError."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, only_logging: bool = False) -> None:
+        """only_logging: leave out what lanes of an earlier version read, which publish windows themselves."""
         self._store = store
+        self._only_logging = only_logging
         self._lanes: dict[int, _LaneLog] = {}
         self.segments: dict[tuple[int, int], LogSegment] = {}
         """(Lane, commit) -> segment that is kept."""
@@ -103,6 +112,9 @@ class LogFollower:
         if last_number(self._store, lane, log.head) == log.head and not lost:
             return [], []
         last = read_tail(self._store, lane).records[-1].record
+        if not last.standing.positions:
+            log.head = last.seq
+            return [], []
         kept_from = last.seq + 1 if last.standing.kept_from is None else last.standing.kept_from
         known = max(known, log.head)
         # Records of what is not kept need not be read, but for what nobody has built.
@@ -110,9 +122,11 @@ class LogFollower:
         named: dict[int, Segment] = {}
         for link in read_records(self._store, lane, range(begin, last.seq + 1)):
             record = link.record
+            log.note(record)
+            if self._only_logging and not record.standing.logs:
+                continue
             self.missing += record.counters.events_unlogged if record.seq > known else 0
             named |= {_seq(one): one for one in record.standing.segments}
-            log.note(record)
         log.head = last.seq
         there = {*self._store.names(segment_folder(lane))}
         gone = {
@@ -121,7 +135,7 @@ class LogFollower:
             if at[0] == lane and (at[1] < kept_from or at in lost or _file(one.file) not in there)
         }
         fresh: list[LogSegment] = []
-        log.start = max(log.start, kept_from)
+        log.kept_from = max(log.kept_from, kept_from)
         for seq, segment in sorted(named.items()):
             before = self.segments.get((lane, seq))
             if before is not None and before.file.name == segment.name:
@@ -130,17 +144,30 @@ class LogFollower:
             opened = self._opened(segment) if is_kept else None
             if opened is not None:
                 fresh.append(LogSegment(lane, seq, segment, opened.index, opened.n_loose))
+                self.missing -= log.lost.pop(seq, 0)  # it was read again
                 if before is not None:
                     gone[lane, seq] = before
-            elif before is None:  # swept, or lost: what was built of it stays
-                log.start = max(log.start, seq + 1)
-                self.missing += segment.rows if seq > known else 0
+            elif before is None and seq not in log.lost:  # swept, or lost: what was built of it stays
+                log.lost[seq] = segment.rows if seq > known else 0
+                self.missing += log.lost[seq]
         # Whole segments before one that is gone stay: windows that nobody built need them.
-        log.start = max([log.start, *(seq + 1 for _, seq in gone)])
+        replaced = {(lane, one.seq) for one in fresh}
+        log.lost |= {seq: 0 for at, seq in gone if (at, seq) not in replaced}
         for at in gone:
             self.segments.pop(at, None)
         self.segments |= {(lane, one.seq): one for one in fresh}
         return fresh, [*gone.values()]
+
+    def lost(self) -> list[tuple[int, int]]:
+        """(Lane, commit) of segments that lanes say are kept, and that are missing or damaged."""
+        return [
+            (lane, seq) for lane, log in self._lanes.items() for seq in sorted(log.lost) if seq >= log.kept_from
+        ]
+
+    def lose(self, segment: LogSegment, events: int) -> None:
+        """Count events of a segment that is gone as missing."""
+        self._lanes[segment.lane].lost[segment.seq] = events
+        self.missing += events
 
     def _opened(self, segment: Segment) -> SegmentReader | None:
         """A segment, to read its index; None where it is gone or damaged."""
@@ -181,6 +208,11 @@ class LogFollower:
         going = [log for log in self._lanes.values() if log.has_positions and not log.ended]
         times = [log.watermark_ns for log in going if log.watermark_ns is not None]
         return min(times) if times and len(times) == len(going) else None
+
+    @property
+    def ended(self) -> list[int]:
+        """Lanes that were ended."""
+        return [lane for lane, log in sorted(self._lanes.items()) if log.ended]
 
     @property
     def over(self) -> bool:

@@ -163,9 +163,11 @@ class LaneWork:
             taken = self._taken(lane.number)
             self._working[lane.number] = self._pool.submit(_step, lane, taken, ends, self._clock(), commit)
 
-    def commit(self, lane: LiveLane, **how: bool) -> None:
-        """Let a lane that rests commit; `how` as `LiveLane.commit`."""
-        self._working[lane.number] = self._pool.submit(lambda: lane.commit(self._clock().now_ns, **how))
+    def commit(self, lane: LiveLane, *, whole: bool = False, latest_ns: int | None = None) -> None:
+        """Let a lane that rests commit; whole, latest_ns: as `LiveLane.commit`."""
+        self._working[lane.number] = self._pool.submit(
+            lambda: lane.commit(self._clock().now_ns, whole=whole, latest_ns=latest_ns)
+        )
 
     def finished(self) -> Iterator[tuple[int, Callable[[], Committed | None]]]:
         """Lanes that have done their work: number, and what gives the commit, or raises what went wrong."""

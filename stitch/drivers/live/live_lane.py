@@ -1,7 +1,8 @@
-"""A lane at work: what came of its streams, and how that gets into the lake.
+"""A lane at work: what came of its streams, and how that gets into its log.
 
-State and positions move together, in one commit. Whoever takes the lane over links a commit of its own first,
-which fences the owner before it, then reads the segments and goes on at the positions.
+A commit holds positions, the watermark, the events read (a segment of the log) and dead letters; nothing
+else is state. Whoever takes the lane over links a commit of its own first, which fences the owner before it,
+and goes on at the positions. Windows are built from the log by whoever builds (`stitch.drivers.build`).
 """
 
 from __future__ import annotations
@@ -17,27 +18,31 @@ import pyarrow.compute as pc
 
 from ingest.codecs.port import Decoded
 from ingest.source import Payloads, Place, StreamId
-from schemas.commits import CommitBody, CommitRecord, PartitionRange, Segment, Standing
+from schemas.commits import CommitBody, CommitRecord, Counters, PartitionRange, Segment, Standing
 from schemas.errors import LakeError
 from schemas.periods import format_instant
 from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.live.due import Due
-from stitch.drivers.live.lane_buffer import LaneBuffer
+from stitch.drivers.live.arrivals import Arrivals
+from stitch.drivers.live.keys import log_rows
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.older_segments import open_events
 from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.streams import StreamTimes
-from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.live.topic_format import refuse_other_format
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
-from stitch.lake.event_log import KeptSegments
+from stitch.drivers.live.young_segments import YoungSegments
+from stitch.lake.chain import read_tail
+from stitch.lake.event_log import KeptSegments, LogRows
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
 from stitch.lake.store import Store
-from stitch.structures import StructureMemo
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
 """Dead letters held for one commit; more are counted only."""
+COMMIT_SHARE: Final = 16
+"""A lane commits once what came takes one part in so many of the memory budget."""
 
 
 class LiveLane:
@@ -57,25 +62,24 @@ class LiveLane:
         owner: str,
         created_by: str,
         cluster_id: str | None,
-        sealed_to_ns: int | None = None,
-        lanes: int = 1,
-        memo: StructureMemo | None = None,
+        young: YoungSegments | None = None,
     ) -> None:
-        """`sealed_to_ns` is how far the lake's other lanes are: where a new lane begins, so that what readers
-        took for whole stays so. lanes, memo: see `share`, and `LaneBuffer`.
-        """
+        """young: takes the rows of segments for a builder in this process."""
         self._store = store
         self._length_ns = info.window_length_ns
         self._settings = settings
         self._cluster_id = cluster_id
+        self._young = young
         self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=lane, fence=True)
         standing = self._lane.standing
         self._refuse_other_cluster(standing)
-        self._buffer: LaneBuffer = taken_over(
-            store, lane, settings, standing, sealed_to_ns, lanes=lanes, memo=memo
-        )
-        verify_open(self._buffer, lane, self._lane.events_open)
-        self._segments = standing.segments
+        self._arrivals = Arrivals(settings.max_dead_letters_per_commit)
+        self._carried = 0
+        """Events that an earlier version left open."""
+        if not standing.logs and standing.segments:
+            before = open_events(store, lane, standing.segments, self._lane.events_open)
+            self._carried = before.num_rows
+            self._arrivals.add(before)
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
         """Positions of every stream in the last commit, streams of earlier assignments among them."""
         self._places: dict[StreamId, Place] = {}
@@ -83,7 +87,7 @@ class LiveLane:
         self._begun: dict[StreamId, int] = {}
         """Where streams began, of which the last commit does not say so."""
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
-        self._watermark_ns = standing.watermark_ns
+        self._watermark_ns = self._said_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
         self._formats: dict[str, str] = dict(self._lane.config.get("formats", {}))
         """Topic -> format in which events of it came."""
@@ -93,12 +97,15 @@ class LiveLane:
         self._refused: Counter[str] = Counter()
         self._letters: list[pa.Table] = []
         self._committed_at_ns: int | None = None
-        self._changed = False
+        self._latest_ns: int | None = None
+        """Latest time of an event that this process committed."""
+        self._changed = self._carried > 0
         self.state = LaneState.RUNNING
         self.why = ""
-        self._kept = KeptSegments(
-            store, lane, settings.keep_events_ns, self._lane.seq - 1, standing.kept_from
-        )
+        kept_from = standing.kept_from
+        if kept_from is not None and standing.ended_to_ns is not None:  # what was built is gone
+            kept_from = max(kept_from, self._built_to() + 1)
+        self._kept = KeptSegments(store, lane, settings.keep_events_ns, self._lane.seq - 1, kept_from)
 
     @property
     def changed_settings(self) -> str:
@@ -127,19 +134,11 @@ class LiveLane:
     @property
     def bytes(self) -> int:
         """Bytes that the lane holds."""
-        return self._buffer.bytes
-
-    def share(self, lanes: int) -> None:
-        """See `LaneBuffer.share`. May be called while the lane is at work."""
-        self._buffer.share(lanes)
+        return self._arrivals.bytes
 
     def read_to(self, stream: StreamId) -> int:
         """Position of the next message of one of our streams."""
         return self._places[stream].offset
-
-    def relieve(self, keep_bytes: int) -> None:
-        """Close what is oldest, INCOMPLETE, until what is open takes no more."""
-        self._buffer.relieve(keep_bytes)
 
     def place(self, stream: StreamId) -> Place | None:
         """Return where the lane's commits say that a stream goes on; None: they say nothing of it."""
@@ -189,8 +188,7 @@ class LiveLane:
         epoch = before.epoch if payloads.epoch is None else payloads.epoch
         self._places[stream] = Place(payloads.until, before.topic_id, epoch)
         self._changed = True
-        if events.num_rows:
-            self._buffer.add(events, now)
+        self._arrivals.take(events, limit)
 
     def _refuse(self, rejects: list[Reject], refused: Mapping[str, int], payloads: Payloads) -> None:
         """Dead letters of a poll: of its payloads, and of what could not be one."""
@@ -209,61 +207,90 @@ class LiveLane:
             self._letters.append(rejects_table(own, payloads.stream, positions))
 
     def advance(self, ends: Mapping[StreamId, int], now: Moment) -> None:
-        """Move event time on, and close what it closes."""
+        """Move event time on."""
         reached = self._times.watermark(now, self._positions(), ends)
         self._watermark_ns, self._idle = reached.ns, reached.idle
-        if reached.ns is not None:
-            self._buffer.advance(reached.ns)
 
     def is_due(self, now_ns: int) -> bool:
-        """Tell whether to commit now: a window can be sealed, or something came and it is time."""
+        """Tell whether to commit now: something came and it is time, it takes much memory, or builders wait
+        for the watermark.
+        """
         if self._committed_at_ns is None:
             return True
         waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
-        return (waited and (self._changed or self._holds_the_seal)) or self._buffer.seals
+        return (
+            (waited and self._changed)
+            or self._arrivals.bytes > self._settings.memory_bytes // COMMIT_SHARE
+            or self._ends_a_window
+        )
 
     @property
-    def _holds_the_seal(self) -> bool:
-        """True if a window is over (by watermark and oldest open event) that this lane has not sealed: others
-        wait for its seal, so it commits even without new events."""
-        times = [time for time in (self._watermark_ns, self._buffer.oldest_open_ns) if time is not None]
-        sealed_to_ns = self._buffer.sealed_to_ns
+    def _ends_a_window(self) -> bool:
+        """True if the watermark passed a time at which a window may be built, since the last commit."""
         if self._watermark_ns is None:
             return False
-        return sealed_to_ns is None or min(times) - min(times) % self._length_ns > sealed_to_ns
+        waits = (self._settings.linger_ns, self._settings.patience_ns)
+        now, before = (
+            [None if at is None else (at - wait) // self._length_ns for wait in waits]
+            for at in (self._watermark_ns, self._said_ns)
+        )
+        return now != before
 
-    def commit(self, now_ns: int, *, whole: bool = False, early: bool = False) -> tuple[CommitRecord, float]:
+    @property
+    def latest_ns(self) -> int | None:
+        """Latest time of an event that this process read."""
+        times = [at for at in (self._arrivals.latest_ns, self._latest_ns) if at is not None]
+        return max(times, default=None)
+
+    def commit(
+        self, now_ns: int, *, whole: bool = False, latest_ns: int | None = None
+    ) -> tuple[CommitRecord, float]:
         """Commit what came since the last time; returns the record and the seconds it took.
 
-        `whole`: nothing more is to come, everything closes. `early`: closed flows are published although
-        their window is not sealed, to make room. Raises CommitTakenError: the lane is another's. OSError:
-        nothing happened, or publishing is to be done again by the next commit; UncertainError: nobody knows,
-        the lane must be taken over anew.
+        `whole`: nothing more is to come, so the watermark passes all that came, and `latest_ns`. Raises
+        CommitTakenError: the lane is another's. OSError: nothing happened, or publishing is to be done again
+        by the next commit; UncertainError: nobody knows, the lane must be taken over anew.
         """
         began = time.monotonic()
-        due = self._buffer.everything() if whole else self._buffer.due(early=early)
-        self._refuse_own_clock(due, now_ns)
-        seq = self._lane.seq
-        segments = self._segments
+        self._refuse_own_clock(now_ns)
+        if whole:
+            self._watermark_ns = self._past(latest_ns)
+        seq, events = self._lane.seq, self._arrivals.events()
+        rows = log_rows(events) if events.num_rows else None
+        segment = None
         try:
             with self._lane.stage() as staging:
-                due.stage(staging, self._letters)
-                if due.has_segment:
-                    segments = (*segments, staging.add_segment(due.log_rows()))
-                segments = segments[len(segments) - due.segments_needed :]
-                kept_from = self._kept.kept_from(seq, now_ns)
-                record = self._lane.commit(staging, self._body(due, segments, kept_from))
+                staging.add_side(
+                    "dead_letters", 0, pa.concat_tables([*self._letters, self._arrivals.letters()])
+                )
+                if rows is not None:
+                    segment = staging.add_segment(rows)
+                kept_from = self._kept.kept_from(seq, now_ns, self._built_to())
+                record = self._lane.commit(staging, self._body(events.num_rows, segment, kept_from))
         except OSError:
             if self._lane.seq != seq:  # the commit stands; publishing is done with the next one
-                self._forget(due, segments, now_ns)
+                self._forget(rows, segment, now_ns)
             raise
-        self._forget(due, segments, now_ns)
-        self._kept.sweep(segments)
+        self._forget(rows, segment, now_ns)
+        self._kept.sweep([] if segment is None else [segment])
         return record, time.monotonic() - began
 
-    def _refuse_own_clock(self, due: Due, now_ns: int) -> None:
+    def _past(self, latest_ns: int | None) -> int | None:
+        """Watermark that lets every window be built up to a time, and of which something came."""
+        latest = [at for at in (self._watermark_ns, self.latest_ns, latest_ns) if at is not None]
+        if not latest:
+            return None
+        end = max(latest) // self._length_ns * self._length_ns + self._length_ns
+        return end + max(self._settings.patience_ns, self._settings.stitch.idle_ns)
+
+    def _built_to(self) -> int:
+        """Commit of the lane up to which builders need its log no more."""
+        built_to = upkeep_of(read_tail(self._store, UPKEEP_LANE).standing).built_to
+        return dict(built_to).get(self.number, 0)
+
+    def _refuse_own_clock(self, now_ns: int) -> None:
         """Raises LakeError where all that came is ahead of the clock, and more than dead letters are kept."""
-        read, absurd = due.counters.events_read, due.counters.rejects.get(Reason.ABSURD_TIME.value, 0)
+        read, absurd = self._arrivals.n_read, self._arrivals.refused[Reason.ABSURD_TIME.value]
         if absurd == read > self._settings.max_dead_letters_per_commit:
             raise LakeError(
                 f"All {read:,} events that came by lane {self.number} are more than "
@@ -273,31 +300,33 @@ class LiveLane:
                 "then restart. Nothing was passed.",
             )
 
-    def _body(self, due: Due, segments: tuple[Segment, ...], kept_from: int) -> CommitBody:
-        rejects = self._refused + Counter(due.counters.rejects)
-        kept = sum(table.num_rows for table in self._letters) + due.dead_letters.num_rows
+    def _body(self, n_events: int, segment: Segment | None, kept_from: int) -> CommitBody:
+        rejects = self._refused + self._arrivals.refused
+        kept = sum(table.num_rows for table in self._letters) + self._arrivals.letters().num_rows
         assert rejects.total() >= kept
-        counters = due.counters.model_copy(
-            update={
-                "messages": self._counts["messages"],
-                "rejects": dict(sorted(rejects.items())),
-                "rejects_not_kept": rejects.total() - kept,
-                "oddities": dict(sorted(self._oddities.items())),
-            }
-        )
         return CommitBody(
             kind="live",
-            counters=counters,
+            counters=Counters(
+                messages=self._counts["messages"],
+                events_read=self._arrivals.n_read,
+                events_carried=self._carried,
+                events_rejected=self._arrivals.refused.total(),
+                events_logged=n_events,
+                rejects=dict(sorted(rejects.items())),
+                rejects_not_kept=rejects.total() - kept,
+                oddities=dict(sorted(self._oddities.items())),
+            ),
             gaps=tuple(self._gaps),
             config=self._config(),
             standing=Standing(
                 cluster_id=self._cluster_id,
                 positions=tuple(self._now().values()),
                 watermark_ns=self._watermark_ns,
-                sealed_to_ns=due.sealed_to_ns,
+                sealed_to_ns=self._lane.standing.sealed_to_ns,
                 idle=tuple(stream.name for stream in self._idle),
-                segments=segments,
+                segments=() if segment is None else (segment,),
                 kept_from=kept_from,
+                logs=True,
             ),
         )
 
@@ -320,11 +349,15 @@ class LiveLane:
             )
         return dict(sorted(ranges.items()))
 
-    def _forget(self, due: Due, segments: tuple[Segment, ...], now_ns: int) -> None:
+    def _forget(self, rows: LogRows | None, segment: Segment | None, now_ns: int) -> None:
         """Forget what the last commit holds."""
-        self._buffer.committed(due)
+        if rows is not None and segment is not None and self._young is not None:
+            self._young.add(segment.name, rows)
+        self._latest_ns = self.latest_ns
+        self._arrivals = Arrivals(self._settings.max_dead_letters_per_commit)
+        self._carried = 0
+        self._said_ns = self._watermark_ns
         self._ranges = self._now()
-        self._segments = segments
         self._gaps = []
         self._letters = []
         for counter in (self._counts, self._oddities, self._refused):
@@ -351,12 +384,7 @@ class LiveLane:
                 for stream, position in sorted(self._positions().items())
             ),
             watermark_ns=self._watermark_ns,
-            sealed_to_ns=self._buffer.sealed_to_ns,
             commit=self._lane.seq - 1,
             committed_at_ns=self._committed_at_ns,
-            open_events=self._buffer.open_events,
-            open_flows=self._buffer.open_flows,
-            pending_flows=self._buffer.pending_flows,
-            bytes=self._buffer.bytes,
-            oldest_open_ns=self._buffer.oldest_open_ns,
+            bytes=self._arrivals.bytes,
         )

@@ -29,8 +29,9 @@ from ingest.source import (
     TopicChangedError,
 )
 from schemas.errors import FlowdiffError, InputError, LakeError
+from stitch.drivers.live.build_work import BuildWork
 from stitch.drivers.live.decoders import Decoders
-from stitch.drivers.live.lane_buffer import structure_memo
+from stitch.drivers.live.election import Election, NoElection
 from stitch.drivers.live.lane_work import (
     Commit,
     Committed,
@@ -47,7 +48,6 @@ from stitch.drivers.live.topic_format import OtherFormatError
 from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus, Watch
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
-from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
 
 
@@ -77,6 +77,8 @@ BUSY_POLL_S: Final = 0.05
 """Longest wait for messages while others are being decoded."""
 RESUME_SHARE: Final = 0.7
 """Reading goes on once what is held is below this share of the budget."""
+LANES_SHARE: Final = 4
+"""Part of the budget that lanes hold together."""
 AHEAD_SHARE: Final = 8
 """Nothing more is read while one part in so many of the budget waits for lanes that are at work."""
 
@@ -94,8 +96,14 @@ class LiveRun:
         clock: Clock,
         watch: Watch,
         pool: Executor | None = None,
+        build_pool: Executor | None = None,
+        election: Election | None = None,
+        lake: str = "LAKE",
     ) -> None:
-        """`pool`: where lanes work, LANES_AT_ONCE threads if not given; it is ours from now on."""
+        """`pool`: where lanes work, LANES_AT_ONCE threads if not given; build_pool: where windows are built,
+        a thread; they are ours from now on. election: which process builds; without one every process does.
+        lake: its name in messages.
+        """
         self._source = source
         self._store = store
         self._info = info
@@ -110,15 +118,28 @@ class LiveRun:
         """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
         self._retries = RetryStates(lambda: clock().now_ns)
-        self._memo = structure_memo(settings)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
         self._work = LaneWork(clock, pool or ThreadPoolExecutor(LANES_AT_ONCE, "lane"))
+        self._build = BuildWork(
+            store,
+            lake,
+            settings,
+            identity.owner,
+            identity.created_by,
+            clock,
+            build_pool or ThreadPoolExecutor(1, "build"),
+            election or NoElection(),
+            watch.committed,
+        )
+        self._committed = False
+        """True if a lane committed since builders were told."""
         self._formats: dict[str, ContentFormat] = {}
         """By topic."""
         self._reported: set[tuple[int, str]] = set()
         """Lanes and topics of which another format was reported."""
         self._full = False
         self._trouble: str | None = None
+        self._build_trouble: str | None = None
         self._stopping = False
         self._status = LiveStatus(clock().now_ns, (), paused=False, trouble=None, stopping=False)
 
@@ -156,6 +177,11 @@ class LiveRun:
         self._collect()
         self._go_on()
         self._collect()
+        self._build.turn(committed=self._committed)
+        self._committed = False
+        if self._build.status.trouble != self._build_trouble:
+            self._build_trouble = self._build.status.trouble
+            self._watch.building(self._build_trouble)
         self._hold_back()
         self._tell()
 
@@ -167,8 +193,10 @@ class LiveRun:
         self._stopping = True
         self._tell()
         self._settle()
+        times = [self._build.latest_ns(), *(lane.latest_ns for lane in self._lanes.values())]
+        latest_ns = max((at for at in times if at is not None), default=None)
         for number in sorted(self._lanes):
-            self._work.commit(self._lanes[number], whole=whole)
+            self._work.commit(self._lanes[number], whole=whole, latest_ns=latest_ns)
         self._work.rest()
         self._collect()
         is_whole = not self._halted and all(lane.state is LaneState.RUNNING for lane in self._lanes.values())
@@ -178,6 +206,9 @@ class LiveRun:
         self._decoders.close()
         self._work.close()
         self._source.close()
+        if whole:
+            self._build.finish()
+        self._build.close()
         self._tell()
         return is_whole and not self._later
 
@@ -202,11 +233,6 @@ class LiveRun:
             self._halted.pop(number, None)
             self._gain(number)
 
-    def _share(self, lanes: int) -> None:
-        """Memory is one budget of all lanes that there are."""
-        for lane in self._lanes.values():
-            lane.share(lanes)
-
     def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
         """Streams are no longer ours. Of a lane of which none is left, nothing is waited for."""
         if not self._ours.forgo(number, streams):
@@ -230,7 +256,6 @@ class LiveRun:
             if number not in self._lanes:
                 # What was read of it before is not what its last commit goes on with.
                 self._take(drain=True)
-                self._share(len(self._lanes) + 1)
                 self._lanes[number] = LiveLane(
                     self._store,
                     self._info,
@@ -239,9 +264,7 @@ class LiveRun:
                     owner=self._identity.owner,
                     created_by=self._identity.created_by,
                     cluster_id=self._source.cluster_id,
-                    sealed_to_ns=sealed_to_ns(self._store),
-                    lanes=len(self._lanes) + 1,
-                    memo=self._memo,
+                    young=self._build.young,
                 )
                 self._watch.lane(number, "gained", "")
                 if changed := self._lanes[number].changed_settings:
@@ -272,7 +295,6 @@ class LiveRun:
     def _put_off(self, number: int, why: str) -> None:
         """A lane that is ours cannot be taken over, and may be soon."""
         self._lanes.pop(number, None)
-        self._share(len(self._lanes))
         self._work.forget(number)
         self._source.pause(self._ours[number])
         self._retries.put_off(number)
@@ -293,7 +315,6 @@ class LiveRun:
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
         lane = self._lanes.pop(number, None)
-        self._share(len(self._lanes))
         self._work.forget(number)
         if lane is not None:
             self._watch.lane(number, how, why)
@@ -389,10 +410,10 @@ class LiveRun:
 
     # -- commits --------------------------------------------------------------------------------------------
 
-    def _commit(self, number: int, *, early: bool = False) -> None:
+    def _commit(self, number: int) -> None:
         """Commit a lane that rests."""
         if number in self._lanes:
-            self._work.commit(self._lanes[number], early=early)
+            self._work.commit(self._lanes[number])
             self._work.rest(number)
             self._collect()
 
@@ -414,6 +435,7 @@ class LiveRun:
         else:
             if committed is None:
                 return
+            self._committed = True
             self._retries.committed(number)
             if lane.state is LaneState.WAITING:
                 lane.state, lane.why = LaneState.RUNNING, ""
@@ -445,23 +467,12 @@ class LiveRun:
     # -- holding back ---------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Read no more than can be held: publish early, then close what is oldest, while reading waits."""
-        if self._held() > self._settings.memory_bytes:
-            # Together they keep half of the budget, each as much of it as it takes of the whole now.
-            kept = self._settings.memory_bytes / 2 / self._held()
-            for number in sorted(self._lanes, key=lambda n: self._lanes[n].bytes, reverse=True):
-                self._work.rest(number)
-                self._collect()
-                lane = self._lanes.get(number)
-                if lane is not None and lane.state is LaneState.RUNNING:
-                    lane.relieve(int(kept * lane.bytes))
-                    self._commit(number, early=True)
-                if self._held() <= self._settings.memory_bytes * RESUME_SHARE:
-                    break
-        held = self._held()
+        """Read no more than can be held: what came waits for commits, which lanes make as soon as they hold
+        much.
+        """
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
-        limit = self._settings.memory_bytes * (RESUME_SHARE if self._full else 1)
-        full = held > limit or bool(waiting)
+        limit = self._settings.memory_bytes // LANES_SHARE
+        full = self._held() > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
         if full != self._full:
             self._full = full
             streams = [stream for lane in self._lanes.values() for stream in lane.streams]
@@ -482,4 +493,5 @@ class LiveRun:
             trouble=self._trouble,
             stopping=self._stopping,
             halted=tuple(sorted(self._halted.items())),
+            build=self._build.status,
         )

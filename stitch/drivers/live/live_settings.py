@@ -25,24 +25,31 @@ class LiveSettings(Config):
     lateness_ns: int = Field(default=30 * NS_PER_SECOND, ge=0)
     """Time after the latest event of its stream within which an event still counts."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
-    """A complete request closes when the watermark is this far past its last event."""
+    """A complete request is over when the watermark is this far past its last event."""
+    patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
+    """A window is built when the watermark is this far past its end, whatever still runs: such requests are
+    INCOMPLETE until it is built again, with what came of them. More than `stitch.idle`."""
+    rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
+    """A window that late events belong to is built again when the watermark moved so far since it was
+    built,
+    """
+    rebuild_share: float = Field(default=0.01, ge=0)
+    """or earlier, if its events grew by more than this share."""
     max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
     """Events this far after the clock of this process become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = 2**30
-    """Memory of the process, 352 MB at least. The driver is given what is
-    left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
-    pause until windows are published or open requests are closed: first those that have all that they name,
-    then the oldest, INCOMPLETE."""
+    """Memory of the process, 352 MB at least. Lanes have what is left of it for events read since their last
+    commits, and the builder for windows. Past that, streams pause."""
     keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
     """Share of `memory_bytes` up to which the process keeps memory that it freed. Returned pages are cleared
     anew when they are taken again: an eighth to a quarter of the CPU of a backlog, if done each second."""
     keep_freed_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Below that share freed memory is returned this often: a process at rest gives all back."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
-    """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
-    requests anew that late events belong to: run it at least so often. 0 keeps none."""
+    """Raw events stay in the lake for so long after they came, or until their windows are built: for so long
+    late events become part of the requests they belong to. 0: no longer than it takes to build."""
     accept_gaps: bool = False
     """Go on where retention passed the lane's position, or a topic was cut back or made anew; the gap is in
     the ledger. Else such a lane halts: what is gone is gone, and somebody should know."""

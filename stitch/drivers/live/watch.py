@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from schemas.commits import CommitRecord
+from stitch.drivers.live.build_status import BuildStatus
 
 
 class LaneState(StrEnum):
@@ -46,15 +47,8 @@ class LaneStatus:
     streams: tuple[StreamStatus, ...] = ()
     """None of a lane that could not be taken over yet; of it nothing else is known."""
     watermark_ns: int | None = None
-    sealed_to_ns: int | None = None
-    open_events: int = 0
-    open_flows: int = 0
-    pending_flows: int = 0
-    """Closed, waiting for their window."""
     bytes: int = 0
-    """Bytes that the lane holds."""
-    oldest_open_ns: int | None = None
-    """First event of the oldest open request."""
+    """Bytes that the lane holds: what came since its last commit."""
     commit: int = 0
     """Number of its last commit."""
     committed_at_ns: int | None = None
@@ -75,6 +69,7 @@ class LiveStatus:
     stopping: bool
     halted: tuple[tuple[int, str], ...] = ()
     """Lanes that need a person, and why."""
+    build: BuildStatus = BuildStatus()  # noqa: RUF009 - frozen
 
     @property
     def ready(self) -> bool:
@@ -100,6 +95,9 @@ class Watch:
 
     def lane(self, lane: int, state: str, why: str) -> None:
         """A lane was `gained`, `released`, `lost`, `waiting`, `running`, `halted` or `set otherwise`."""
+
+    def building(self, why: str | None) -> None:
+        """Windows cannot be built by this process, or can again (None)."""
 
     def trouble(self, why: str | None) -> None:
         """The log cannot be read, or can again (None)."""

@@ -1,1 +1,1 @@
-"""Repair windows: late events become part of those they belong to, as a new generation."""
+"""Build windows again that late events belong to, and read damaged segments of a log again."""

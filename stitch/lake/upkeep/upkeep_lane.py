@@ -65,6 +65,10 @@ class Built:
     """Every window that ends here or before has been built; None: none yet."""
     at_ns: int
     """Time of the commit, by the writer's clock."""
+    built_to: tuple[tuple[int, int], ...] = ()
+    """See Upkeep."""
+    rebuilds_from_ns: int | None = None
+    """See Upkeep."""
 
 
 class UpkeepLane:
@@ -80,6 +84,11 @@ class UpkeepLane:
     def seq(self) -> int:
         """Number of the next commit."""
         return self._lane.seq
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """State after the last commit."""
+        return upkeep_of(self._lane.standing)
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
@@ -170,7 +179,13 @@ def _and_built(
     anew |= {Window.from_name(item.window, length_ns).start_ns for item in staging.items() if item.window}
     kept = tuple(at for at in before.emptied if at[0] not in anew)
     emptied = (*kept, *((start, seq) for start in sorted(built.emptied)))
-    return before.model_copy(update={"built": (*past, *newer, own), "emptied": emptied})
+    update = {
+        "built": (*past, *newer, own),
+        "emptied": emptied,
+        "built_to": built.built_to,
+        "rebuilds_from_ns": built.rebuilds_from_ns,
+    }
+    return before.model_copy(update=update)
 
 
 def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:

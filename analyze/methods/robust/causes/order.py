@@ -56,7 +56,7 @@ class Entries:
         of_point = np.array([place[operation] for operation in points.values()], dtype=np.int64)
         # Points only: the steps to a record are visited by the same requests.
         passed = totals(of_point, visits[np.array([*points], dtype=np.int64)], len(place))
-        # A record that several come before is entered from each.
+        # A record with several predecessors is entered from each of them.
         requests = np.maximum(passed, totals(later.astype(np.int64), n, len(place)))
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
@@ -75,7 +75,7 @@ class Entries:
         places = [self.place[operation] for operation in asked]
         ends = np.zeros((len(self.place), len(asked)))
         ends[places, range(len(asked))] = 1
-        # A little less than all come from elsewhere, so that each way has an end: the matrix is diagonally
+        # Slightly less than all requests come from elsewhere, so that each way ends: the matrix is diagonally
         # dominant by rows, and a solution loses at most nine of its sixteen digits.
         part = _MOST_BACK * self.n / np.maximum(self.requests[self.later], 1)
         step = coo_array((part, (self.later, self.earlier)), (len(self.place),) * 2)

@@ -174,7 +174,7 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
     part = context.settings.slow_with_failing
-    if u.lead.kind is ChangeKind.TAIL:  # a median needs half of the requests, a tail as many as are in it
+    if u.lead.kind is ChangeKind.TAIL:  # a median moves with half of the requests, a tail with those in it
         part = context.settings.same_requests * (u.lead.after - u.lead.before)
     return (v.score,) if u.common(v, related=True) >= max(part * u.n_requests, 1) else None
 
@@ -230,7 +230,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
     change = v.lead.after - v.lead.before if v.fails else v.lead.log_ratio
     times = context.settings.one_instance
     spared = abs(v.instance.siblings) * times <= abs(change)
-    # Failures are counted: what they take off the mean or add to it says nothing about whose they are.
+    # Failures are compared by number: their effect on the mean does not tell which instance they belong to.
     whole, part = (u.n_requests, v.n_requests) if v.fails else (u.size, v.size)
     return (v.size,) if spared and whole <= part * times else None
 

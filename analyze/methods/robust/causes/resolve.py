@@ -40,7 +40,8 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
     ]
 
     def order(cause: Cause) -> tuple[bool, float, int]:
-        # Causes claim their parts of the change in this order: here only the leading site's paths are known.
+        # Causes claim their parts of the change in this order. Only the paths of the leading site are known
+        # yet.
         own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
         part_ns = sum(change.contribution_ns for change in own)
         last = BETTER_LAST not in without and is_better(cause, part_ns, context.names)
@@ -87,7 +88,7 @@ def _cause(
     tested: Collection[int],
 ) -> Cause:
     members, follows, elsewhere = [root], set[Symptom](), [root]
-    for v in members:  # grows
+    for v in members:  # grows in the loop
         for u in below[v]:
             members.append(u)
             link = chosen[u][1].link

@@ -127,7 +127,7 @@ def _ends(
                 others.add(number)
             place = places[mine[0]]
             calls = found.setdefault(number, _Calls(place))
-            # Parameters are known by call site: they do not say to whom other calls of the site go.
+            # Parameters are known by call site: with several callees they cannot be assigned to one of them.
             if counts[place] == len(mine):
                 calls.groups.append((group.category, group.rows, len(mine)))
     kept = [number for number in wanted if number in found and number not in others]

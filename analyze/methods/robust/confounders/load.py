@@ -61,12 +61,12 @@ def _of_requests(population: Population, sample: int, block_requests: int) -> fl
     start, weight = population.columns(sample, "start_ns", "weight")
     ranges = population.samples[sample].ranges or ((int(start.min()), int(start.max()) + 1),)
     seconds = sum(end - begin for begin, end in ranges) / _NS_PER_S
-    # Of one request in some years the block would be longer than times are: it holds them all as it is.
+    # With one request in some years the block would exceed int64 ns; this limit still covers all times.
     length_ns = min(max(int(seconds * _NS_PER_S * block_requests / max(len(start), 1)), 1), _MAX_NS)
     _, block = np.unique(start // length_ns, return_inverse=True)
     n = np.bincount(block).astype(np.float64)
     kept = float(weight.mean())
-    # n (n - 1): a request meets the others, not itself; of Poisson arrivals the mean is their rate.
+    # n (n - 1): a request meets the others, not itself. For Poisson arrivals the mean is the rate.
     return float((n * (n - 1)).sum() / max(n.sum(), 1.0)) / (length_ns / _NS_PER_S) * kept
 
 
@@ -137,7 +137,7 @@ def _factors(view: View, ratio: float) -> tuple[F8, F8]:
     """
     profile, roles, votes = view.profile, view.roles, by_site(view.values(OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
-    # Votes of the reference are known by block only (`gathered`); how many calls there were, slot by slot.
+    # The reference's votes are known by block only (`gathered`), its numbers of calls by slot.
     slots = np.flatnonzero(roles.reference & (roles.noise >= 0))
     block = roles.noise[slots]
     time_ns = _mean_ns(votes.pooled(roles.noise), n_sites, roles.n_noise)[:, block]

@@ -87,7 +87,7 @@ def loss_of(
     lacks = _lacks(profile, *sides, settings)
     if len(lacks) >= settings.lost_places:
         return Loss(in_problem, max(float(np.median(lacks)), 0.0), missing, len(lacks))
-    # A flow has at least one event whose loss would show.
+    # Each flow has at least one event whose loss would be visible.
     return Loss(in_problem, abs(missing[1] - missing[0]), missing, 0)
 
 
@@ -199,7 +199,7 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
         ]
         if not ways or lossy.calls[at] > settings.lost_room * loss.rate * begun[first]:
             continue
-        # Times deviate by about as much as they take.
+        # The standard deviation of times is about their mean.
         chance = 1 + settings.lost_z / np.sqrt(max(lossy.n[at], 1.0))
         found[at] = takes[at] <= settings.lost_room * chance * max(ways)
     return found

@@ -67,7 +67,7 @@ def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Co
         hosts = category.host[:, group.rows]
         n += len(units) * len(group.rows)
         if sites.are_calls:
-            # The own time of a call is on its own host; whether its children overlap is not.
+            # Own time is measured on the call's own host; clocks affect only whether its children overlap.
             if change.kind not in ORDER_KINDS:
                 continue
             child = np.flatnonzero(np.isin(sites.above, units))

@@ -147,6 +147,6 @@ def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
         if not least <= share[block] <= most:
             bound = f"at most {percent(most)}" if share[block] > most else f"at least {percent(least)}"
             said.append(f"{percent(float(share[block]))} {what}, others {bound}")
-    # What is far from most others need not be the furthest of all.
+    # A window far from most others need not be the farthest, so the text gives the median instead of a bound.
     middle = duration(float(np.median(mean[usual])))
     return "; ".join(said) or f"mean {duration(float(mean[block]))}, most others are near {middle}"

@@ -264,7 +264,7 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     """Rename operations in a profile back to their old names, and renumber the groups of requests. O(rows log
     rows)."""
     names = _old_names(profiled.profile.names, found)
-    # The numbers that `joined` gives: names as they come.
+    # `joined` numbers names in order of appearance, as `RunNames` does.
     codes = RunNames().taken_in(name_columns(names))
     runs = profiled.profile.runs
     under = joined([replace(profiled.profile, names=names, runs=None)])

@@ -60,7 +60,7 @@ def far_calls(
     known = n0 >= settings.min_requests
     largest = np.zeros(n_sites, dtype=np.int64)
     np.maximum.at(largest, values.place[ordinary], values.bin[ordinary])
-    # What is next to nothing of a response is no measure of "far".
+    # A duration that is negligible beside the response is no basis for "far".
     least_ns = np.maximum(value_of(largest + 1), settings.time_share * visited.mean_response_ns)
     threshold = bin_of(settings.far_times * least_ns)
     far = values.where(~ordinary & (values.bin > threshold[values.place]) & known[values.place])
@@ -69,7 +69,7 @@ def far_calls(
     excess_ns = np.where(n > 0, totals(far.place, far.n * late_ns, n_sites) / np.maximum(n1, 1e-300), 0.0)
     nearest = np.full(n_sites, N_BINS)
     np.minimum.at(nearest, far.place, far.bin)
-    # The k-th largest is that far away or farther, if k are.
+    # If k calls are far, `nearest` is the k-th largest.
     beyond = np.minimum(least_ns / value_of(nearest), 1 / settings.far_times)
     blocks = by_block(n > 0)
     blocks = blocks.where(blocks.bin > threshold[blocks.place])

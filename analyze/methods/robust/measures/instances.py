@@ -115,7 +115,7 @@ def slower_instance(view: View) -> Observed | None:
             known = n[own, 0] >= settings.least_of_instance
             value, variance = medians.value[:, 1], medians.variance[:, 1]
             sure = np.broadcast_to(medians.freedom, n.shape)[:, 1]
-            if known:  # all against their own past
+            if known:  # compare all instances with their own past
                 value = value - medians.value[:, 0]
                 variance = np.where(
                     n[:, 0] >= settings.least_of_instance, variance + medians.variance[:, 0], np.nan
@@ -141,7 +141,7 @@ def slower_instance(view: View) -> Observed | None:
                     float(n[own, 1]),
                     float(n[own, 0] if known else n[others, 1].sum()),
                     centre if known else centre - _MIDDLE * BIN_LOG,
-                    # A test of all that are not slower would cost as much, and says nothing that counts.
+                    # Not tested unless slower: the test costs as much, and the result would not be used.
                     rank_p=_rank_p(here.where(late), is_own[late], usual) if slower else 1.0,
                     added_ns=float((here.own_ns * waited[here.site])[mine].sum()),
                     tau=tau,
@@ -157,7 +157,7 @@ def slower_instance(view: View) -> Observed | None:
         np.array([row.rank_p for row in rows]),
         LogMedians(value[:, FIRST_BLOCK:], variance[:, FIRST_BLOCK:]),
         np.where(np.isnan(value[:, FIRST_BLOCK:]), 0.0, np.inf),
-        # How much instances differ for good is not known of a newcomer.
+        # Lasting offsets of instances without a past are unknown; their `tau` allows for them.
         tau_floor=np.array([row.tau for row in rows]),
     )
     e, sites = _alone(e), np.array([row.site for row in rows])
@@ -305,7 +305,7 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
     chance; True if `past` is NaN (unknown)."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
-        # As many or more of n1 by the past's share.
+        # Probability of at least x of n1 at the share of the past.
         chance = np.where(
             (past > 0) & (x > 0), betainc(np.maximum(x, 1e-9), np.maximum(e.n1 - x + 1, 1e-9), past), 0.0
         )

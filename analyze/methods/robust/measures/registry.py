@@ -230,7 +230,7 @@ def far_slower_calls(view: View) -> Observed:
     x = np.zeros_like(n)
     x[:, AFTER] = far.n
     found, _ = view.shares(x, n, one_sided=True)
-    # There is no scatter of what was never there.
+    # Absent calls have no observed scatter.
     sampling = np.maximum(far.n, 1e-9) / np.maximum(n[:, AFTER], 1e-9) ** 2
     found = replace(
         found, p=far.p, chance_p=None, sampling=sampling, between=np.zeros(view.n_sites), margin=0.0
@@ -298,7 +298,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not chosen.any():
         return None
     values = by_site(view.values(CALLS))
-    # A site that is called once by every request has nothing to tell.
+    # A site that every request calls once cannot change.
     wanted = chosen & (totals(values.place, values.n * (values.bin > _ONE_CALL), n_sites) > 0)
     if not wanted.any():
         return None
@@ -328,7 +328,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
     """Compute (logarithms of mean numbers of calls with sampling variance, number of requests), each [places,
     columns]."""
-    # Counts were put in bins of ratios; small ones are known exactly.
+    # Numbers were stored in bins of ratios; rounding restores small ones exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
 
@@ -369,8 +369,8 @@ def call_pattern(view: View) -> Observed:
     """Observe, for each call pattern of a site, the share of the site's requests that take it."""
     patterns = _Patterns.of(view)
     at = patterns.site
-    # Structure's part by the nested account: more calls of a pattern times how much longer it takes.
-    # Records do not nest: there a request is one call, and takes what it takes.
+    # Contribution by the nested account: additional calls of a pattern, times its excess duration. Records do
+    # not nest: a request counts as one call with its own duration.
     is_point = view.of_kind(SiteKind.POINT)[at][:, None]
     made = np.where(is_point, patterns.votes, patterns.calls)
     site_calls = np.where(
@@ -383,7 +383,7 @@ def call_pattern(view: View) -> Observed:
         usual = totals(at, patterns.inclusive_ns[:, AFTER], view.n_sites)[at]
         usual = np.nan_to_num(usual / site_calls[:, AFTER])
     gain = (site_calls / periods).mean(axis=1) * (share[:, AFTER] - share[:, BEFORE]) * (a_call - usual)
-    # A site with one pattern has nothing to choose.
+    # At a site with one pattern the share cannot change.
     several = np.bincount(at, minlength=view.n_sites)[at] > 1
     worth = view.worth[at]
     change = view.shares(patterns.votes * worth, view.touching[at] * worth)

@@ -200,7 +200,7 @@ def _path_site(path: int, names: Names) -> Site:
     return site_of(names.paths[path].site, names).model_copy(update={"depth": depth})
 
 
-# How a breakdown is shown. No settings: a stored report has all rows, and reads the same for everybody.
+# Display of a breakdown. Not settings: a stored report has all rows and is displayed alike everywhere.
 PLACES: Final = 10
 """Maximum number of call sites that are listed as separate rows of a waterfall on a page."""
 PRINTED: Final = 3
@@ -242,7 +242,7 @@ def breakdown_blocks(section: AccountSection) -> b.Blocks:
     """Display of the section as blocks: a waterfall per measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
-    # What did not change significantly is noise, call site by call site: it is there for who asks.
+    # Rows of measures without a significant change are noise, but remain available to readers.
     measured: list[b.Block] = [_measure(account, account is first) for account in section.accounts]
     if first is not None and all(row.finding is None for row in first.rows):
         measured.append(b.Only("terminal", (_waterfall(first, PRINTED),)))

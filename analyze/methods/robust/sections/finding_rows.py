@@ -84,7 +84,7 @@ def findings_of(
         affected.append(affected_rows(at))
         if number in explained and (asked := difference_of(run, at, cause.lead)) is not None:
             differences[number] = asked
-    # Together, as their parameters are read in one pass.
+    # All at once, so that their parameters are read in one pass.
     explanations = explain_differences(run.population, [*differences.values()])
     for number, explanation in zip(differences, explanations, strict=True):
         found[number] = found[number].model_copy(update={"explanation": explanation})
@@ -341,7 +341,7 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
     None without requests, or for an attribute segment, which is an explanation itself."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
-    if not reached or not before or lead.segment is not None:  # which says it
+    if not reached or not before or lead.segment is not None:  # a segment explains itself
         return None
     hit = selected(at, PROBLEM, hit=lead.ups) or reached
     spared = selected(at, PROBLEM, hit=not lead.ups)

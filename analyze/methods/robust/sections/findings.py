@@ -371,7 +371,7 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
     the finding has a share. mean: interval of the change of the mean, None if significant."""
     if mean is None or not moves(finding.contribution_us):
         return ""
-    sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
+    sure = mean.low > 0 or mean.high < 0  # at 95 %; significance demands more
     return f"the change of the mean {'may be chance' if sure else 'is not significant'}"
 
 

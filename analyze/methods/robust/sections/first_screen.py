@@ -119,7 +119,7 @@ def _headline(
     if lead is not None:
         one, other = report.samples
         at_once = one.start_ns < other.end_ns and other.start_ns < one.end_ns
-        since = "" if at_once else since_words(lead, other)  # parts of the same time began with it
+        since = "" if at_once else since_words(lead, other)  # overlapping samples have no onset
         told = f" {since}" if since else ""
         # A segment's title begins with what the word says: `FAILING since … for tier = free: …`.
         verb, _, rest = lead.title.partition(" ")
@@ -250,7 +250,7 @@ def _facts(
         if (rest := total - len(others) - (lead is not None)) > 0:
             yield b.Fact("more", counted(rest, "finding"), "dim")
         if len(found) < report.section(FindingsSection).findings_total:
-            return  # those that are not shown explain some of it, too
+            return  # findings beyond the limit explain a part, too
         unexplained = 1 - sum(f.contribution_us for f in found) / ((mean.after - mean.before) or math.inf)
         if verdict.outcome == "partly-explained" and mean.changed and unexplained > 0:
             yield b.Fact("unexplained", f"{percent(unexplained)} of the change of the mean")
@@ -277,7 +277,7 @@ def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.F
             what = f"{place} {one.key}".strip()
             yield b.Fact("with", f"{what} {clip(one.before, 40)} → {clip(one.after, 40)}")
     if finding.factors:
-        first = finding.factors[0]  # values that were tested together have one effect
+        first = finding.factors[0]  # values tested together have the same effect
         pair = [one for one in finding.factors if one.effect_here == first.effect_here and one.p == first.p]
         yield b.Fact("where", " and ".join(f"{one.attribute} = {one.value}" for one in pair))
     if finding.suspect:

@@ -60,7 +60,7 @@ def _rows(run: RobustRun) -> Iterator[KindRow]:
                 if what == "operation" and (inside or not callers):
                     continue
                 name = names.operations[at]
-                if name.component == NO_COMPONENT:  # stands for spans that were lost
+                if name.component == NO_COMPONENT:  # placeholder for lost spans
                     continue
                 yield KindRow(
                     state="new" if side else "gone",

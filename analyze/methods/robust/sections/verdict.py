@@ -266,7 +266,7 @@ def equivalent(section: VerdictSection) -> str:
 def visible_sentence(section: VerdictSection) -> str:
     """Sentence on the smallest detectable change at the best tested root type; empty if none was tested."""
     if any(reason.kind is ReasonKind.BOUND for reason in section.reasons):
-        return ""  # what may have gone unseen says more
+        return ""  # the bound of possible changes is more informative
     ratios = [row.ratio for row in section.visible if row.ratio is not None]
     shares = [row.share for row in section.visible if row.share is not None]
     sentences = []

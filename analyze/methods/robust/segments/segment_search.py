@@ -174,8 +174,9 @@ class SegmentSearch:
             yield best
             gone = np.zeros(len(self.flat.row), dtype=np.bool_)
             gone[best.rows] = True
-            # Requests of ordinary times go as well: what is left is compared with what was left. Who fails
-            # elsewhere stays; but that it fails may explain how long it takes.
+            # Requests of the history are removed, too, so that the remaining ones are compared with their
+            # like. A request still counts for failures at other components, but not for slowness, which its
+            # failure may explain.
             outcomes = [
                 replace(o, inside=o.inside & ~gone) if o.component in (best.outcome.component, SLOW) else o
                 for o in outcomes
@@ -194,7 +195,7 @@ class SegmentSearch:
         keys = {value.key for value in found.values}
         others = [value for value in self.values if value.key not in keys]
         whole = excess(found.counts)
-        # That the segment changed is known; what is asked is where in it.
+        # The segment is known to have changed; the second value is searched for within it.
         inside = replace(found.outcome, inside=found.outcome.inside & within)
         second = self._tested(others, [inside], changed=True)
         if second is not None and excess(second.counts) >= self.own.within * whole:
@@ -219,7 +220,7 @@ class SegmentSearch:
         counts = []
         for outcome in outcomes:
             c = compared(rows, outcome, block, np.zeros(len(rows)))
-            if outcome.component not in self.alike:  # the first time, of all requests that could have it
+            if outcome.component not in self.alike:  # first call: all requests that could have it
                 self._learn(outcome.component, values, c)
             counts.append(replace(c, alike=self._alike_of(values, outcome)))
         p = [chance_p(c, self.own) for c in counts]
@@ -325,7 +326,7 @@ class SegmentSearch:
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
-            # Of what was never there nothing says how long it should take.
+            # Without requests before, a segment's usual duration is unknown.
             return np.asarray((c.n[:, 0] > 0) & (after - usual >= own.slow_floor))
         return np.asarray((after - usual >= own.failed_floor) & (after >= own.failed_times * usual))
 

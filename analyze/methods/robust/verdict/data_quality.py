@@ -68,7 +68,7 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
         (n.component, n.point) for category in population.categories for n in category.graph.nodes
     }
     names_of = Counter(component for component, _ in of_components)
-    # They are folded component by component, and components themselves.
+    # Names of points are folded within a component, names of components together.
     together = max([len(names_of), *names_of.values()])
     for noun, names in (("root types", roots), ("components", names_of)):
         if hold_ids(names, traces, settings):

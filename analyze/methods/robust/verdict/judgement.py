@@ -72,7 +72,7 @@ class Judgement:
         `interval`)."""
         pairs: tuple[tuple[AccountedMeasure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
-        # Of a tail the limit at which it changed.
+        # Of several tails the first one that changed significantly.
         changed = {test.name: test for test in reversed(self.whole.changed)}
         said = [(measure, changed.get(of.name, of)) for measure, of in found if of is not None]
         return [ChangedMeasure(measure, of.before, of.after) for measure, of in said]
@@ -111,7 +111,7 @@ def judge(run: RobustRun) -> Judgement:
     rows = quality_rows(run.population, before, after, profile.names.roots, verdict, mix, rates, history)
     abnormal = [row for row in rows if row.kind == "history"]
     silences = run.traffic.silences
-    # Where the reference is one of many windows all of them say what a change would have shown against.
+    # If the reference is one of many ordinary windows, all of them determine the detectable change.
     if history is not None and not abnormal:
         sizes, against = _against_all(run, after, noise, site_times, hidden)
     else:

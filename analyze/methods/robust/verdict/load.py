@@ -63,7 +63,7 @@ def rate_changes(
     n = [np.append(side.whole().effective, side.effective_by_root) for side in (before, after)]
     with np.errstate(divide="ignore"):
         chance = 1 / n[0] + 1 / n[1]
-    # One block has no other to differ from.
+    # A single block has no scatter between blocks.
     blocks = np.where(np.isfinite(found.sampling), found.sampling, 0.0)
     found = replace(found, sampling=np.maximum(blocks, chance))
     rates = [side.total.sum(axis=1) / np.maximum(side.weight.sum(axis=1), 1e-300) for side in sides]
@@ -73,7 +73,7 @@ def rate_changes(
     for at, root in enumerate(["", *roots]):
         rate0, rate1 = float(rates[0][at]), float(rates[1][at])
         one = float(p[at])
-        if min(rate0, rate1) <= 0:  # chance that all requests fall into one of the two, two-sided
+        if min(rate0, rate1) <= 0:  # probability that all requests fall into one period, two-sided
             there = 0 if rate0 > 0 else 1
             one = min(1.0, 2 * (seconds[there] / sum(seconds)) ** float(n[there][at]))
         far = rate1 >= rate0 * settings.load_floor or rate1 * settings.load_floor <= rate0
@@ -123,7 +123,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
         blocks = _merged(side.weight * factor, large)
         part, part_df = _chi2(blocks[blocks.sum(axis=1) > 0])
         within, within_df = within + part, within_df + part_df
-    if not within_df:  # root types that one period has alone: no block had a choice to differ by
+    if not within_df:  # each root type is in one period only: blocks show no scatter
         within_df = sum(int((side.weight.sum(axis=1) > 0).sum()) - 1 for side in sides)
     phi = max(1.0, within / within_df) if within_df else 1.0
     p = float(fdtrc(df, max(within_df, 1), statistic / df / phi)) if df else 1.0
@@ -182,7 +182,7 @@ def least_clients(start_ns: I8, response_ns: I8, blocks: int) -> float:
     edges = np.linspace(0.0, float(end.max()), blocks + 1)
     time = np.concatenate((start, end, edges))
     step = np.concatenate((np.ones(len(start)), -np.ones(len(end)), np.zeros(len(edges))))
-    order = np.lexsort((step, time))  # of one moment ends come first
+    order = np.lexsort((step, time))  # at equal times ends come first
     flying: F8 = np.cumsum(step[order])[:-1]
     lasts: F8 = np.diff(time[order])
     block = np.clip(np.searchsorted(edges, time[order][:-1], side="right") - 1, 0, blocks - 1)

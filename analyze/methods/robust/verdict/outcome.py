@@ -80,7 +80,7 @@ def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
     """Decide the outcome of a comparison, and order its reasons."""
     found = _decided(basis, settings)
     before = said(ReasonKind.THERE_BEFORE, basis.there_before)
-    begins = found.outcome not in _OPEN  # what began comes before what was there
+    begins = found.outcome not in _OPEN  # new problems come before earlier ones
     helps: tuple[Reason, ...] = ()
     if found.outcome == "cannot-tell" and not basis.timeless:
         helps = (why.what_helps(has_noise=basis.has_noise),)

@@ -108,7 +108,7 @@ def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -
     significant = {test.name for test in measures if test.changed}
     for test in measures:
         low, high = test.interval(settings.verdict.level)
-        if test.name in significant or not (low > 0 or high < 0):  # of what cannot be tested it is no number
+        if test.name in significant or not (low > 0 or high < 0):  # NaN if untestable
             continue
         chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
         why = f"chance alone does as much {chance}, and {asked} is asked for"

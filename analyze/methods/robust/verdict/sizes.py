@@ -81,7 +81,7 @@ class Paths:
         busiest = np.argsort(-self.weight, kind="stable")
         upto = np.cumsum(self.weight[busiest]) / self.weight.sum()
         last = busiest[int(np.searchsorted(upto, settings.verdict.nearly_all - 1e-9))]
-        # A path that was known may move by its own floor unseen.
+        # A known path may move by `pattern_floor` undetected.
         return max(self.smallest(int(last), settings, factor), settings.pattern_floor, self.hidden)
 
 
@@ -158,7 +158,7 @@ class Sizes:
         """Compute the largest possible changes if both periods had `factor` times as many requests with the
         same values."""
         level, measures = self.settings.verdict.level, self.whole.measures
-        # Of several tails the first.
+        # Of several tails the first one counts: reversed, it is stored last.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}
         return LargestChange(
             mean=size.get("mean", np.inf),

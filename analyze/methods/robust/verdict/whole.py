@@ -276,7 +276,7 @@ def _shares(
             name,
             found.take(np.array([at])),
             alpha,
-            # A share that doubles counts, and one that is halved: the same, the other way round.
+            # A share that halves counts like one that doubles.
             float(np.clip(min(found.before[at], found.after[at]), *floors)),
             floors[1],
             least=least_slow if name == "tail" else 0.0,

@@ -227,7 +227,7 @@ def difference(found: Decoded, expected: Decoded) -> str:
         ours, theirs = _plain(found.events[name]), _plain(expected.events[name])
         if not ours.equals(theirs):
             row = next((i for i in range(len(ours)) if str(ours[i]) != str(theirs[i])), None)
-            if row is not None:  # else the same values, laid out otherwise
+            if row is not None:  # otherwise only the layout in memory differs
                 return f"{name} of event {row}: {ours[row]}, not {theirs[row]}"
     if found.rejects != expected.rejects or dict(found.refused) != dict(expected.refused):
         return f"dead letters: {found.rejects}, not {expected.rejects}"

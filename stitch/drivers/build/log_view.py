@@ -1,0 +1,305 @@
+"""The log of a lake beside the versions of its windows: which requests begin where, and what no version has.
+
+Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import I8, U8
+from schemas.commits import Build, BuiltWindow
+from schemas.config import StitchConfig
+from schemas.errors import LakeError
+from schemas.windows import Window
+from stitch.closing import NEVER
+from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
+from stitch.drivers.build.loose_records import LooseRecords, row_keys
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
+from stitch.drivers.live.keys import flow_keys, request_keys
+from stitch.drivers.live.live_settings import recorded_settings
+from stitch.drivers.live.young_segments import YoungSegments
+from stitch.lake.chain import read_record, read_tail
+from stitch.lake.manifest import Manifest, open_manifest, sealed_by_lanes
+from stitch.lake.store import Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
+
+NO_KEYS: Final = np.zeros(0, np.uint64)
+
+
+class LogView:
+    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises LakeError, OSError."""
+
+    def __init__(
+        self,
+        source: Store,
+        manifest: Manifest,
+        young: YoungSegments,
+        *,
+        is_inside: bool,
+        head: int | None = None,
+    ) -> None:
+        """source: the lake with the log; manifest: of the lake with the windows, the same one where
+        `is_inside`. head: last commit whose versions count; None: all.
+        """
+        self._young = young
+        self._target, self._lake = manifest.store, manifest.lake
+        self._length_ns = manifest.info.window_length_ns
+        self._retired_to_ns = manifest.retired_to_ns
+        self._log = LogFollower(source, only_logging=is_inside)
+        self._plan = RequestPlan(self._length_ns)
+        self._loose = LooseRecords(self._read)
+        self._versions: dict[int, BuiltWindow] = {}
+        """Start -> built window, as commits say, of windows that the log may hold events of."""
+        self._built_at_ns: dict[int, int | None] = {}
+        """Start -> watermark when it was built; None: there was none any more."""
+        self._frozen_keys: dict[int, U8] = {}
+        """Start of a frozen window -> requests of its version, ascending."""
+        flows = manifest.of_table("flows")
+        built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
+        self._old_windows = frozenset(built["window_ns"].to_pylist())
+        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an earlier
+        version."""
+        if is_inside and (before := sealed_by_lanes(source)) is not None:
+            by_lanes = flows.filter(pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before)))
+            self._old_windows |= frozenset(by_lanes["window_ns"].to_pylist())
+        tail = read_tail(self._target, UPKEEP_LANE)
+        self._sealed_to_ns = tail.standing.sealed_to_ns
+        self._learn(tail.head if head is None else head)
+
+    def _learn(self, head: int) -> None:
+        """Read what commits say of versions, newest first, until none can be of what the log still holds."""
+        last: Build | None = None
+        for seq in range(head, 0, -1):
+            build = read_record(self._target, UPKEEP_LANE, seq).record.build
+            if build is None:
+                continue
+            if last is None:
+                last = build
+                self._follow(dict(build.through))
+            for window in build.windows:
+                if window.start_ns not in self._versions:
+                    self._versions[window.start_ns] = window
+                    self._built_at_ns[window.start_ns] = build.watermark_ns
+            if all(at < self._log.first(lane) for lane, at in build.through) and self._is_past(build):
+                break
+        if last is None:
+            self._follow()
+        for window in self._versions.values():
+            self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
+        if last is not None and last.waiting is not None:
+            try:  # less than nothing is missing where a damaged segment was read again
+                self._log.missing += last.waiting - self._unbuilt_at(dict(last.through))
+            except UnreadableSegmentError:
+                self._follow()
+
+    def _is_past(self, build: Build) -> bool:
+        """True if no request may go on of windows that an earlier build names."""
+        horizon = self._horizon_ns()
+        return horizon is None or (
+            build.watermark_ns is not None and build.watermark_ns + self._length_ns < horizon
+        )
+
+    def _horizon_ns(self) -> int | None:
+        """Time at or before which requests ended that the log knows nothing more of; None: it has no times."""
+        first = self._plan.requests["first_ns"]
+        known = first[first != NEVER]
+        # A flow lasts no longer without an event.
+        return int(known.min()) - self._stitch.max_age_ns if len(known) else None
+
+    def _unbuilt_at(self, through: Mapping[int, int]) -> int:
+        """Number of events up to some commits that no version has, as planned when nothing after them was read."""
+        every = [*self._log.segments.values()]
+        there = [one for one in every if one.seq <= through.get(one.lane, 0)]
+        if len(there) == len(every):
+            return self._unbuilt(there)
+        self._loose.name(there)
+        self._plan.reset(there)
+        found = self._unbuilt(there)
+        self._loose.name(every)
+        self._plan.reset(every)
+        return found
+
+    def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Read what came to the log; known: the commits of lanes that were read for the last build."""
+        while True:
+            try:
+                self._follow_on(known)
+            except UnreadableSegmentError:  # swept just now, or lost: it is among those that left, next time
+                continue
+            return
+
+    def _follow_on(self, known: Mapping[int, int]) -> None:
+        fresh, left = self._log.follow(known)
+        if not fresh and not left:
+            return
+        for one in left:
+            if (one.lane, one.seq) not in self._log.segments:
+                self._log.lose(one, self._unbuilt([one]))
+        segments = [*self._log.segments.values()]
+        if self._loose.name(segments) or left:
+            self._plan.reset(segments)
+        else:
+            self._plan.add(fresh)
+
+    def _unbuilt(self, segments: list[LogSegment]) -> int:
+        """Number of planned events of some segments which neither a version has nor late events."""
+        if not segments:
+            return 0
+        starts = self._starts_ns()
+        total = 0
+        for segment in segments:
+            of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
+            for start in np.unique(of_entry[of_entry != NEVER]).tolist():
+                version = self._versions.get(start)
+                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
+                    total += int(segment.entries["rows"][of_entry == start].sum())
+        return total
+
+    def _starts_ns(self) -> I8:
+        """[planned requests] start of the window of each; of one that a frozen window has, of that."""
+        starts = self._plan.starts_ns()
+        keys, of_key = self._frozen()
+        known = among(keys, self._plan.requests["key"])
+        starts[known] = of_key[np.searchsorted(keys, self._plan.requests["key"][known])]
+        return starts
+
+    def dirty(self) -> list[int]:
+        """Starts of windows of which the log holds something else than their version, ascending."""
+        keys, _ = self._frozen()
+        return self._dirty({window.start_ns: window for window in self._plan.windows(keys)})
+
+    def _dirty(self, windows: Mapping[int, PlannedWindow]) -> list[int]:
+        return [
+            start
+            for start, version in sorted(self._versions.items())
+            if not self._is_frozen(start) and self._digest(windows.get(start)) != version.digest
+        ]
+
+    def _is_frozen(self, start_ns: int) -> bool:
+        """True if a window has a version that cannot be made again, as a segment that it needs is gone, or is
+        retired.
+        """
+        if self._retired_to_ns is not None and start_ns + self._length_ns <= self._retired_to_ns:
+            return True
+        version = self._versions.get(start_ns)
+        if version is None:
+            return start_ns in self._old_windows
+        return any(since < self._log.start(lane) for lane, since in version.since)
+
+    def _frozen(self) -> tuple[U8, I8]:
+        """(Requests of frozen windows that may still go on, ascending; start of the window of each)."""
+        since_ns = self._horizon_ns()
+        if since_ns is None:
+            return NO_KEYS, np.zeros(0, np.int64)
+        starts = {
+            start
+            for start in {*self._old_windows, *self._versions}
+            if start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns
+        }
+        frozen = {start for start in starts if self._is_frozen(start)}
+        self._frozen_keys = {start: own for start, own in self._frozen_keys.items() if start in frozen}
+        if unread := frozen - {*self._frozen_keys}:
+            manifest = open_manifest(self._target, self._lake)
+            windows = [Window(start, self._length_ns) for start in sorted(unread)]
+            for window, files in manifest.by_window(windows).items():
+                tables = [
+                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
+                ]
+                self._frozen_keys[window.start_ns] = np.unique(np.concatenate([NO_KEYS, *tables]))
+        keys = np.concatenate([NO_KEYS, *self._frozen_keys.values()])
+        of_key = np.repeat(
+            np.array([*self._frozen_keys], np.int64), [len(own) for own in self._frozen_keys.values()]
+        )
+        order = np.argsort(keys, kind="stable")
+        return keys[order], of_key[order]
+
+    def _late_to_ns(self, start_ns: int) -> int:
+        """Latest time of a late event of a window; -NEVER without one."""
+        version = self._versions.get(start_ns)
+        return -int(NEVER) if version is None or version.late_to_ns is None else version.late_to_ns
+
+    @property
+    def _stitch(self) -> StitchConfig:
+        return recorded_settings(self._log.config).stitch
+
+    def _read(self, segment: LogSegment, columns: list[str]) -> pa.Table:
+        """Some columns of a segment. Raises UnreadableSegmentError."""
+        young = self._young.get(segment.file.name)
+        return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
+
+    def refuse_lost(self) -> None:
+        """Raises LakeError where a segment is lost that no window was built from: a person decides what is done without."""
+        for lane, seq in self._log.lost():
+            if seq > self.built_to(lane):
+                raise LakeError(
+                    f"The segment of commit {seq} of lane {lane} is missing or damaged: events of windows that are to "
+                    "be built are in it.",
+                    remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
+                    "docs/internals/runbook.md#a-damaged-segment.",
+                )
+
+    def built_to(self, lane: int) -> int:
+        """Commit of a lane up to which nothing of its log waits to be built."""
+        upkeep = upkeep_of(read_tail(self._target, UPKEEP_LANE).standing)
+        return dict(upkeep.built_to).get(lane, 0)
+
+    @property
+    def latest_ns(self) -> int | None:
+        """Latest time of an event in the log; None without one."""
+        last = self._plan.requests["last_ns"]
+        known = last[last != -NEVER]
+        return int(known.max()) if len(known) else None
+
+    @property
+    def sealed_to_ns(self) -> int | None:
+        """Every window that ends here or before has been built; None: none yet."""
+        return self._sealed_to_ns
+
+    def _rows(
+        self, requests: Planned, columns: list[str] | None = None
+    ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
+        """`(segment, events, request of each)` of some requests (ascending), some columns or all."""
+        keys = requests["key"]
+        timed = requests[requests["first_ns"] != NEVER]
+        span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
+        for _, segment in sorted(self._log.segments.items()):
+            wanted = among(keys, segment.entries["key"])
+            if not wanted.any():
+                continue
+            young, at = self._young.get(segment.file.name), 0
+            if young is not None:
+                key = row_keys(young.key, young.loose, segment.loose_key)
+                kept = None if wanted.all() else among(keys, key)
+                events = young.events if columns is None else young.events.select(columns)
+                yield (
+                    (segment, events, key)
+                    if kept is None
+                    else (segment, events.filter(pa.array(kept)), key[kept])
+                )
+                continue
+            opened = self._log.open(segment, columns)
+            # Records without an id are known by their place among all of them.
+            for table in opened.batches(*(span if not segment.n_loose else (-NEVER, NEVER))):
+                key, loose = request_keys(table)
+                if loose is not None and loose.any():
+                    n = int(np.count_nonzero(loose))
+                    key[loose] = segment.loose_key[at : at + n]
+                    at += n
+                kept = among(keys, key)
+                if columns is not None:  # as the file has them, until now
+                    table = table.select(columns)
+                if kept.all():
+                    yield segment, table, key
+                elif kept.any():
+                    yield segment, table.filter(pa.array(kept)), key[kept]
+
+    @staticmethod
+    def _digest(window: PlannedWindow | None) -> str:
+        return "" if window is None else window.digest

@@ -1,0 +1,13 @@
+"""Settings that a lane was last at work with."""
+
+from __future__ import annotations
+
+from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
+from stitch.lake.chain import read_tail
+from stitch.lake.store import Store
+
+
+def lane_settings(store: Store, lane: int) -> LiveSettings:
+    """Read the settings of the lane's last commit that records them. Raises LakeError."""
+    configs = (link.record.config for link in reversed(read_tail(store, lane).records))
+    return recorded_settings(next((config for config in configs if "stitch" in config), {}))
