@@ -61,7 +61,7 @@ _REQUEST: Final = msgspec.json.Decoder(_Request)
 
 
 def refused_spans(content: bytes, format_: str, config: DecodeConfig) -> Refused | None:
-    """Count the spans of a readable request that its decoder refuses; None if all are accepted. O(bytes)."""
+    """Count the spans of a readable request that its decoder refuses; None if it refuses none. O(bytes)."""
     decoded = codec_for(format_).decode([content], config)
     n_spans = sum(decoded.refused.values())
     if not n_spans:
@@ -91,8 +91,8 @@ def response_bytes(refused: Refused | None, format_: str) -> bytes:
 def is_sound(content: bytes, format_: str) -> bool:
     """True if a request is readable and all its spans have accepted ids and times; False also if undecided.
 
-    Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs per span of protobuf, half
-    of what protobuf's parser takes, and 0.9 of JSON.
+    Protobuf without the native library is always undecided. Takes 0.05 to 0.15 µs a span of protobuf, half of
+    what protobuf's parser takes, and 0.9 of JSON.
     """
     if format_ == PROTOBUF:
         library = native_library().library
@@ -131,7 +131,7 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
-    """True if every start comes from a clock that was set, and no end is before its start."""
+    """True if every start is of a clock that was set, and every end not before its start."""
     digits = "".join(map(str, (*starts, *ends))).encode()
     if digits and not digits.isdigit():  # int() reads signs, blanks, underscores, and digits of other scripts
         return False

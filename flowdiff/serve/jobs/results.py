@@ -28,8 +28,8 @@ class Results:
     """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
     def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most: maximum number of results; most_bytes: maximum total size; draft_seconds: age from which a
-        draft counts as abandoned.
+        """most, most_bytes: maximum number and total size of results; draft_seconds: age from which a draft
+        counts as abandoned.
         """
         self._folder = folder
         self._most = most

@@ -1,8 +1,8 @@
 """Plan of the windows of a log: the requests that begin in each, and a digest of the data each is built from.
 
-A request begins at its earliest event, over all log segments of all lanes. The digest of a window is a hash
-of its requests and of the segments that contain them, independent of the order of segments: a built version
-is current if and only if its digest equals that of the log.
+A request begins at its earliest event, over all segments of all lanes. The digest of a window is a hash of
+its requests and of the segments that contain them, independent of the order of segments: a built version is
+current if and only if its digest equals that of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLANNED: Final = np.dtype(
 )
 Planned = npt.NDArray[np.void]
 """Structured array [requests], ascending by key: key, first and last event time (ns), number of events, hash
-over the log segments that contain the request.
+over the segments that contain the request.
 """
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -45,13 +45,13 @@ class PlannedWindow:
 
     @property
     def digest(self) -> str:
-        """Digest of the window's requests and log segments, 16 hex digits; see the module docstring."""
+        """Digest of requests and segments, 16 hex digits; see the module docstring."""
         with np.errstate(over="ignore"):
             return f"{int(mix(self.requests['digest'] ^ mix(self.requests['key'])).sum()):016x}"
 
 
 class RequestPlan:
-    """All requests of a log, 40 bytes each. Adding a log segment copies the whole array."""
+    """All requests of a log, 40 bytes each. Adding a segment copies the whole array."""
 
     def __init__(self, length_ns: int) -> None:
         self._length_ns = length_ns
@@ -62,17 +62,16 @@ class RequestPlan:
         """
 
     def add(self, segments: Iterable[LogSegment]) -> None:
-        """Add log segments. O(requests log requests)."""
+        """Add segments. O(requests log requests)."""
         self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace all requests of the plan by the requests of the given log segments."""
+        """Replace all requests of the plan by those of the given segments."""
         self.requests = np.zeros(0, _PLANNED)
         self.add(segments)
 
     def move(self, moved: Mapping[int, int]) -> None:
-        """Record requests that do not lie in the window of their first event: key -> start of their window,
-        ns."""
+        """Record requests whose window is not that of their first event: key -> start of their window."""
         self._moved |= moved
 
     def moved_from(self, start_ns: int) -> dict[int, int]:
