@@ -15,7 +15,7 @@ CACHE_CELLS: Final = 1 << 16
 FEW_CELLS: Final = 1 << 18
 """Number of cells in a block for steps that make several arrays of the block's shape, 2 MB each."""
 MANY_CELLS: Final = 1 << 20
-"""Number of cells in a block for steps that make one array, at most 8 MB."""
+"""Maximum number of cells in a block for steps that make a single temporary array, at most 8 MB."""
 
 
 def blocks(n: int, width: int, cells: int = CACHE_CELLS) -> Iterator[slice]:

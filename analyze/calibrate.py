@@ -115,7 +115,7 @@ def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> li
 
 
 def _runs(windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Index ranges (first, past) of each run of adjacent windows."""
+    """Index ranges [first, past) of the stretches of adjacent windows."""
     if not windows:
         return []
     cuts = [at for at, (one, other) in enumerate(pairwise(windows), 1) if one.end_ns != other.start_ns]
@@ -244,8 +244,8 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Count an outcome's findings by kind: those of the first method, or its weighed results if its report
-    has no section of findings."""
+    """Count an outcome's findings by kind: the findings of its first method, or the method's weighed results
+    if the report has no section of findings."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:

@@ -43,8 +43,9 @@ class Sample:
     text: str = ""
     """Text of the sample's period for people, in UTC."""
     start_ns: int = 0
+    """Start of the period, ns since the epoch."""
     end_ns: int = 0
-    """start_ns, end_ns: half-open interval, ns since the epoch."""
+    """End of the period, exclusive, ns since the epoch."""
     where: str = ""
     """Filter expression that narrows the sample; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
@@ -72,7 +73,7 @@ class GraphNode(NamedTuple):
     host: str = ""
     """Host of the node if the label policy includes hosts; otherwise empty."""
     side: int = POINT
-    """Side of its span that the node stands for: POINT (a point in time), START or END, see
+    """Side of a span that the node is: START or END; POINT for a point in time. Values of
     `stitch.graph.placed`."""
 
     @property
@@ -102,8 +103,7 @@ class Nesting:
     """Spans that the nodes of a graph belong to; arrays are [nodes]."""
 
     owner: I4
-    """Node index of the start of the span that each node belongs to; for a point inside a span its own
-    index."""
+    """For each node the index of the start of its span; for a point inside a span the node's own index."""
     parent: I4
     """Node index of the start of the parent of each node's span; -1 for the root span."""
     kind: U1
@@ -127,8 +127,8 @@ class RecordedFailures:
     row: I4
     """Index of the request in its category."""
     position: I4
-    """Node index of the failed node in the refined graph; for a failed span, that of its start. Failures of
-    removed nodes are dropped."""
+    """Index, in the refined graph, of the failed node (of its start, for a failed span). Failures of removed
+    nodes are dropped."""
     error: I4
     """Index of the error class in `Population.errors`."""
 
@@ -145,7 +145,7 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 
 
 class GraphText:
-    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs a
+    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs per
     node)."""
 
     def __init__(self, template: Callable[[], Template]) -> None:
@@ -423,7 +423,7 @@ class Population:
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
 
     def of_samples(self, first: int, past: int) -> Population:
-        """Population of samples `first` to `past` (exclusive) only; its graphs and keys are the same."""
+        """Population of only the samples `first` to `past` (exclusive), with the same graphs and keys."""
 
         def params(
             sample: int,

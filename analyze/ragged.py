@@ -15,7 +15,7 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 class Ragged(NamedTuple):
-    """Layout of rows in a flat array; first, size: int64[rows]."""
+    """Layout of rows of different lengths in a flat array; arrays are int64[rows]."""
 
     first: I8
     """Index of the first cell of each row in the flat array."""
@@ -37,13 +37,13 @@ class Ragged(NamedTuple):
         return np.repeat(values, self.size)
 
     def at(self, first: I8) -> I8:
-        """Indices, int64[cells], of the cells in another flat array in which rows of the same lengths begin
-        at `first` [rows]."""
+        """Indices, int64[cells], of the same rows' cells in another flat array, in which row i begins at
+        `first[i]`."""
         return ranges(first, self.size)
 
     def chosen(self, rows: I8) -> tuple[Ragged, I8]:
-        """Select rows: (layout of the selected rows without gaps, for each of its cells the index in this
-        layout)."""
+        """Select rows: (layout of the selected rows without gaps, int64 index in this layout of each of their
+        cells)."""
         alone = Ragged.of(self.size[rows])
         return alone, alone.at(self.first[rows])
 

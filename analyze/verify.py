@@ -25,7 +25,8 @@ from stitch.lake.encoding import still_at, unreadable
 HASHERS: Final = 2
 """Number of hashing threads; hashing releases the interpreter lock."""
 REMEMBERED: Final = 65_536
-"""Maximum number of checksums cached in memory, some 20 MB; a file dropped from the cache is hashed again."""
+"""Maximum number of checksums cached in memory, some 20 MB; a file whose entry was dropped is hashed
+again."""
 
 
 def verify(found: LakePeriod, paths: Iterable[Path]) -> None:

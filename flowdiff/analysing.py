@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _LEAST_FOR_REQUESTS = 64 << 20
 """Minimum memory for requests, bytes, with which a comparison starts: enough for 600,000 nodes."""
 _BESIDE_REQUESTS = 160 << 20
-"""Memory in bytes for code that is loaded later, and for statistics while they are summed and tested.
+"""Memory, bytes, that is not for requests: code that is loaded later, and statistics while they are summed
+and tested.
 
 With 1,600 categories the statistics took 128 MB where they are stored in the lake, and as much where windows
 are read in slices, however small.
@@ -32,7 +33,7 @@ are read in slices, however small.
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError, before anything is read, if a method takes another number of samples.
+    """Raise ConfigError, before anything is read, if a method does not take this number of samples.
 
     remedy: how to specify samples in the command at hand.
     """
@@ -102,7 +103,7 @@ def analysed(
 
 
 def memory_for_requests(memory: int) -> int:
-    """Bytes of a limit of `memory` that are left for requests. Raises ConfigError if they are too few."""
+    """Bytes that remain for requests under a memory limit. Raises ConfigError if they are too few."""
     from flowdiff.live.memory import resident_bytes
 
     program = resident_bytes()

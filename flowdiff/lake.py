@@ -196,8 +196,8 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Run a method over a period, over two, or over two parts of one selected by filters. Raises as
-        `compare`."""
+        """Run a method over one period, over two, or over two parts of one period selected by filters. Raises
+        as `compare`."""
         from flowdiff.samples import one_or_two
 
         filters = {"reference": reference_where, "problem": problem_where}

@@ -50,8 +50,8 @@ def asked_samples(
 
 
 def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | None) -> dict[str, list[str]]:
-    """Texts of two periods: from an instant to the end of the lake's last sealed window, and as many windows
-    before.
+    """Texts of two periods: from an instant to the end of the lake's last sealed window, and equally many
+    windows before the instant.
 
     text: an instant; a time of day, the last such before that end (UTC); or a duration before the end. Raises
     PeriodError for another text or an instant without windows on both sides; ConfigError together with other
@@ -187,6 +187,6 @@ def _is_there(lakes: Lakes, period: Period) -> bool:
 
 
 def _both(where: str | None, own: str | None) -> str | None:
-    """Conjunction of a common filter and a sample's own; None if neither is set."""
+    """Conjunction of a common filter and a sample's own filter; None if neither is set."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None

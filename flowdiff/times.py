@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from schemas.errors import PeriodError
 
 Moment = date | datetime
-"""A date or datetime (UTC without a zone), or an object of a subclass such as a timestamp of pandas or
-polars.
+"""A date, or a datetime (UTC if it has no zone); also an object of a subclass such as a timestamp of pandas
+or polars.
 """
 Period = str | date | tuple[Moment, Moment | timedelta]
 """Text as on the command line, a day, or a range (start, end) or (start, duration)."""

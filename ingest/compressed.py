@@ -12,7 +12,7 @@ import pyarrow as pa
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Magic numbers of zstd frames without content; pzstd begins with one."""
+"""Magic numbers of zstd frames that carry no data and are skipped; files made by pzstd begin with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
 """Magic numbers of compressed files: gzip, zstd, and zstd's frames without content."""
 _STEP = 1 << 16

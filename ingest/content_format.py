@@ -20,7 +20,7 @@ USUAL: Final = "otlp-proto"
 
 
 class ContentFormat:
-    """Format of one topic: determined by the first messages that give events, and fixed from then on."""
+    """Format of one topic: determined by the first messages that decode to events, and fixed from then on."""
 
     def __init__(self, config: DecodeConfig, before: str | None = None) -> None:
         """before: format in which the topic was last read; tried first."""
@@ -37,8 +37,8 @@ class ContentFormat:
         return replace(payloads, format=self._found or self._before or USUAL)
 
     def _recognised(self, payloads: Sequence[bytes]) -> str | None:
-        """Name of the format that most of the first messages match and that gives events; None without
-        one."""
+        """Name of the format that most of the first messages match and that decodes them to events; None if
+        there is none."""
         first = list(islice(payloads, TRIED))
         rows = [sniff_format(payload, is_whole=True) for payload in first]
         shown = [name for name, _ in Counter(row.name for row in rows if row is not None).most_common()]

@@ -78,7 +78,7 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 
 
 def is_lines(head: bytes) -> bool:
-    """True if JSON text has one value a line, not one document.
+    """True if JSON text has one value per line, not one document.
 
     The first line decides if it is a value; if not (it may be damaged), most of the first lines must be
     objects.
@@ -113,8 +113,8 @@ def _format_of_json(text: bytes) -> Format | None:
 
 
 def _keys_of_first_object(text: str) -> Set[str]:
-    """Keys of the outermost JSON object, or of the first one in a list; of all objects seen, if it is cut
-    off.
+    """Keys of the outermost JSON object, or of the first object in a list; if the text is cut off, keys of
+    all objects read so far.
 
     Includes the keys of an object wrapped in it as `trace` or `result`.
     """
@@ -132,8 +132,8 @@ def _keys_of_first_object(text: str) -> Set[str]:
 CHUNK_BYTES: Final = 16 * 2**20
 """Approximate bytes of payload in a poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""Minimum bytes assumed per line or message: `chunk_bytes` divided by it bounds their number per poll, as
-tiny ones cost more than their bytes.
+"""Minimum bytes assumed per line or message: a poll has at most `chunk_bytes` divided by this, as tiny ones
+cost more than their bytes.
 """
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 """Maximum bytes of a document that must be read whole, as it cannot be split at line ends."""
@@ -399,8 +399,8 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
-    """True if a file is a single line that is not complete yet: read as a line, it is refused if too long,
-    and never buffered whole.
+    """True if a file is a single line that is not complete yet: it is then read as a line, refused if too
+    long, and never buffered whole.
     """
     return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 

@@ -27,9 +27,10 @@ class FileLayout(StrEnum):
     """Layout of the payloads in a file."""
 
     LINES = "lines"
-    """File of JSON documents, one a line, or of one document."""
+    """File of JSON documents, one per line, or of a single document."""
     LINE_BLOCKS = "line-blocks"
-    """File of JSON documents, one a line, or of one document; the codec accepts many lines as one payload."""
+    """File of JSON documents, one per line, or of a single document; the codec accepts many lines as one
+    payload."""
     DOCUMENT = "document"
     """File with one JSON document."""
     MESSAGES = "messages"
@@ -155,7 +156,7 @@ def format_of(name: str) -> Format:
 
 @cache
 def codec_for(name: str) -> Codec:
-    """Codec of a format; one a process. Raises UnknownFormatError."""
+    """Codec of a format, the same object for the whole process. Raises UnknownFormatError."""
     row = format_of(name)
     if row.name != name:
         return codec_for(row.name)

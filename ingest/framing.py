@@ -77,7 +77,7 @@ _MAX_ODD = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Extent to which a file's first bytes are messages of one shape in one framing."""
+    """How many of a file's first bytes are messages of one shape in one framing."""
 
     n_bytes: int = 0
     """Bytes in matching frames; 0: no match."""

@@ -40,9 +40,9 @@ def payloads_of_messages(
 ) -> Iterator[Payloads]:
     """Yield the payloads of one poll of one partition, usually in one piece.
 
-    `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
+    `offsets` ascend, one per value; `until` is the position after the poll, after gaps too. The pieces cover
     the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
-    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs a message.
+    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs per message.
     """
     name = format_ if format_ == AUTO else format_of(format_).name
     if len(values) != len(offsets):
@@ -87,7 +87,7 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """Content of a message that is empty, compressed or too large, or the reject of the message."""
+    """Decompress a message: its content, or a reject if it is empty, damaged or over the limit."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)
@@ -108,5 +108,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Reject of compressed bytes, which are not stored, as names of secrets cannot be found in them."""
+    """Reject of compressed bytes. The bytes are not stored, as names of secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

@@ -32,7 +32,7 @@ class Payloads:
     file.
     """
     until: int
-    """Position after the last one that this poll covers, be it a payload or a gap."""
+    """Position after the last position (message or gap) that this poll covers."""
     rejects: list[Reject] = field(default_factory=list)
     """Rejects of items that are no payloads; their field `payload` is a position of the stream."""
     latest_ns: int | None = None
@@ -66,14 +66,12 @@ class StreamId:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Position in a stream together with the identity of the log: an offset alone is meaningless in another
-    log.
-    """
+    """Position in a stream together with the id of the log: an offset alone is meaningless in another log."""
 
     offset: int
     """Offset of the next message."""
     topic_id: str | None = None
-    """Id that distinguishes a topic from another one created under the same name; None: unknown."""
+    """Id that distinguishes a topic from a later one of the same name; None: unknown."""
     epoch: int | None = None
     """Leader epoch of the messages before the place, or larger: a truncated log continues under a larger
     epoch, and the older one ends at the truncation. None: unknown.
@@ -90,7 +88,7 @@ class LogPart:
     reading it again gives the same messages."""
 
     servers: tuple[str, ...]
-    """Brokers to contact first, `host:port`; not part of the identity."""
+    """Brokers to contact first, `host:port`; they do not take part in `sha256`."""
     cluster_id: str | None
     topic_id: str | None
     stream: StreamId
@@ -107,7 +105,7 @@ class LogPart:
 
     @property
     def sha256(self) -> str:
-        """Identity of the part: hash of log, partition and offsets, without the brokers' addresses. Hex."""
+        """Hash of log, partition and offsets, hex; the same whatever brokers are named."""
         said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
@@ -121,7 +119,7 @@ class StreamChange:
     asked: tuple[StreamId, ...] = ()
     """Revoked streams: commit their messages, then `release` them."""
     lost: tuple[StreamId, ...] = ()
-    """Streams no longer assigned to this member: another one may be processing them already."""
+    """Streams no longer assigned to this member: another member may be processing them already."""
 
     def __bool__(self) -> bool:
         """True if anything changed."""
@@ -200,7 +198,8 @@ class LiveSource(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Reason why polls return nothing or a receiver takes nothing, one sentence; None: no problem."""
+        """Problem because of which polls return nothing, or a receiver refuses messages, as one sentence;
+        None: no problem."""
         ...
 
     def change(self) -> StreamChange:

@@ -112,11 +112,12 @@ def _read_as_words(
     most_bytes: int,
     min_repetition: float,
 ) -> tuple[list[str], int]:
-    """(Paths of text columns to read dictionary-encoded; bytes of the longest word of each other repetitive
-    text column, summed).
+    """Choose the text columns of a row group to read dictionary-encoded: (their paths; sum, over the
+    repetitive columns that do not fit, of the bytes of the longest word).
 
-    Dictionaries take at most `most_bytes` together. Text that is only partly dictionary-encoded is read as
-    text if that takes less than `min_repetition` times as much with the longest word at each place.
+    The chosen dictionaries take at most `most_bytes` together. A column that is only partly
+    dictionary-encoded is read as text if its text takes less than `min_repetition` times as much as its
+    longest word repeated in every row.
     """
     chosen, longest_bytes, room = [], 0, most_bytes
     for chunk in sorted(chunks, key=lambda one: one.held_bytes):

@@ -40,8 +40,9 @@ class CalibrationRecord(Config):
     """Settings of the refinement, name -> value."""
     chosen: CalibrationSettings
     start_ns: int
+    """Start of the range that pairs were chosen from, ns since the epoch."""
     end_ns: int
-    """End of the range that pairs were chosen from, exclusive, ns since the epoch (start: `start_ns`)."""
+    """End of the range that pairs were chosen from, exclusive, ns since the epoch."""
     windows: int
     """Number of steady windows that pairs were chosen from."""
     unsteady: int
@@ -54,8 +55,9 @@ class CalibrationRecord(Config):
     verdicts: dict[str, int]
     """Outcome of the verdict -> number of pairs."""
     requests0: int
+    """Median number of requests of a reference period."""
     requests1: int
-    """Median number of requests of a problem period (`requests0`: of a reference)."""
+    """Median number of requests of a problem period."""
 
     @property
     def a_pair(self) -> float:

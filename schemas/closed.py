@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 class Closed(BaseModel):
     """Base model: frozen; refuses unknown keys, NaN and infinities.
 
-    Its validator is built when the first value is checked: a program that opens a lake needs few of them.
+    Its validator is built when the first value is checked: a program that opens a lake needs few validators.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)

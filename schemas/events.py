@@ -1,7 +1,7 @@
-"""Event batch: output of every codec and input of the stitch kernel (Arrow, one row an event).
+"""Event batch: output of every codec and input of the stitch kernel (Arrow, one row per event).
 
-An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns` to `end_ns`).
-`kind` says which: values from `SPAN_KIND_BASE` up are spans.
+An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns` to `end_ns`). `kind` says
+which: values from `SPAN_KIND_BASE` up are spans.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPAN_KIND_BASE = 16
 SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
 """Span kind's name in OTLP, without `SPAN_KIND_` -> EventKind."""
 SMALLEST_RATE = 2.0**-56
-"""Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates not below it, sums of
+"""Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates at or above it, sums of
 weights and of weights times nanoseconds stay finite."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
@@ -211,7 +211,7 @@ def _empty(schema: pa.Schema) -> pa.Table:
 
 
 def concat_events(batches: list[pa.Table]) -> pa.Table:
-    """Concatenate event batches into one chunk a column, with one dictionary a column.
+    """Concatenate event batches into one chunk per column, with one dictionary per column.
 
     Returns an empty batch for an empty list, and a lone batch of that form as it is. O(rows).
     """

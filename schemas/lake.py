@@ -1,4 +1,4 @@
-"""Lake contract, version 4: Arrow schema of every table, with a number, a unit and one sentence a column.
+"""Lake contract, version 4: Arrow schema of every table, with a number, a unit and one sentence per column.
 
 The SQL reference and the Iceberg tables are made from it. A change of meaning raises `LAYOUT_VERSION`.
 """
@@ -60,7 +60,7 @@ FLOWS_SCHEMA = pa.schema(
         stored(17, "lane", pa.int32(), "partition the request came by; 0 for files"),
     ]
 )
-"""Schema of `flows`: one row a request; within a file sorted by (root, category, start_ns, request_id)."""
+"""Schema of `flows`: one row per request; within a file sorted by (root, category, start_ns, request_id)."""
 
 SPANS: Final = "spans"
 RECORDS: Final = "records"
@@ -108,7 +108,7 @@ STRUCTURES_SCHEMA = pa.schema(
         _field("responses", pa.list_(pa.int32()), _RESPONSES_DOC),
     ]
 )
-"""Schema of structures in memory, one row a category."""
+"""Schema of structures in memory, one row per category."""
 
 STEP_TYPE = pa.struct(
     [
@@ -158,7 +158,7 @@ STORED_STRUCTURES_SCHEMA = pa.schema(
         ),
     ]
 )
-"""Structures as stored in files, one row a category: all that occur in the window, as a window folder is
+"""Structures as stored in files, one row per category: all that occur in the window, as a window folder is
 self-contained."""
 
 READINGS_SCHEMA = pa.schema(

@@ -35,9 +35,7 @@ MAX_TEXT = 4096
 """Maximum length of a period or filter text, characters; a longer one is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
-"""Filter keys that are no parameters: every request has them. In double quotes the same words name
-parameters.
-"""
+"""Filter keys that every request has. The same words in double quotes name parameters."""
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
@@ -144,7 +142,7 @@ def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
     """Parse `[LAKE@]RANGE` (grammar above) and the filter `where`.
 
     `now_ns` (ns since the epoch) decides what `today`, `yesterday`, `ago` and `last` mean: `last 1h` ends at
-    `now_ns`, the days are UTC days. Raises PeriodError, with what can be written instead.
+    `now_ns`, the days are UTC days. Raises PeriodError, which says what can be written instead.
     """
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The period is {len(text)} characters long.", remedy=_RANGE_REMEDY)
@@ -209,14 +207,17 @@ def _days_ago(word: str, today: int) -> int | None:
 
 
 def has_time_of_day(text: str) -> bool:
-    """True if START or END of `[LAKE@]START/END` is a time of day, which only a lake's end gives a day."""
+    """True if START or END of `[LAKE@]START/END` is a time of day, whose date depends on the end of a
+    lake."""
     ends = text.strip().rpartition("@")[2].split("/")
     return len(ends) == 2 and any(_TIME_OF_DAY.fullmatch(end.strip()) for end in ends)
 
 
 def dated(text: str, end_ns: int) -> str:
-    """`[LAKE@]START/END` with times of day as instants: START the last such before `end_ns`, END the first
-    after START. Raises PeriodError for a time of day that no clock shows."""
+    """`[LAKE@]START/END` with times of day replaced by instants: START becomes the last such time before
+    `end_ns`, END the first one after START.
+
+    Raises PeriodError for a time of day that no clock shows."""
     lake, at, range_text = text.strip().rpartition("@")
     start, _, end = (part.strip() for part in range_text.partition("/"))
     start_ns = moment_before(start, end_ns) if _TIME_OF_DAY.fullmatch(start) else _instant(start, text)[0]
@@ -340,7 +341,7 @@ _TIME_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m"
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter, grammar above. Raises PeriodError, with what is wrong and an example."""
+    """Parse a filter, grammar above. Raises PeriodError that says what is wrong and gives an example."""
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The filter is {len(text)} characters long.", remedy="Shorten it.")
     tokens = _tokenize(text)

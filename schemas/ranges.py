@@ -38,7 +38,8 @@ def parse_ranges(
     """Parse texts, each a list of ranges (grammar above), to periods, in order.
 
     where: filter of all periods; now_ns: as in `parse_period`; beside, weeks: `same-weekday` means the
-    periods `beside`, earlier by each number of `weeks`. Raises PeriodError, also if `texts` has no range.
+    periods `beside`, moved to each of `weeks` earlier weeks. Raises PeriodError, also if `texts` has no
+    range.
     """
     periods: list[Period] = []
     for text in texts:

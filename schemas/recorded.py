@@ -23,8 +23,9 @@ class Recorded(NamedTuple):
     """
 
     start_ns: int
+    """Start of the recording's first window, ns since the epoch."""
     end_ns: int
-    """End of the recording's last window, exclusive (start of its first: `start_ns`)."""
+    """End of the recording's last window, exclusive, ns since the epoch."""
     before_ns: int | None
     """Recording was on from this time (ns since the epoch) to the period's start; None: unknown."""
     after_ns: int | None

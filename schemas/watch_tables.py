@@ -51,11 +51,13 @@ INCIDENT_EVENTS_SCHEMA: Final = pa.schema(
         _field("document", pa.string(), "the incident as it was then, JSON"),
     ]
 )
-"""Rows, one an event. The last event of an incident is its current state, shown by the view `incidents`."""
+"""Schema of events of incidents, one row per event. The last event of an incident is its current state, shown
+by the view `incidents`."""
 
 
 class ChangePoint(Config):
-    """A row of `change_points`: a comparison that the fast lane asked for."""
+    """A row of `change_points`: a candidate of the fast lane of the watch, and the outcome of its
+    comparison."""
 
     at_ns: int
     """when it was looked at, ns since the epoch"""

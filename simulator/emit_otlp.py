@@ -1,4 +1,4 @@
-"""Write recorded requests as OpenTelemetry spans: OTLP JSON, one message a request and line.
+"""Write recorded requests as OpenTelemetry spans: OTLP JSON, one message per request and line.
 
 A call opens a span and its reply closes it; other steps are leaf spans that last from the step before. Work
 that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel branches are
@@ -21,7 +21,7 @@ from simulator.workloads import BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _SpanShape:
-    """Span of a structure: its text, and the steps that its times are taken from."""
+    """Span of a structure: its text, and the steps of the request from which its times are taken."""
 
     text: str
     """Format string with placeholders for start and end (and, for the root, the call's attributes)."""
@@ -30,7 +30,7 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """Step that records the span: if the step's record is lost, so is the span."""
+    """Step that records the span: if the record of that step is lost, so is the span."""
     root: bool
 
 

@@ -80,7 +80,8 @@ class Strand:
         return children
 
     def join(self, code: int, children: list[Strand]) -> None:
-        """Merge `children`, strands that have ended; this strand's clock moves to the latest of them."""
+        """Merge `children`, strands that have ended; this strand's clock moves to the latest of their
+        ends."""
         self.t = max(self.t, max(child.t for child in children))
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 

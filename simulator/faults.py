@@ -37,12 +37,13 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Mechanism that is active in [start_ns, end_ns) of the run; cause: number of the run's cause."""
+    """Mechanism that is active in [start_ns, end_ns) of the run."""
 
     mechanism: FaultMechanism
     severity: float
     start_ns: float
     cause: int
+    """Number of the cause in the run, to which the truth attributes the effect."""
     mode: str = ""
     end_ns: float = inf
 
@@ -64,7 +65,8 @@ def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
 
 
 MAX_CAUSES = 3
-"""Maximum causes of a run: truth runs every subset of them (shares are Shapley values), 2³ runs at most."""
+"""Maximum causes of a run: the truth runs every subset of the causes (shares are Shapley values), 2³ runs at
+most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,8 @@ def plan_causes(
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
     end_s: second of the run at which all are repaired; None: they stay. Raises `ConfigError` on negative
-    severities (but for load), an end before a start or of no fault, more than MAX_CAUSES, and if two share a
-    mechanism.
+    severities (but for load), an end before a start or without a fault, more than MAX_CAUSES causes, and two
+    causes with one mechanism.
     """
     if end_s is not None and not chosen:
         raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")

@@ -103,7 +103,8 @@ class NfsServer:
         return self._op[row], self._file[row], self._offset[row], self._count[row]
 
     def serve(self, s: Strand, row: int) -> Process:
-        """Serve one row on its first strand, from call to reply; begins at `s.t`, the current time."""
+        """Serve the request of one row on its first strand, from call to reply; begins at `s.t`, the current
+        time."""
         op = self._op[row]
         s.mark(p.OP_CALL[op])
         yield from self._operations[op](s, row)

@@ -36,7 +36,7 @@ def call_params(trace: Trace, row: int) -> str:
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
     """Function that writes requests of a structure, from one format string per record.
 
-    A format string takes the record's time (that of the call, the call's parameters too).
+    A format string takes the record's time (for a call's parameters, the time of the call).
     """
     lines = []
     for number, strand in enumerate(structure.strands):

@@ -1,7 +1,7 @@
 """Sizes and service times of the simulated service, per workload.
 
 Tuned once against NSDI Table 1 and Figure 6 (docs/internals/simulator.md has the fit), then frozen: never
-changed for the sake of a detection result. Means and C² are those of the papers unless noted there.
+changed for the sake of a detection result. Means and C² are taken from the papers unless noted there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Parameters:
     """Capacity of the metadata storage node's block cache, 16 KB blocks."""
     directories: int
     lock_stripes: int
-    """Number of locks of the metadata server; a directory hashes to one of them."""
+    """Number of locks of the metadata server; a directory hashes to one lock."""
     max_spins: int
     """Number of failed attempts, while the holder computes, after which a waiter for a lock sleeps."""
     checkpoint_gap_us: float
-    """Mean time between checkpoints, each of which holds one lock, µs."""
+    """Mean time between checkpoints, µs; each checkpoint holds one lock."""
     checkpoint_hold_us: float = 6_000.0
     """Mean time for which a checkpoint holds its lock, µs."""
     checkpoint_hold_c2: float = 4.0

@@ -44,15 +44,17 @@ class Span(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Trace point. kind: kind of the native record; span_name: name of the span that a call opens."""
+    """Trace point of the simulated service."""
 
     host: str
     component: str
     name: str
     label: str = ""
     kind: str = "event"
+    """Kind of the native activity record."""
     span: Span = Span.LEAF
     span_name: str = ""
+    """Name of the span that a call opens; empty for none."""
     status: str = "ok"
     params: tuple[tuple[str, str | int], ...] = ()
 
@@ -108,8 +110,8 @@ LATCH, UNLATCH = _mds("PAGE_LATCH"), _mds("PAGE_UNLATCH")
 TXN_BEGIN, TXN_COMMIT = _mds("TXN_BEGIN"), _mds("TXN_COMMIT")
 
 MDS_CALL, MDS_REPLY, AT_MDS, MDS_DONE = {}, {}, {}, {}
-"""Metadata call -> code of a trace point. MDS_CALL: sent by the NFS server; MDS_REPLY: reply received by it;
-AT_MDS: received by the metadata server; MDS_DONE: reply sent by that.
+"""Metadata call -> code of a trace point. MDS_CALL: call sent by the NFS server; MDS_REPLY: reply received by
+the NFS server; AT_MDS: call received by the metadata server; MDS_DONE: reply sent by the metadata server.
 """
 for _call in METADATA_CALLS:
     MDS_CALL[_call] = _add(

@@ -361,7 +361,7 @@ class ShardPlan:
 
     @property
     def parameters(self) -> Parameters:
-        """Parameters of the simulated installation: those of the run, else the workload's."""
+        """Parameters of the simulated installation: the run's, else the workload's."""
         return self.run.parameters or WORKLOADS[self.run.workload].parameters
 
 

@@ -67,7 +67,7 @@ class StorageNode:
         s.mark(caller.read_reply)
 
     def write(self, s: Strand, block: int, caller: CallerPoints, allocates: bool = False) -> Process:
-        """Log one block (the caller waits for the log) and leave the disk to de-staging.
+        """Log one block (the caller waits for the log); the disk itself is written later, by de-staging.
 
         allocates: the block is not preallocated, so a place on the disk is found before the reply.
         """

@@ -30,7 +30,7 @@ class Categorised:
     """Distinct structures of a batch of flows, and the structure of each flow."""
 
     structures: pa.Table
-    """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
+    """Table with STRUCTURES_SCHEMA, one row per category, sorted by (root, category)."""
     of_flow: I8
     """[flows] row of the flow's structure in `structures`."""
 
@@ -48,7 +48,7 @@ class FlowOrder:
 
 
 def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
-    """Group placed flows by structure; structures that `memo` does not know are described and added to it."""
+    """Group placed flows by structure. Structures that `memo` lacks are described and added to it."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, of_flow = np.unique(pairs, return_index=True, return_inverse=True)
@@ -251,8 +251,8 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Schema of parameters before flows have names: PARAMS_SCHEMA, but with the row of the flow in a table of
-flows in place of request id and kind.
+"""Schema of parameters before flows have names: PARAMS_SCHEMA with the index of the flow's row instead of
+request id and kind.
 """
 
 

@@ -87,8 +87,8 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Share `n` processes among all `worker_processes` blocks inside this block: to start them takes 1 s of
-    CPU.
+    """Let all `worker_processes` blocks inside this block use the same `n` processes, as starting them takes
+    1 s of CPU.
     """
     with worker_processes(n) as pool:
         before = _SHARED.set(pool)
@@ -126,12 +126,12 @@ class _Workers(Executor):
         """Pipes to processes that no thread uses yet."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor."""
+        """Run a call in a process; the future has its result."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See Executor. Processes end after their last task; after an error in `worker_processes` they have
-        ended already.
+        """End the processes after their last task; after an error in `worker_processes` they have ended
+        already.
         """
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:
@@ -201,7 +201,7 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
-    """Run tasks in this forked process, one after the other, until the starter closes the pipe."""
+    """Run tasks in this forked process, one after the other, until the starting process closes the pipe."""
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     while True:
         try:

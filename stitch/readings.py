@@ -42,7 +42,8 @@ def reading_of(template: Template) -> Reading:
 
 
 def readings_of(structures: pa.Table) -> pa.Table:
-    """Table of READINGS_SCHEMA, one row for each row of STRUCTURES_SCHEMA, in order; 10 µs a node."""
+    """Numeric parameters as a table with READINGS_SCHEMA, one row per row of STRUCTURES_SCHEMA, in order; 10
+    µs per node."""
     rows = [reading_of(template) for template in templates_of(structures)]
     said = [name for name in READINGS_SCHEMA.names if name != "category"]
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in said}

@@ -26,7 +26,7 @@ class _Distance(NamedTuple):
 
 
 def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """Compare affected with other requests in each column: one row a column, largest distance first; q over
+    """Compare affected with other requests in each column: one row per column, largest distance first; q over
     all columns (Benjamini-Hochberg).
 
     Distance of a text column: Jensen-Shannon (base 2, at most 1) between its levels, p of the G-test. Of a
@@ -102,7 +102,7 @@ def _numbers(column: AttributeColumn, affected: B1) -> _Distance:
 
 
 def _median(values: F8) -> float | None:
-    """Lower median: always one of the values; None for no values."""
+    """Lower median, always one of the values; None for an empty array."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle]) if len(values) else None
 

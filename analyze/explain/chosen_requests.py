@@ -44,18 +44,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRequests:
-    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests].
-
-    category, sample: indices in the population; start_ns: ns since the epoch.
-    """
+    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests]."""
 
     group: I4
     """Index of the group (selection) that each request was chosen from."""
     category: I4
+    """Index of each request's category in the population."""
     row: I8
     """Index of each request in its category."""
     sample: I4
+    """Index of each request's sample in the population."""
     start_ns: I8
+    """Start of each request, ns since the epoch."""
     weight: F8
     available: tuple[int, ...]
     """Number of requests of each group before sampling."""
@@ -68,8 +68,8 @@ class ChosenRequests:
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
-        """Merge with other choices: (distinct requests of all as one group, for each choice the indices of
-        its requests in the merged one)."""
+        """Merge with other choices: (distinct requests of all choices as one group; for each choice, the
+        indices of its requests in the merged group)."""
         parts = (self, *others)
         n_rows = 1 + max((int(part.row.max(initial=0)) for part in parts), default=0)
         keys = np.concatenate([part.category.astype(np.int64) * n_rows + part.row for part in parts])
@@ -130,8 +130,8 @@ def _flat(population: Population, number: int, group: Selection) -> ChosenReques
 
 
 def _thin(part: ChosenRequests, most: int, rng: np.random.Generator) -> ChosenRequests:
-    """Draw one request from each of `most` pieces of equal weight; fewer if one request is drawn for
-    several."""
+    """Draw at most `most` requests: requests in order are cut into `most` pieces of equal weight, and one is
+    drawn from each; a request drawn for several pieces counts once."""
     reach = np.cumsum(np.maximum(part.weight, 0.0))
     points = (np.arange(most) + rng.random(most)) * (reach[-1] / most)
     return part.take(np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1)))

@@ -19,17 +19,14 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 class CodedColumns:
     """Columns of attributes as integer codes: numbers are binned, words are numbered; the last code means
     missing.
-
-    low, high: bounds of the bins, empty for a column of words; levels: the words, empty for a column of
-    numbers.
     """
 
     columns: tuple[AttributeColumn, ...]
     codes: I2
     """int16[columns, requests]: code of each value, from 0 to `width - 1`; `width - 1` means missing."""
     width: int
-    """Number of codes of the widest column, missing included; narrower columns do not use the codes just
-    before the last."""
+    """Number of codes, the same for all columns: codes of the widest column, plus one for missing. Narrower
+    columns leave some unused."""
     numeric: B1
     """bool[columns]: True for columns of numbers."""
     low: tuple[F8, ...]

@@ -54,12 +54,12 @@ class AttributeColumn:
     """Aggregate over the several values of a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`,
     `distinct`, `change`; empty if requests have one value each."""
     passes: B1 | None = None
-    """bool[requests]: True for requests that pass the node; None: all do. The value of the others is missing,
-    which is a difference of structure, not of the parameter."""
+    """bool[requests]: True for requests that pass the node; None: all do. A request that does not pass the
+    node has a missing value: a difference of structure, not of the parameter."""
 
     @property
     def numeric(self) -> bool:
-        """True for a column of numbers, False for one of words."""
+        """True for a column of numbers, False for a column of words."""
         return self.levels is None
 
     @property
@@ -172,7 +172,8 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
-    """Yield a `yes`/`no` column for each of a component's most frequent hosts: does the request reach it?
+    """Yield a column of `yes` and `no` for each of a component's most frequent hosts: whether the request
+    reaches the host.
 
     first: [requests] first host of the component, -1 for none; pairs: numbers request · len(hosts) + host of
     further hosts reached; passes: as in `AttributeColumn`.

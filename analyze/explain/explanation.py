@@ -81,8 +81,8 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """Code the columns number `chosen` of a table: (codes of its requests, codes of its controls by the same
-    bins and words, or None without controls)."""
+    """Code the columns number `chosen` of a table: (codes of the table's requests; codes of its control
+    requests with the same bins and words, None without controls)."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -127,7 +127,7 @@ def _fits_ordinary_times(
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
-    """True if a name in `exclude` matches the column, with or without its aggregate."""
+    """True if a name in `exclude` is the column's name, with or without its aggregate."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
 
@@ -140,23 +140,24 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedTree:
-    """Tree of a contrast, if it is reliable; otherwise the reason why it is not.
-
-    auc: cross-validated; stability: share of bootstraps with the same root; rules, best: None or empty if not
-    reliable.
-    """
+    """Tree of a contrast, if it is reliable; otherwise the reason why it is not."""
 
     reason: _Reason
     auc: float | None = None
+    """Cross-validated area under the ROC curve; None if no tree was grown."""
     stability: float | None = None
+    """Share of bootstrap samples whose tree has an equivalent root, in [0, 1]."""
     rules: tuple[Rule, ...] = ()
+    """Rules of the tree; empty if it is not reliable."""
     competing: tuple[str, ...] = ()
     best: Rule | None = None
+    """Best rule of the tree; None if the tree is not reliable."""
     twins: tuple[str, ...] = ()
     """Names of other columns whose best split separates the requests in the same way as the tree's root
     split."""
     separating: tuple[str, ...] = ()
-    """Names of the root split's column and of its twins, without aggregates."""
+    """Names of the root split's column and of the columns that separate equally well (`twins`), without
+    aggregates."""
     split: Split | None = None
     """Split at the root of the tree; None without a reliable tree."""
 
@@ -239,8 +240,8 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
 
 
 def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
-    """Sentence with the rule that fits most of the affected and fewest of the other requests, and its
-    twins."""
+    """Sentence with the rule that fits most of the affected and fewest of the other requests; names columns
+    that separate equally well."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best

@@ -49,15 +49,15 @@ class _Structures:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Parameter values of the chosen requests, as codes; arrays are [values].
-
-    Sorted by (operation, key, request, node). operation, key: indices into `_Structures.operations` and
-    `keys`.
+    """Parameter values of the chosen requests, as codes; arrays are [values], sorted by (operation, key,
+    request, node).
     """
 
     request: I8
     operation: I4
+    """Index into `_Structures.operations`."""
     key: I4
+    """Index into `keys`."""
     number: F8
     """float64[values]: the value as a number; NaN for a text or if it is not finite."""
     text: I4
@@ -69,8 +69,8 @@ class _Values:
     texts coded -1."""
 
     def renumbered(self, number: I8) -> _Values | None:
-        """Values with request i renumbered to number[i]; those with a negative number are dropped. None if
-        none remains."""
+        """Values with request i renumbered to number[i]; values of requests with a negative number are
+        dropped. None if none remains."""
         request = number[self.request]
         kept = np.flatnonzero(request >= 0)
         if not len(kept):
@@ -210,8 +210,6 @@ def parameter_words(
 class Readings:
     """Numeric parameter values of requests as recorded, sorted by (field, request, node); arrays are
     [readings].
-
-    number: the value; request: index among the chosen ones.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -219,10 +217,12 @@ class Readings:
     field: I8
     """int64[readings]: index into `fields`."""
     request: I8
+    """Index of the request among the chosen requests."""
     progress: F8
     """float64[readings]: rank of the reading among the field's readings in its request, as a share in (0, 1];
     stands in for time, which parameters lack."""
     number: F8
+    """Value of the parameter."""
 
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
@@ -250,7 +250,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
-    """Runs of rows with equal keys: (index of the first row, length) of each run. keys: columns of [rows]."""
+    """Groups of adjacent rows with equal keys: (index of the first row, length) of each."""
     other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
     return begin, np.diff(begin, append=len(keys[0]))
@@ -422,8 +422,8 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). Several requests started by messages
-    may have one id."""
+    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). An id may occur several times, as
+    requests started by messages share it."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")
@@ -450,8 +450,8 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """Number that each word spells, float64[words + 1]; NaN for other words, for numbers beyond float64, and
-    as the last element."""
+    """Number that each word spells, float64[words + 1]; NaN for words that spell none, for numbers beyond
+    float64, and as the last element."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)
     number = np.full(len(words) + 1, np.nan)

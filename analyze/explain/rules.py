@@ -21,7 +21,7 @@ value instead of a threshold."""
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
-    """Rule of the best node below the root, inner node or leaf: the one with most of the affected and fewest
+    """Rule of the best node below the root, inner node or leaf: the node with most of the affected and fewest
     of the other requests, by class weights."""
     nodes = list(_walk(tree, ()))
     node, path = max(
@@ -71,7 +71,7 @@ def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ..
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """Answers of a path, without those that a later answer implies: `count <= 9000` is dropped before `count
+    """Answers of a path, without answers that a later one implies: `count <= 9000` is dropped before `count
     <= 4096`."""
     return [
         answer
@@ -153,7 +153,7 @@ def _multiple(low: float, high: float, middle: float, step: float) -> float | No
 
 
 def _power_of_two(low: float, high: float) -> float | None:
-    """Largest power of two in [low, high) that is at least 256; None if there is none."""
+    """Largest power of two in [low, high) that is at least 256; None if the interval contains none."""
     if high <= 256:
         return None
     value = 2.0 ** (math.ceil(math.log2(high)) - 1)

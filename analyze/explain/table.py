@@ -1,7 +1,7 @@
 """Build the table of a contrast: the attributes of two classes of requests.
 
-Attributes that identify the period (builds, versions, configurations, pods) are separated from those that
-could explain a difference within it.
+Attributes that identify the period (builds, versions, configurations, pods) are separated from attributes
+that could explain a difference within a period.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _changed_identifiers(
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """Values of a column in the first and in the second period, if these are few and disjoint; None if the
-    column is not an identifier."""
+    """Values of a column (in the first, in the second period), if they are few and have none in common; None
+    if the column is not an identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -99,12 +99,11 @@ class Controls:
 class FeatureTable:
     """Attributes of two classes of requests; arrays are [requests], the affected ones first, each class by
     time.
-
-    affected: True for the affected class.
     """
 
     contrast: Contrast
     affected: B1
+    """True for the affected class."""
     block: I4
     """int32[requests]: number of the time block, from 0; labels are permuted within a block."""
     fold: I4
@@ -137,13 +136,11 @@ def features(
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Sampled requests of several groups with all their attributes, read once.
-
-    columns: attributes of all of these requests.
-    """
+    """Sampled requests of several groups with all their attributes, read once."""
 
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
+    """Attributes of all requests in `chosen`."""
 
     def contrast(
         self,
@@ -207,8 +204,8 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Indices of the requests of `groups`, in that order; of each group the same share, so that their mix
-        is preserved."""
+        """Indices of the requests of `groups`, in the order of `groups`; the same share of each group, so
+        that their mix is preserved."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
         share = min(
@@ -259,8 +256,8 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Split the sets of chosen requests into runs of at most `most_read` requests, with at least one set
-    each."""
+    """Group the sets of chosen requests for reading: at most `most_read` requests per group, but at least one
+    set."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
         if number > first and n + len(chosen) > SETTINGS.most_read:
@@ -291,8 +288,8 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
     """Number of the time block of every row, int32[rows]: blocks of equal counts along time, within each
     class (`apart`) or over both together.
 
-    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten of
-    each.
+    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten rows
+    of each class.
     """
     smaller = int(min(label.sum(), (~label).sum()))
     n = max(1, min(n, smaller // 10)) if not apart else max(1, min(n, smaller))
@@ -335,7 +332,7 @@ def _follows_time(values: F8, time: I8) -> bool:
 
 
 def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
-    """Drop columns whose values equal those of another aggregate of the same parameter."""
+    """Drop columns with the same values as another aggregate of the same parameter."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)

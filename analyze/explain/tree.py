@@ -30,12 +30,10 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Split of requests by one column: at a cut of the numbers, or into one word against all others.
-
-    column: index of the column in `CodedColumns`.
-    """
+    """Split of requests by one column: at a cut of the numbers, or into one word against all others."""
 
     column: int
+    """Index of the column in `CodedColumns`."""
     cut: int
     """Code at which the column is split: numbers with at most this code, or words with exactly this code, go
     left."""
@@ -46,14 +44,13 @@ class Split(NamedTuple):
 class Gains(NamedTuple):
     """Best split of each column under each labelling; arrays are [columns, labellings], labelling 0 the true
     one.
-
-    cut, missing_left: as in `Split`.
     """
 
     gain: F4
     """float32: information gain of the split, bits per request; 0 if no split leaves enough requests on both
     sides."""
     cut: I4
+    """Code at which the column is split, as `Split.cut`."""
     missing_left: B1
     """True if requests whose number is missing go left."""
 
@@ -86,8 +83,9 @@ def best_splits(
 ) -> Gains:
     """Find the best split of every column, and its gain, for the requests at `rows`.
 
-    affected, others: [rows, labellings] multiplicity of each request in the two classes; every labelling has
-    the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
+    affected, others: float32[rows, labellings], multiplicity of each request in the two classes; every
+    labelling has the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width)
+    · labellings).
     """
     counts = coded.counts(rows, affected, others)
     best = len(coded.columns), affected.shape[1]
@@ -162,7 +160,7 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """Largest gain over the cuts, and the first cut that has it, both [columns, labellings]. gains: [columns,
+    """(Largest gain over the cuts, first cut with this gain), both [columns, labellings]. gains: [columns,
     cuts, labellings]."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
@@ -205,7 +203,7 @@ class Question(NamedTuple):
     split: Split
     p: float
     gains: Gains
-    """Gains of the best splits of all columns: labelling 0 is the true one, the others are shuffled."""
+    """Gains of the best splits of all columns; labelling 0 has the true classes, the others are shuffled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +273,8 @@ class _Growth:
         p; None if nothing can be split.
 
         Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
-        over columns is compared with the same maximum of every shuffling, so that many columns do not make
-        one of them significant.
+        over columns is compared with the same maximum of every shuffling, so that having many columns makes
+        none significant.
         """
         if not self.coded.columns:
             return None
@@ -340,8 +338,8 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Area under the ROC curve: probability that an affected request scores higher than another one; ties
-    count half. Both classes must have members."""
+    """Area under the ROC curve: probability that an affected request scores higher than an unaffected one;
+    ties count half. Both classes must have members."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
@@ -350,8 +348,8 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
     """Compute the share of bootstrap samples whose root separates the requests in the same way as the tree's
     root.
 
-    Two equivalent columns (a size and its encoding) separate them alike and do not compete. The expected
-    gains by chance are those of the tree's root.
+    Two equivalent columns (a size and its encoding) separate requests alike and do not compete. The gains
+    expected by chance are taken from the tree's root.
     """
     n, rows = len(affected), np.arange(len(affected))
     rng = np.random.default_rng(SETTINGS.seed + 1)
@@ -375,8 +373,8 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation, in [0, 1], between two splits' answers (bool[rows]: goes left); 0 if either is
-    constant."""
+    """Absolute correlation, in [0, 1], between the answers of two splits, given as bool[rows] (True: goes
+    left); 0 if either is constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

@@ -35,15 +35,16 @@ _TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
 """Regular expression of request ids that are valid OTLP trace ids, or become so by padding with zeros."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
-"""Side of a span -> suffix of the operation's name in the record made of it."""
+"""Side of a span -> suffix that marks the side in the operation's name, if the span is exported as
+records."""
 
 
 class EventForm(StrEnum):
-    """Form of the exported events: spans or activity records, whatever the flows were recorded as."""
+    """Form of the exported events: spans or activity records, in whichever form the flows were recorded."""
 
     SPANS = "spans"
-    """Spans. A flow of records becomes one span of zero length per record (the root's lasts until the
-    response), with one parent and links to further predecessors."""
+    """Spans. A flow of activity records becomes one span of zero length per record (the root's lasts until
+    the response), with one parent and links to further predecessors."""
     RECORDS = "records"
     """Activity records. A flow of spans becomes two records per span, `op>` and `op<`."""
 
@@ -59,9 +60,9 @@ def events_of_flows(
     not adjacent.
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
-    flows. `both_kinds`: ids of requests that have both a flow of spans and a flow of records. Events have no
-    field for `kind`, so of these two flows the one whose form changes gets another id (`own_id`): otherwise
-    readers would merge both into one request. O(nodes); the loop is over categories.
+    flows. `both_kinds`: ids of requests that have both a flow of spans and a flow of activity records. Events
+    have no field for `kind`, so of these two flows the one whose form changes gets another id (`own_id`):
+    otherwise readers would merge both into one request. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -74,7 +75,7 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """Request ids under which the flows of one category are exported, [flows]: those stored, or `own_id`
+    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or `own_id`
     where necessary.
 
     An id is replaced if the flows change their form and the id is in `both_kinds`, or if the flows become
@@ -148,13 +149,12 @@ def event_id(position: int, form: EventForm) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Category:
-    """Flows of one category: their common structure, and the time of each node in each flow.
-
-    nodes: rows of the structure; edges: (src, dst) node indices.
-    """
+    """Flows of one category: their common structure, and the time of each node in each flow."""
 
     nodes: list[dict[str, Any]]
+    """Rows of the structure's nodes."""
     edges: frozenset[tuple[int, int]]
+    """(source, destination) node indices of each edge."""
     made_up: frozenset[int]
     """Indices of nodes that `stitch` inserted (a missing root or parent) and that correspond to no event."""
     kept: list[int]
@@ -167,14 +167,12 @@ class _Category:
     """int64[requests]: time at which the response was sent, ns since the epoch."""
 
     def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
-        """Repeat the values of the kept nodes for every request: Arrow array in the order [kept,
-        requests]."""
+        """Repeat values [kept nodes] for every request: Arrow array in the order [kept nodes, requests]."""
         at = np.repeat(np.arange(len(self.kept)), len(self.times))
         return pa.array(values, type_).take(pa.array(at))
 
     def of_requests(self, values: pa.Array) -> pa.Array:
-        """Repeat the values of the requests for every kept node: Arrow array in the order [kept,
-        requests]."""
+        """Repeat values [requests] for every kept node: Arrow array in the order [kept nodes, requests]."""
         return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
 
     def times_of(self, positions: Sequence[int]) -> pa.Array:
@@ -192,8 +190,8 @@ class _Category:
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
-    """Find the indices of nodes that `stitch` inserted: they have its names for such nodes, and have child
-    nodes.
+    """Find the indices of nodes that `stitch` inserted: nodes with children and with the names that `stitch`
+    gives to inserted nodes.
 
     A recorded node with such a name and kind, and with child nodes, cannot be told from an inserted one; when
     the export is read again, `stitch` inserts that node again.
@@ -369,8 +367,8 @@ def _records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
-    """Make the columns of records for the starts and ends of spans; the end of the root span is the END
-    record."""
+    """Make the columns of activity records for the starts and ends of spans; the end of the root span is the
+    END record."""
     response = category.nodes[0]["mate"]
     kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
     return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
@@ -404,6 +402,8 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
+"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
+of exported spans."""
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""_SPANS_OF, _RECORDS_OF: True if the flows were recorded as spans, False if as records -> function that
-makes the columns of exported spans (of exported records)."""
+"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
+of exported records."""

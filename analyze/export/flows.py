@@ -152,9 +152,9 @@ class AskedFlows:
     """Filters of an export that name the flows to write; None everywhere for all flows of the period."""
 
     category: str | None = None
-    """Key of a category, or the beginning of one; None for all categories."""
+    """Key of a category, or a prefix of the key; None for all categories."""
     report: str | None = None
-    """Report whose listed requests are exported: its id in the lake, the beginning of one, or the path of its
+    """Report whose listed requests are exported: its id in the lake, a prefix of the id, or the path of its
     folder; None for none."""
     sample: str | None = None
     """Name of the report's sample whose requests are exported, `reference` or `problem`; None for all
@@ -221,8 +221,8 @@ def _stored(found: LakePeriod, key: str) -> pa.Array:
 
 
 def _report_folder(found: LakePeriod, report: str) -> Path:
-    """Find the folder of a report: `report` is a path, an id, or the beginning of an id. Raises ConfigError
-    if it is empty or ambiguous, NotFoundError if there is none."""
+    """Find the folder of a report: `report` is a path, an id, or a prefix of an id. Raises ConfigError if it
+    is empty or ambiguous, NotFoundError if there is none."""
     if not report:
         raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
     if len(Path(report).parts) > 1 and Path(report).is_dir():
@@ -324,7 +324,7 @@ class _Batch:
 def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
     """Write flows as DOT graphs, one after another, numbered from 1.
 
-    Raises NotFoundError if the period has no such flow, and the errors of `selection`; `export_otlp` and
+    Raises NotFoundError if the period has no wanted flow, and the errors of `selection`; `export_otlp` and
     `export_native` raise the same.
     """
     wanted = selection(found, asked)
@@ -394,7 +394,7 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Ids of requests that have both a flow of spans and one of records in the period, whatever its
+    """Ids of requests that have both a flow of spans and one of activity records in the period, whatever its
     filter."""
     spans, records = (
         pa.chunked_array(

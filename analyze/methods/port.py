@@ -47,8 +47,8 @@ class Result:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     """Complete tables by name; their rows have a deterministic order."""
     headline: str = ""
-    """Main result as one sentence that tests support; title of the report if the method is the first one.
-    Empty: the title states the measured means."""
+    """Main result in one sentence that tests support, shown as the report's title if this is the report's
+    first method. Empty: the title states the measured means."""
     notes: tuple[str, ...] = ()
     """Caveats that readers must know before they trust the result, one sentence each."""
     picture: FlowPicture | None = None

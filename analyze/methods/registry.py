@@ -22,7 +22,7 @@ _FOLDER: Final = methods.__name__
 
 
 def method_names() -> tuple[str, ...]:
-    """Names of all methods, sorted: their folders with `-` for `_`. Imports none of them."""
+    """Names of all methods, sorted: their folders with `-` for `_`. Imports no method."""
     return tuple(
         folder.name.replace("_", "-")
         for folder in pkgutil.iter_modules(methods.__path__)

@@ -65,7 +65,7 @@ class SignatureKind(StrEnum):
     """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """The same work by another component, or on another host where hosts are distinguished."""
+    """Same work by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
@@ -73,7 +73,7 @@ class SignatureKind(StrEnum):
     REPEATS = "repeats"
     """The same steps, in different numbers."""
     ORDER = "order"
-    """The same steps in equal numbers, in another order or with other waits."""
+    """Same steps in equal numbers, in another order or with other waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class Signature:
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
     """Pairs (step before, step after) of replaced steps, in order of occurrence."""
     inserted: tuple[GraphNode, ...]
-    """Steps that only the path after has, the outermost first; removed: those that only the path before
-    has."""
+    """Steps that only the path after has, the outermost first."""
     removed: tuple[GraphNode, ...]
+    """Steps that only the path before has, the outermost first."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -192,26 +192,24 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """Line of a listed difference: a pair of steps, or a collapsed run of steps.
-
-    after: index of the node in the graph after; None for a removed step or a run.
-    """
+    """Line of a listed difference: a pair of steps, or several collapsed steps."""
 
     before: int | None
-    """Index of the node in the graph before; None for an inserted step or a run."""
+    """Index of the node in the graph before; None for an inserted step, or for collapsed steps."""
     after: int | None
+    """Index of the node in the graph after; None for a removed step, or for collapsed steps."""
     steps: int = 1
-    """Number of steps in the line; more than one only for a collapsed run."""
+    """Number of steps in the line; more than one only for collapsed steps."""
     differing: int = 0
-    """Number of differing steps in a collapsed run."""
+    """Number of differing steps among the collapsed ones."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """List the differing steps, and those an edge away from one in either graph, in order; at most about
-    `most` lines.
+    """List the differing steps, and steps one edge away from a differing one in either graph, in order; at
+    most about `most` lines.
 
-    The others are collapsed into runs. If more steps differ than fit, the first ones are shown. O(steps +
-    edges).
+    The other steps are collapsed into lines with their number. If more steps differ than fit, the first ones
+    are shown. O(steps + edges).
     """
     differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
     shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)

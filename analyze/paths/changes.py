@@ -49,16 +49,13 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Maximum number of root types whose assignment is resampled: those with most of the change."""
+"""Maximum number of root types whose assignment is resampled; the root types with most of the change are
+chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Results of the comparison of whole paths; categories are indices into `table`.
-
-    rest_us: sum of the contributions of moves that were not compared; repeats: loops with more or fewer
-    iterations.
-    """
+    """Results of the comparison of whole paths; categories are indices into `table`."""
 
     table: PathTable
     shares: PathShares
@@ -70,7 +67,9 @@ class PathChanges:
     rest_moves: int
     """Number of moves that were too small to be compared step by step."""
     rest_us: float
+    """Sum of the contributions of the moves in `rest_moves`, µs."""
     repeats: tuple[RepeatsRow, ...]
+    """Loops with more or fewer iterations."""
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:
@@ -245,16 +244,14 @@ def effective_counts(table: PathTable) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """Tests of the response times of categories; arrays are [categories].
-
-    changed: True for significant changes.
-    """
+    """Tests of the response times of categories; arrays are [categories]."""
 
     estimate: Estimate
     """Change of the log of the median response time."""
     q: F8
     """float64[categories]: q; NaN for categories that were not tested."""
     changed: B1
+    """True for significant changes."""
 
 
 def time_tests(table: PathTable) -> TimeTests:
@@ -386,7 +383,7 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 def _families(table: PathTable) -> list[_Family]:
     """Find operations whose number of repeats differs within a family of categories; operations with equal
-    numbers in all of its categories are one entry."""
+    numbers in all categories of the family are one entry."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):

@@ -58,7 +58,7 @@ def critical_positions(
     """Find the critical path of one request: indices of its nodes, from the root to the response.
 
     offsets: time of each node; edges: (src, dst) node indices; responses: nodes that may send the response.
-    At a join the last arrival counts, of equals the lowest index. O(nodes + edges).
+    At a join the edge from the latest predecessor is taken; ties by lowest index. O(nodes + edges).
     """
     predecessors: dict[int, list[int]] = {}
     for src, dst in edges:
@@ -131,13 +131,14 @@ class Attribution:
     criticality_1: F8
     """Criticality in the problem: share of requests with the edge on their critical path, in [0, 1]."""
     critical_mean_0_us: F8
-    """Mean latency E[k·x] / E[k] over requests with the edge on their critical path, µs, in the reference
-    (_0) and the problem (_1).
+    """Mean latency E[k·x] / E[k] in the reference over requests with the edge on their critical path, µs.
 
-    In a sample without such requests, the mean of the other sample, so that the whole contribution is a
+    Without such requests in the reference, the mean of the problem, so that the whole contribution is a
     change of criticality; 0 if neither sample has any.
     """
     critical_mean_1_us: F8
+    """Mean latency E[k·x] / E[k] in the problem over requests with the edge on their critical path, µs;
+    without such requests, the mean of the reference."""
     contribution_us: F8
     """Contribution of the edge, E1[k·x] - E0[k·x], µs; the edges add up to the change of the mean response
     time."""

@@ -37,12 +37,13 @@ point of impact).
 """
 OTHER = -1
 OTHER_COST = 1.2
-"""Cost of moving a request from or to OTHER; above that of any pair, so that OTHER only takes requests
+"""Cost of moving a request from or to OTHER; above the cost of any pair, so that OTHER only takes requests
 without a partner."""
 _NOTHING = 1e-12
 """Relative amount below which an amount counts as a rounding error."""
 _TOLERANCE = 1e-9
-"""Maximum rounding error of the identity, relative to the larger mean."""
+"""Maximum difference between the change of the mean and the sum of its parts, relative to the larger of the
+two means: a larger one is a bug, not rounding."""
 _SHARE_WEIGHT = 0.3
 """Weight of a share of requests in the ranking of moves, beside a part of the mean response time."""
 _ALIKE = 0.6
@@ -51,13 +52,14 @@ _ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class CandidatePairs:
-    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target, source).
-
-    source, target: indices of the categories that lost and gained requests.
+    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target,
+    source).
     """
 
     source: I8
+    """Index of the category that lost requests."""
     target: I8
+    """Index of the category that gained requests."""
     cost: F8
     """Cost of moving a request from source to target, in [0, 1], by `path_cost`."""
 
@@ -74,7 +76,7 @@ def path_cost(left: str, right: str) -> float:
 
 
 def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
-    """Encode sequences of tokens as texts, one character a token, so that edit distances run on strings."""
+    """Encode sequences of tokens as texts, one character per token, so that edit distances run on strings."""
     alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
     return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
 
@@ -84,9 +86,9 @@ def candidate_pairs(
 ) -> CandidatePairs:
     """Pair each target with its `most` nearest sources of the same root type.
 
-    sources, targets: indices of categories; sequences: their tokens by index; root: index of the root type of
-    each category. If a root type has more sources, those with the most similar bags of tokens (cosine) are
-    selected before edit distances are computed, of equals the first.
+    sources, targets: indices of categories; sequences: index of a category -> its tokens; root: index of the
+    root type of each category. If a root type has more than `most` sources, the sources with the most similar
+    bags of tokens (cosine; ties by index) are selected before edit distances are computed.
     """
     used = np.union1d(sources, targets).tolist()
     texts = dict(zip(used, as_texts([sequences[i] for i in used]), strict=True))
@@ -140,15 +142,14 @@ def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Amounts of requests that moved between categories; arrays are [flows], sorted by (source, target).
-
-    amount: > 0, as a share of the root type's requests.
-    """
+    """Shares of requests that moved between categories; arrays are [flows], sorted by (source, target)."""
 
     source: I8
+    """Index of the category that lost the requests, or OTHER."""
     target: I8
-    """source, target: index of the category that lost (gained) the requests, or OTHER."""
+    """Index of the category that gained the requests, or OTHER."""
     amount: F8
+    """Moved requests as a share of the root type's requests; > 0."""
 
 
 class TransportError(RuntimeError):
@@ -156,7 +157,8 @@ class TransportError(RuntimeError):
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
-    """Assign what targets gained to what sources lost, at the lowest total cost (optimal transport).
+    """Assign the requests that targets gained to sources that lost them, at the lowest total cost (optimal
+    transport).
 
     supply, demand: float64[categories] >= 0, share of requests that each lost or gained. Amounts from a
     source add up to its supply, amounts to a target to its demand (exactly, but for rounding of the last
@@ -225,22 +227,20 @@ def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class PathShares:
-    """Weighted shares and mean response times of two periods, reference and problem.
-
-    root: index of each category's root type.
-    """
+    """Weighted shares and mean response times of two periods, reference and problem."""
 
     of_all: F8
     """Share of each root type in all requests, in [0, 1], float64[2, roots]; a period without requests gets
-    that of the other period."""
+    the shares of the other period."""
     of_root: F8
     """Share of each category in the requests of its root type, in [0, 1], float64[2, categories]. A root type
     without requests in one period gets the shares of the other period, so that its whole effect is a change
     of mix."""
     mean_us: F8
     """Mean response time of each category, µs, float64[2, categories]; a category without requests in one
-    period gets that of the other."""
+    period gets its mean of the other."""
     root: I8
+    """Index of each category's root type, [categories]."""
 
     @property
     def change(self) -> F8:
@@ -305,7 +305,7 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
     flows: amounts are shares of the root type's requests, as in `shares.change`; timed: bool[categories],
     True where the response time changed significantly. Raises ArithmeticError if the parts do not add up to
-    the change: a bug, as the identity is exact.
+    the change: a bug, as the parts are an exact decomposition.
     """
     root, n_roots = shares.root, shares.of_all.shape[1]
     s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]
@@ -333,10 +333,10 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """Mean response time over the paths of each root type without a move, µs, float64[roots]; over all paths
-    if each has one.
+    """Mean response time over the paths of each root type that have no move, µs, float64[roots]; over all its
+    paths if each has one.
 
-    Parts add up for any value; with this one a move from or to OTHER has a plausible contribution.
+    Parts add up for any value; with this mean a move from or to OTHER has a plausible contribution.
     """
 
     def mean(weight: F8) -> F8:
@@ -351,7 +351,7 @@ def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B
 
 @dataclass(frozen=True, slots=True)
 class PathMove:
-    """Requests that moved from one path to another; contribution_us: part of the change of the mean, µs."""
+    """Requests that moved from one path to another."""
 
     source: int
     """Index of the category of origin; OTHER if there is none."""
@@ -362,6 +362,7 @@ class PathMove:
     """Share of all requests, in [0, 1]: mean share of the root type in both periods times amount of the
     flow."""
     contribution_us: float
+    """Part of the change of the mean response time due to the move, µs."""
     confidence: float | None
     """Share of resamples, in [0, 1], in which at least half of the move occurs; None if not resampled."""
 

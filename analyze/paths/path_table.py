@@ -29,30 +29,30 @@ _WINDOW_BITS = 40
 
 @dataclass(frozen=True, slots=True)
 class PathRequests:
-    """Requests of the problem and of the baseline; arrays are [requests].
-
-    category: index in the table; weight: inverse sampling probability.
-    """
+    """Requests of the problem and of the baseline; arrays are [requests]."""
 
     category: I8
+    """Index of the request's category in the table."""
     column: I8
     """Column of the table: AFTER for the problem, FIRST_BLOCK and up for the blocks of the baseline."""
     response_ns: I8
     weight: F8
+    """Inverse sampling probability of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Categories of the population and of its history, sorted by (root, key), with their requests by column.
-
-    graphs: graph of each category; roots: root types.
+    """Categories of the population and of its history, sorted by (root, key), with their requests by
+    column.
     """
 
     settings: PathSettings
     graphs: tuple[Graph, ...]
+    """Graph of each category."""
     categories: tuple[Category | None, ...]
     """Category of the population for each graph; None for a category that only the history has."""
     roots: tuple[str, ...]
+    """Names of the root types, by index."""
     root: I8
     """Index in `roots` of each category's root type, int64[categories]."""
     count: I8

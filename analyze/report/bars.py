@@ -14,8 +14,8 @@ from schemas.report.findings import Interval, Unit
 _ROOM: Final = 0.06
 """Free space at the right end of a waterfall's axis, as a share of the axis' length."""
 _FROM_ZERO: Final = 0.12
-"""Minimum share of a waterfall's height that its parts must take for the axis to begin at 0; with less, it
-begins just below them.
+"""Minimum share of a waterfall's height that its parts must take for the axis to begin at 0; otherwise the
+axis begins just below the parts.
 """
 _LEAST: Final = 0.35
 """Minimum width of a non-empty stretch, in percent of the axis, to keep it visible."""

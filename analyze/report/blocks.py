@@ -41,7 +41,7 @@ from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
 """Style of words. `span`: small, on a line below a number. `pre`: preformatted, line by line. `swatch`: a
-patch in the colour of the sample before, or (kind `after`) after.
+patch in the colour of the sample before (kind `after`: of the sample after).
 """
 
 REQUEST_CHARACTERS: Final = 64
@@ -60,11 +60,12 @@ class Styled:
     href: str = ""
     """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
-    """Tooltip."""
+    """Tooltip, shown when the pointer is over the text; empty: none."""
 
 
 At = Literal["full", "upper", "lower", "thin"]
-"""Part of a bar's height that a stretch takes: all of it, a half, or a thin line in the middle."""
+"""Part of a bar's height that a stretch fills: the full height, the upper or lower half, or a thin line in
+the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar as wide as its cell; all bars of a column share one axis."""
+    """A bar that fills the width of its cell; all bars of a column share one axis."""
 
     stretches: tuple[Stretch, ...]
     title: str
@@ -262,12 +263,12 @@ class Facts:
 
     facts: Sequence[Fact]
     look: Literal["numbers", "lines", "rows", "table"] = "rows"
-    """`numbers`: side by side, large; `lines`: side by side, small; both one paragraph on a terminal. `rows`:
-    one below the other; `table`: as `rows`, with names and values aligned."""
+    """Layout. `numbers`: side by side, large; `lines`: side by side, small; either is one paragraph on a
+    terminal. `rows`: one below the other; `table`: as `rows`, with names and values aligned."""
 
 
 def mark(name: str) -> str:
-    """Name of a fact as written before its value, capitalized: `Since:`, `2.`"""
+    """Name of a fact as written before its value, capitalized: `Since:`; a number becomes `2.`."""
     return f"{name[:1].upper()}{name[1:]}{'' if name.endswith('.') else ':'}"
 
 
@@ -276,11 +277,11 @@ class Grid:
     """A table: rows under headings."""
 
     label: str
-    """What one row is, for screen readers; on a terminal the heading of the first column."""
+    """Noun for one row, for screen readers; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
-    """Number of all rows if `rows` has only a part of them; None: `rows` is complete."""
+    """Number of all rows, if `rows` is cut; None: `rows` is complete."""
     stored: str = ""
     """Name of the report's table that has all rows; empty: none."""
     first: int | None = None
@@ -316,7 +317,7 @@ class Grid:
 
     @property
     def shown_of(self) -> str:
-        """Text such as `40 of 112`; empty if `rows` is complete."""
+        """Number of rows shown and in total, such as `40 of 112`; empty if `rows` is complete."""
         total = len(self.rows) if self.total is None else self.total
         if len(self.rows) >= total:
             return ""
@@ -352,7 +353,8 @@ class Part:
     look: Literal["", "card", "lead"] = ""
     """`card`: with a border; `lead`: the title of the whole page."""
     open: bool | None = None
-    """None: the part cannot be folded; else its initial state (True: open), which a click changes."""
+    """Initial state of a part that can be folded by a click: True for unfolded; None: the part cannot be
+    folded."""
 
 
 @dataclass(frozen=True, slots=True)

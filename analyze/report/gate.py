@@ -28,7 +28,8 @@ class Weighed:
     us: float | None
     """Change of the summed response time that the result causes, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """False: a change of this kind may have been missed, or has no finding that explains it."""
+    """True for a confirmed change; False: a change of this kind may have been missed, or no finding explains
+    it."""
     better: bool = False
     """True for a known improvement: the same work in less time, or fewer failures."""
 
@@ -43,7 +44,7 @@ class Outcome:
     views: Views
     """View of every section of the report, by tag."""
     weighed: Sequence[Weighed]
-    """All results of the first method, also those that the report leaves out."""
+    """All results of the first method, also results that the report leaves out."""
 
 
 ANY: Final = "any"
@@ -75,7 +76,7 @@ class FailOn:
     """True if improvements do not fail the gate."""
 
     def counts(self, found: Weighed) -> bool:
-        """True if a result counts, whatever its size."""
+        """True if a result of this kind and direction is one that the gate weighs, whatever its size."""
         return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 
@@ -132,9 +133,9 @@ def _fail(n: int) -> str:
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
     """Decide whether a result that counts reaches the floor.
 
-    floor: its share is of the first sample's summed response time. All results are weighed, also those the
-    report does not list: they may be larger than listed ones of the other direction, or the only ones of a
-    kind. Results that are not measured in time have no floor.
+    floor: its share refers to the first sample's summed response time. All results are weighed, also results
+    that the report does not list: they may be larger than listed ones of the other direction, or the only
+    ones of a kind. Results that are not measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 

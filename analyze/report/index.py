@@ -58,7 +58,7 @@ class KeptReport(Frozen):
 
     @property
     def path(self) -> str:
-        """Path of the report's page in the lake; the same as long as the report exists."""
+        """Path of the report's page in the lake; does not change while the report exists."""
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
@@ -66,7 +66,7 @@ class _Index(Frozen):
     """Content of `index.json`."""
 
     page_bytes: int
-    """Size of the page made from `rows`, bytes; a page of another size was written by another process
+    """Size of the page made from `rows`, bytes; if the stored page has another size, another process wrote it
     meanwhile.
     """
     rows: tuple[KeptReport, ...]
@@ -159,7 +159,7 @@ def kept_at(row: KeptReport) -> str:
 
 
 _OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
-"""Outcome -> words, for outcomes that would be ambiguous beside those of other methods."""
+"""Outcome -> words for outcomes whose names would be ambiguous beside the outcomes of other methods."""
 
 
 def outcome_words(row: KeptReport) -> str:

@@ -16,7 +16,7 @@ from analyze.report.section_view import FirstScreen, Views, first_screen, openin
 from schemas.report.report import Report
 
 SCREEN: Final = 50
-"""Maximum number of rows; the rest of the report is only on its page."""
+"""Maximum number of rows; further rows are only on the report's page."""
 _WIDTH: Final = 110
 """Characters per row that are assumed to estimate the height of wrapped text."""
 _PERIODS: Final = (

@@ -181,7 +181,7 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
 
 
 def _id_ends(sections: Iterable[Section]) -> list[str]:
-    """Suffix for the ids of each section, so that ids are unique: empty for the first of its type, `-2`,
+    """Suffix that makes the ids of each section unique: empty for the first section of a type, then `-2`,
     `-3`, ….
     """
     seen: dict[str, int] = {}

@@ -26,7 +26,7 @@ class FirstScreen:
     picture: Blocks = ()
     """Graph of the calls around the first findings, and histogram of response times; on the page only."""
     said: tuple[str, ...] = ()
-    """Notes of the report that `blocks` include already; they are not repeated below."""
+    """Notes of the report that `blocks` already contain; they are not repeated below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class SectionView(Generic[S]):
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Function that returns sentences shown above the headline; None: the section has none."""
     first_screen: Callable[[Report], FirstScreen] | None = None
-    """Function that makes the first screen of a report with this section; None: headline and verdict stand
-    there.
+    """Function that makes the first screen of a report with this section; None: the first screen is headline
+    and verdict.
     """
     style: str = ""
     """CSS for the section's drawings."""

@@ -101,8 +101,8 @@ def _fate(row: StepRow) -> Fate:
 
 
 def _shown(lines: Sequence[StepLine]) -> set[int]:
-    """Indices of lines that are not folded: material ones and the step before each, differing ones if few,
-    the first and the last."""
+    """Indices of lines that are not folded: lines with a material part and the step before each, differing
+    lines if they are few, the first and the last."""
     different = [i for i, line in enumerate(lines) if line.fate not in (Fate.KEPT, Fate.FOLD)]
     if len(different) > MOST_DIFFERENT:
         different = []
@@ -133,7 +133,7 @@ def _fold(stretch: Sequence[StepLine]) -> StepLine:
 
 
 def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
-    """Label of a fold: number of its steps, and how they differ."""
+    """Label of a fold: number of its steps, and the way in which they differ."""
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
         return f"{steps} steps with small parts"

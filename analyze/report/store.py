@@ -6,7 +6,7 @@ in another way is repaired when it is made again.
 
 The id is a hash of the results: two processes may write one report with different pages at the same time.
 Each writes its checksums first, under a name of its own (`stitch.lake.sums`), so that every file matches one
-of them.
+of the lists.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ from schemas.report.report import Report
 LEAST_NAME: Final = 24
 """Minimum width of a name column in characters; numeric columns are dropped before names get narrower."""
 _LEAST_BEHIND: Final = 12
-"""Minimum width in characters of the dimmed text after a name; with less room it is dropped."""
+"""Minimum width, characters, of the dimmed text that follows a name; with less room the dimmed text is
+dropped."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
@@ -106,7 +107,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
-    """Print blocks, except those that only the page shows."""
+    """Print blocks, except blocks that only the page shows."""
     for block in blocks:
         _print(block, console, indent, lead=lead)
 

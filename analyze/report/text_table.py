@@ -97,7 +97,7 @@ def _least(column: Heading) -> int:
 def table_lines(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    """Lines of the headings and the rows. The rows are one text with line ends."""
+    """Lines of the headings, and one text with all rows and line ends."""
     indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
     cells = [
         each(

@@ -31,10 +31,10 @@ def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
 
 
 def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usual: float) -> When | None:
-    """Find start and end of a finding from counts by slot of time; None if unknown.
+    """Find start and end of a finding from counts by time slot; None if unknown.
 
     start_ns, end_ns: [slots] ascending; hits: [slots] requests with the symptom; requests: [slots] all
-    requests, None for one per slot; usual: share of requests with the symptom outside of the finding.
+    requests, None for one per time slot; usual: share of requests with the symptom outside of the finding.
     """
     found = segment_of(hits, usual, requests)
     if found is None:

@@ -15,7 +15,7 @@ MOST_DIGITS: Final = 6
 """Maximum number of digits used to distinguish two durations."""
 
 LEAST_PART: Final = 1e-4
-"""Smallest part of a whole that is shown as a number; a smaller one is shown as `< 0.01 %`."""
+"""Smallest part of a whole that is shown as a number; smaller ones are shown as `< 0.01 %`."""
 LEAST_C2: Final = 1e-6
 """Smallest squared coefficient of variation that is shown; a smaller one is a rounding error, shown as 0."""
 LEAST_PREFIX: Final = 8
@@ -179,7 +179,7 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without the prefix that it shares with `first`, a name written before: `…/ShipOrder`."""
+    """`name` without the prefix that it shares with `first`, a name shown earlier: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 

@@ -1,6 +1,6 @@
 """Query a lake with DuckDB, which elsewhere only the native codec uses.
 
 `session` is a locked, read-only session, `session_process` runs one in a child process; `views/` has the
-documented views, a file each. Used by commands, the server, `load` and `export`. Raises QueryError,
+documented views, one file each. Used by commands, the server, `load` and `export`. Raises QueryError,
 ConfigError, NotFoundError, InputError.
 """

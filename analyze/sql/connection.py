@@ -23,7 +23,8 @@ _NO_THRIFT: Final = "TProtocolException"
 """Text in DuckDB's error for a page header or footer that cannot be read."""
 _Result = TypeVar("_Result")
 _ASK_AGAIN_SECONDS: Final = 0.05
-"""Interval between interrupts, s: DuckDB ignores an interrupt that comes just before it begins."""
+"""Interval between repeated interrupts, s: DuckDB ignores an interrupt that comes just before a statement
+begins."""
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def locked_connection(
 
     No writes (COPY TO, even onto a listed file, is refused), no spill, no extensions, no network, no change
     of settings. A query that needs more than `memory_limit` fails. Raises ConfigError if that is not a size.
-    Costs 12 µs a file.
+    Costs 12 µs per file.
     """
     try:
         connection = silent_connection(threads=threads, memory_limit=memory_limit, temp_directory="")
@@ -103,7 +104,8 @@ def arrays(
 def unreadable_file(found: LakePeriod, readable: Sequence[Path], error: Exception) -> LakeError | None:
     """LakeError that names the unreadable file, if `error` is about one of `readable`; else None.
 
-    DuckDB names the file, except for a page or footer that does not parse: then all are read to find it.
+    DuckDB names the file, except for a page or footer that does not parse: then all files are read to find
+    it.
     """
     message = str(error)
     path = next((path for path in readable if str(path) in message), None)

@@ -210,7 +210,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """Reconnect if upkeep has moved aside files that DuckDB reads; return True if so."""
+        """Reconnect if upkeep has moved files that DuckDB reads; return True if so."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -285,14 +285,14 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Replace the view of a table by one over its files; an empty one if it has none."""
+        """Replace the view of a table by a view over the table's files; by an empty one without files."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
-        """Create the views that a text names, and all they depend on, as creating all views takes long. Views
-        left over from an interruption are created again.
+        """Create the views that a text names, and the views they depend on: creating all views takes long.
+        Views left over from an interruption are created again.
         """
         words = {*_WORD.findall(text.lower())}
         if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
@@ -339,7 +339,8 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. If one is missed, the statement fails, as the table is not bound."""
+        """Tables that a statement reads. A table that is overlooked here is not bound, and the statement
+        fails."""
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -433,7 +434,7 @@ class _Files:
 
     @cached_property
     def found(self) -> LakePeriod:
-        """The period with the files of its windows. Raises LakeError if one is missing."""
+        """The period, with the files of its windows. Raises LakeError if a file is missing."""
         return self._listed()
 
     def __getitem__(self, table: str) -> list[Path]:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 DEFAULT_SECONDS: Final = 300.0
 """Default limit of a query's computing time, s. A join without its condition would run for days."""
 BESIDE: Final = 256 * 1024**2
-"""Memory in bytes that the process may take beyond DuckDB's own limit: texts made by functions, batches of
-the answer, thread stacks.
+"""Memory, bytes, that the process may take in addition to DuckDB's own limit: texts made by functions,
+batches of the answer, thread stacks.
 """
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
 """Longest time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit means none."""
@@ -311,8 +311,8 @@ def serve(descriptor: int) -> None:
 
 
 def _take_no_more_than(n_bytes: int) -> None:
-    """Limit this process to `n_bytes` more memory (RLIMIT_DATA). Without /proc/self/status nothing is set,
-    and only DuckDB's own limit holds."""
+    """Limit this process to `n_bytes` more memory than it has now (RLIMIT_DATA). Without /proc/self/status
+    nothing is set, and only DuckDB's own limit holds."""
     status = Path("/proc/self/status")
     if not status.exists():
         return
@@ -346,12 +346,12 @@ class _Parent:
             os._exit(0)
 
     def send(self, answer: object) -> None:
-        """Send an answer, or one part of it, to the parent."""
+        """Send an answer, or one part of an answer, to the parent."""
         with self._sending:
             self.pipe.send(answer)
 
     def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Have the parent make a comparison, and return its tables; one at a time. Raises FlowdiffError."""
+        """Ask the parent for a comparison, and return its tables; one at a time. Raises FlowdiffError."""
         self.send(asked)
         made = self._comparisons.get()
         if isinstance(made, FlowdiffError):

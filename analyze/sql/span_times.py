@@ -9,15 +9,13 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8
 
 RETURNS = "STRUCT(own_ns BIGINT[], critical_ns BIGINT[])"
-"""DuckDB type of the result: self time and critical time of each span of a request, ns, by the span's number;
+"""DuckDB type of the result: own time and critical time of each span of a request, ns, by the span's number;
 `critical_ns` is null for spans off the critical path.
 """
 
 
 class SpanTimes:
-    """DuckDB function from categories and node times of requests to self and critical times of their
-    spans.
-    """
+    """DuckDB function from categories and node times of requests to own and critical times of their spans."""
 
     def __init__(self) -> None:
         self._of: _Spans | None = None
@@ -47,7 +45,7 @@ class _Spans:
         self.first = np.searchsorted(at, node_begin)
         """[structures + 1] index of each structure's first span."""
         self.start = at - node_begin[structure]
-        """[spans] node position, in its structure, at which the span starts (`end`: at which it ends)."""
+        """[spans] position of the node, in its structure, at which the span starts."""
         self.end = mate[at]
         number = np.cumsum(side == 1) - 1
         has_parent = parent[at] >= 0

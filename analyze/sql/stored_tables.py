@@ -24,7 +24,8 @@ from schemas.rejects import REJECT_SCHEMA
 
 
 def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, one per category. Memory: these rows and one file. Raises LakeError."""
+    """Read structures, one row per category, with STRUCTURES_SCHEMA. Memory: the result and one file. Raises
+    LakeError."""
     from stitch.lake.encoding import read_structures
 
     known = pa.array([], pa.string())
@@ -39,7 +40,8 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 
 
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """Rows of READINGS_SCHEMA, one per category; takes 10 µs a node. Raises LakeError."""
+    """Read numeric parameters, one row per category, with READINGS_SCHEMA; takes 10 µs per node. Raises
+    LakeError."""
     from stitch.readings import readings_of
 
     return readings_of(_read_structures_once(found, paths))
@@ -64,8 +66,8 @@ class StoredTable:
 
     name: str
     schema: Callable[[], pa.Schema]
-    """Function that returns the schema; called late, as the models of reports take longer to make than a
-    session to open.
+    """Function that returns the schema. Called on demand: building the models of reports takes longer than
+    opening a session.
     """
     source: str
     """SQL of the relation from which the table's view reads once its files are bound."""
@@ -74,7 +76,7 @@ class StoredTable:
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Function that reads all rows, for files that DuckDB does not read; None: DuckDB reads the files."""
     is_made: bool = False
-    """True if the caller makes the rows, as it does for statistics."""
+    """True if the caller computes the rows, as for statistics; False: they are read from files."""
 
     @property
     def is_arrow(self) -> bool:
@@ -196,8 +198,8 @@ LISTED: Final = {
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """Names of a view and of all relations it depends on: views, and `_<table>`; empty if `name` is no
-    view.
+    """Names of a view and of all relations it depends on (views, and tables as `_<table>`); empty if `name`
+    is no view.
     """
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())

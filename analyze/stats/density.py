@@ -14,7 +14,7 @@ PROMINENCE: Final = 0.02
 """Minimum prominence of a mode, as a share of the density's maximum; see `Mode.prominence`."""
 LEAST_US: Final = 1e-3
 """Lower bound of a time before its logarithm is taken, µs (one nanosecond): shorter times, 0 included, are
-raised to it."""
+raised to this bound."""
 _SURE: Final = 3.0
 """Minimum height of a mode above the higher of its two saddles, in standard errors of the density; lower
 maxima count as chance."""
@@ -38,7 +38,7 @@ class Density:
     """Bandwidth (standard deviation) of the Gaussian kernel, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
     """Rule that chose the bandwidth: "isj" improved Sheather-Jones; "silverman", its fallback; "resolution":
-    the clock's resolution, used where it is wider than either."""
+    the clock's resolution, used where it is wider than both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Mode:
     """Height of the mode above the higher of the two saddles beside it, as a share of the density's
     maximum."""
     low: float
+    """Position of the valley to the left of the mode, log2 µs; -inf if there is none."""
     high: float
-    """low, high: positions of the valleys to the left and to the right, log2 µs; -inf or inf if there is
-    none."""
+    """Position of the valley to the right of the mode, log2 µs; inf if there is none."""
 
 
 def _log_times(us: F8) -> F8:
@@ -138,7 +138,7 @@ def modes(found: Density, most: int) -> list[Mode]:
     """Modes of a density: local maxima with at least PROMINENCE and more prominent than chance, in order of
     position.
 
-    If there are more than `most`, those with the most area above their saddles (prominence times width at
+    If there are more than `most`, the modes with the most area above their saddles (prominence times width at
     half prominence) are kept: a thin spike is higher than a broad peak of as many requests.
     """
     from scipy.signal import find_peaks, peak_widths

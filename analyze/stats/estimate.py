@@ -35,10 +35,10 @@ BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
 LEAST_IN_BLOCK = 3
 """Minimum number of requests in a block for it to count in the scatter between blocks."""
 LEAST_IN_ENVELOPE = 5
-"""Minimum number of requests in a block for it to count in the envelope: fewer may easily be all hits or all
-misses."""
+"""Minimum number of requests in a baseline block for it to count in the normal range (envelope): fewer may
+easily be all hits or all misses."""
 SURE = 0.95
-"""Confidence of the exact one-sided bound of a share that must lie outside of the envelope."""
+"""Confidence of the exact one-sided bound of a share, which must lie outside of the normal range."""
 _ORDER = float(np.log(10.0))
 """Natural logarithm of 10: an order of magnitude."""
 _MOST_LOG = 700.0
@@ -103,22 +103,24 @@ class Estimate:
     """Two-sided p of "no change". For shares with a history it allows for the differences between the
     history's windows (`surprise`); otherwise it ignores the noise between blocks."""
     n0: F8
+    """Effective number of requests before."""
     n1: F8
-    """n0, n1: effective number of requests before and after."""
+    """Effective number of requests after."""
     blocks: F8
-    """float64[places, blocks]: values of the baseline blocks, whose range is the envelope; NaN for blocks
-    with too few requests."""
+    """Values of the baseline blocks, float64[places, blocks]; NaN for blocks with too few requests."""
     low: F8
+    """Lower end of the normal range: smallest value of the baseline blocks; -inf for fewer than five
+    blocks."""
     high: F8
-    """low, high: envelope, i.e. smallest and largest value of the baseline blocks; -inf and inf for fewer
-    than five blocks."""
+    """Upper end of the normal range: largest value of the baseline blocks; inf for fewer than five blocks."""
     new: B1
     """True if the share is 0 (or 1) before or after, i.e. the path is new, gone, or taken by all."""
     exact_bounds: tuple[F8, F8]
-    """(lower, upper) exact one-sided bounds of the value after, which may rest on few requests; inside the
-    envelope both are the value itself."""
+    """(lower, upper) exact one-sided bounds of a share after, which may rest on few requests; for a value
+    inside of the normal range (`low` to `high`) both are the value itself."""
     margin: F8 | float = 0.0
-    """Distance by which a value must exceed the envelope to count as outside of it, in the value's unit."""
+    """Distance from the normal range (`low` to `high`) at which a value counts as outside, in the value's
+    unit."""
     inner_freedom: F8 | None = None
     """Degrees of freedom of the variance `sampling` alone; None: infinite."""
     degrees_of_freedom_at: Callable[[F8], F8] | None = None
@@ -204,11 +206,11 @@ class Estimate:
             return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
-        """True where the value after lies outside of the envelope by more than sampling error, and where
-        there is no envelope.
+        """True where the value after lies outside of the normal range (`low` to `high`) by more than sampling
+        error, and where that range is unknown.
 
-        Example: 4 of 4 requests do not exceed an envelope that ends at 7 of 12: the exact bound of the share
-        must lie outside.
+        Example: 4 of 4 requests do not exceed a range that ends at 7 of 12: the exact bound of the share must
+        lie outside.
         """
         least, most = self.exact_bounds
         none = ~np.isfinite(self.high)
@@ -217,8 +219,8 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """True where the value before lies outside of the envelope (shares: by more than sampling error), so
-        the reference period is itself abnormal."""
+        """True where the value before lies outside of the normal range (`low` to `high`; shares: by more than
+        sampling error), so the reference period is itself abnormal."""
         least = most = self.before
         if self.unit == "share":
             least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
@@ -264,8 +266,8 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """The same estimate without the noise between blocks: valid for these two periods only, not for
-        others."""
+        """Copy of the estimate without the noise between blocks: valid for the two compared periods only, not
+        for other ones."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
@@ -387,7 +389,7 @@ def level_change(
 def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
     """Concatenate estimates of one measure at several sets of places, as if made together.
 
-    The noise between blocks is shrunk again, towards that of all places.
+    The noise between blocks is shrunk again, towards the noise of all places.
     """
     if len(parts) == 1:
         return parts[0]
@@ -400,8 +402,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Exact one-sided (lower, upper) bounds of shares that lie outside of the envelope; for a share inside,
-    which needs none, both are the share itself."""
+    """Exact one-sided (lower, upper) bounds of shares outside of the normal range [low, high]; for a share
+    inside, which needs no test, both are the share itself."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
     least[out], most[out] = share_bounds(share[out] * n[out], n[out])

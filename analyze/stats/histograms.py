@@ -2,7 +2,7 @@
 tests.
 
 Profiles store requests as such rows, one per (place, column, bin) with the number of requests; columns are
-first slots of time, later the periods and blocks that slots are pooled into. Adding up millions of rows is
+first time slots, later the periods and blocks that time slots are pooled into. Adding up millions of rows is
 most of the cost of tests: `summed_rows`.
 
 A bin is 1/32 of an octave, 2.2 % wide; so a quantile read from bins is off by 1 % at most, well under any
@@ -114,7 +114,7 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Number of rows whose order is checked first: unsorted rows mostly show it there."""
+"""Number of rows at the start whose order is checked first: if rows are unsorted, these mostly are."""
 _CELLS_A_ROW = 8
 """Maximum number of cells, per row, of the dense array in `_summed_in_cells`: takes half the time of a sort
 and half more memory."""
@@ -128,8 +128,8 @@ _LEAST_SPREAD = 0.02
 class Histograms:
     """Numbers of requests by place, column and bin: rows sorted by the three, without duplicates.
 
-    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a slot
-    of time, later of a period or block; a bin a number by `bin_of`.
+    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a time
+    slot of time, later of a period or block; a bin a number by `bin_of`.
     """
 
     place: I8
@@ -150,7 +150,8 @@ class Histograms:
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Merge columns. column: int64[old columns], the new column of each old one; -1 drops it."""
+        """Merge columns. column: int64[old columns], number of the new column for each old one; -1 drops the
+        old column."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
@@ -227,8 +228,8 @@ class Histograms:
         return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """(places with requests, ascending; for each quantile an array of the bin at which each of these
-        places reaches it). The rows must have a single column."""
+        """(places with requests, ascending; for each quantile the bin, int64[places], at which the place
+        reaches it). The rows must have a single column."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
@@ -286,8 +287,8 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Number of ranks from the median of n requests to either end of its 95 % interval, at most up to the
-    quartiles."""
+    """Number of ranks from the median of n requests to either end of its 95 % interval; the ends are not
+    beyond the quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 
@@ -298,7 +299,7 @@ def _freedom_of_median(n: F8) -> F8:
 
 
 def _freedom_of_distance(ranks: F8, n: F8) -> F8:
-    """Degrees of freedom of the distance between two of n values that are `ranks` ranks apart.
+    """Degrees of freedom of the distance between two of n sorted values whose ranks differ by `ranks`.
 
     The probability between the two has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of
     the root of χ² with f degrees of freedom over f, 1 / 2f.
@@ -312,8 +313,8 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
     """Variances of means of n requests, from spreads with given degrees of freedom; NaN without requests. All
     [places, columns].
 
-    A spread estimated from few requests is shrunk towards that of all columns of its place: four values that
-    happen to be equal still have an error.
+    A spread estimated from few requests is shrunk towards the spread of all columns of its place: four values
+    that happen to be equal still have an error.
     """
     square = np.where(freedom > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,6 +1,6 @@
 """Kolmogorov-Smirnov (KS) tests of two samples: of many columns at once, or by blocks of time.
 
-A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
+A category's edges are the columns of one matrix, so all edges are tested by one sort along an axis. D is
 computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
 correction, λ = (√n + 0.12 + 0.11/√n)·D with n = n0·n1/(n0+n1), as in MATLAB's `kstest2`, which the papers
 used (NSDI §6). They are not the exact p of small samples: where the exact p is below 0.1, the difference
@@ -25,7 +25,7 @@ _LEFT_OUT = np.iinfo(np.int64).max
 _CHUNK_VALUES = 1 << 21
 """Maximum number of values sorted at once: 16 MB, and about five temporary arrays of that size."""
 LEAST: Final = 2 * BLOCKS
-"""Minimum number of values of a series in `block_ks`; fewer make blocks too small."""
+"""Minimum number of values of a series in `block_ks`; blocks of fewer values would be too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
 """Maximum number of points at which the two distributions are compared; fewer values are all used."""
@@ -33,11 +33,12 @@ _KNOTS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """KS statistics of each column; n0, n1: int64[columns], number of values of the reference and the
-    problem."""
+    """KS statistics of each column."""
 
     n0: I8
+    """Number of values of the reference, int64[columns]."""
     n1: I8
+    """Number of values of the problem, int64[columns]."""
     d: F8
     """float64[columns]: sup |F0 - F1| of the two distribution functions; NaN if a period has no value."""
     d_slower: F8

@@ -32,12 +32,12 @@ def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
-    """Moments of response times of categories; arrays are [samples, categories], NaN for an empty category.
-
-    count: number of requests, unweighted.
+    """Moments of response times of categories; arrays are [samples, categories], NaN for an empty
+    category.
     """
 
     count: I8
+    """Number of requests, unweighted."""
     weighted: F8
     """Sum of the requests' weights."""
     mean_us: F8

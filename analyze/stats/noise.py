@@ -2,7 +2,8 @@
 
 Input: a log-median with its sampling variance for each site and window (NaN: no median in that window).
 Output: the variance between windows beyond sampling, robust (the history contains faults), shrunk towards the
-median over sites, with a floor; and the envelope, the range over baseline windows.
+median over sites, with a floor; and the envelope (normal range): minimum and maximum over the baseline
+windows.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
-"""Weight of the median over sites, in windows (empirical Bayes): about the number of windows of a history, so
-that both count. Not a setting: degrees of freedom depend on it."""
+"""Weight, in windows, of the median over sites when a site's variance is shrunk towards it (empirical Bayes):
+about the number of windows of a history, so that both count. Not a setting: degrees of freedom depend on
+it."""
 SPREAD_WEIGHT = 4.0
 """Weight, in requests, of the spread over a place's other columns when shrinking the spread of one column: a
 spread of fewer requests is mostly chance. Not a setting: a prior's weight, like SHRINKAGE_WEIGHT."""
@@ -84,14 +86,16 @@ class WindowNoise:
     centre: F8
     """Median over windows of the log-medians; NaN without windows."""
     low: F8
-    high: F8
-    """low, high: envelope, i.e. smallest and largest log-median of the windows; -inf and inf for fewer than
+    """Lower end of the normal range: smallest log-median of the windows; -inf for fewer than
     LEAST_FOR_ENVELOPE windows."""
+    high: F8
+    """Upper end of the normal range: largest log-median of the windows; inf for fewer than LEAST_FOR_ENVELOPE
+    windows."""
     windows: I8
 
     def outside(self, log_median: F8) -> B1:
-        """bool[sites]: True for log-medians outside of the envelope, and at sites without an envelope. NaN is
-        never outside."""
+        """bool[sites]: True for log-medians outside of the normal range (`low` to `high`), and at sites where
+        that range is unknown. NaN is never outside."""
         free = self.windows < LEAST_FOR_ENVELOPE
         return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
 

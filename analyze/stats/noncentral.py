@@ -14,8 +14,8 @@ from schemas.arrays import F8
 
 
 def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float) -> float:
-    """P(X >= x1) of Fisher's noncentral hypergeometric law: x1 + y1 items are drawn out of x0 + x1 marked and
-    y0 + y1 other ones, marked ones with odds `odds`.
+    """P(X >= x1) for the number X of marked items (Fisher's noncentral hypergeometric law), if x1 + y1 items
+    are drawn out of x0 + x1 marked and y0 + y1 unmarked ones, with odds `odds` for a marked one.
 
     x0 and y0 need not be integers. O(x0 + x1).
     """

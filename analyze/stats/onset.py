@@ -1,8 +1,8 @@
-"""Find the start and end of a change within a period: a segment of a sequence of hits and misses.
+"""Find the start and end of a change within a period: a stretch of a sequence of hits and misses.
 
-Model: one segment [first, past) with its own share of hits, the rest with the share before the change. Each
-request adds a log likelihood ratio, so the best segment has the largest sum (Kadane), and the likelihood of a
-start is that of the best segment from there. The interval contains all starts whose likelihood is within
+Model: one stretch [first, past) with its own share of hits, the rest with the share before the change. Each
+request adds a log likelihood ratio, so the best stretch has the largest sum (Kadane), and the likelihood of a
+start is that of the best stretch from there. The interval contains all starts whose likelihood is within
 `_WITHIN` of the best: for change points that is wider than for smooth parameters (measured: `test_onset.py`).
 """
 
@@ -18,14 +18,14 @@ from schemas.arrays import B1, F8
 _WITHIN: Final = 4.0
 """Drop of the log likelihood from its maximum that bounds a 95 % interval."""
 _ROUNDS: Final = 3
-"""Maximum number of iterations, enough for the segment and its share of hits to agree."""
+"""Maximum number of iterations, enough for the stretch and its share of hits to agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Affected segment [first, past) of a sequence of n slots, with interval bounds of both ends.
+    """Affected stretch [first, past) of a sequence of n time slots, with interval bounds of both ends.
 
-    A lower bound of 0 means that the segment may begin before the sequence, an upper bound of n that it may
+    A lower bound of 0 means that the stretch may begin before the sequence, an upper bound of n that it may
     end after it.
     """
 
@@ -38,15 +38,15 @@ class AffectedRun:
 
     @property
     def from_start(self) -> bool:
-        """True if the segment may begin at the start of the sequence, or before it."""
+        """True if the stretch may begin at the start of the sequence, or before it."""
         return self.first_low == 0
 
 
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
-    """Find the segment whose share of hits differs from `usual`; None if none differs significantly.
+    """Find the stretch whose share of hits differs from `usual`; None if none differs significantly.
 
-    hits, requests: [n] counts per slot of time; requests None: 1 each. usual: share of hits outside of the
-    segment. O(n).
+    hits, requests: [n] counts per time slot; requests None: 1 each. usual: share of hits outside of the
+    stretch. O(n).
     """
     n = len(hits)
     requests = np.ones(n) if requests is None else requests
@@ -75,7 +75,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
 
 
 def _best(gain: F8) -> tuple[int, int]:
-    """Indices [first, past) of the segment with the largest sum of `gain`."""
+    """Indices [first, past) of the stretch with the largest sum of `gain`."""
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     past = int(np.argmax(sums - lowest))

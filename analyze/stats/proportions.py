@@ -36,7 +36,8 @@ def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
 
 
 TRIM = 0.1
-"""Share of windows left out of the dispersion, those with the highest X²: a history may contain faults."""
+"""Share of windows, those with the highest X², that the dispersion leaves out: a history may contain
+faults."""
 LEAST_WINDOWS = 3
 """Minimum number of windows for an estimate of the dispersion of shares."""
 

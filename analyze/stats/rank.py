@@ -21,10 +21,11 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective requests per unit of weight, from sums of weights and sums of squared weights, arrays of one
-    shape (Kish).
+    """Effective number of requests per weight of 1 (Kish), from sums of weights and of squared weights,
+    arrays of one shape.
 
-    n weights with sum W are W²/Σw² effective requests, so a unit is Σw/Σw²; 1 without weights.
+    n weights with sum W are W²/Σw² effective requests, so a weight of 1 is Σw/Σw² requests; 1 without
+    weights.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found
@@ -41,14 +42,16 @@ def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int)
 
 
 EXACT_PRODUCT = 1_500
+"""Upper limit of the product n0·n1 of the sample sizes for the exact test."""
 EXACT_SMALLER = 10
-"""EXACT_PRODUCT, EXACT_SMALLER: upper limits of n0·n1 and of the smaller sample's size for the exact test.
+"""Upper limit of the smaller sample's size for the exact test.
 
-They allow at most C(160, 10) = 2e15 ways, which a float64 counts without rounding (< 2^53), in about 2 ms.
+With EXACT_PRODUCT it allows at most C(160, 10) = 2e15 ways, which a float64 counts without rounding (< 2^53),
+in about 2 ms.
 """
 EXACT_WORK = 1e9
-"""Maximum number of additions of all exact tests together, about a second. Beyond it, only the tests with the
-smallest approximate p are made exact: the others are far from significance."""
+"""Maximum number of additions of all exact tests together, about a second. Beyond this, exact tests are made
+only for the smallest approximate p: the others are far from significance."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:

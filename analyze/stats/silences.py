@@ -48,18 +48,19 @@ class Silence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Arrivals of the requests of one sample; arrays are in ascending order of time.
-
-    requests, weight: number of requests and the sum of their weights.
+    """Arrivals of the requests of one sample, by stretches of time: single requests, or windows of a stored
+    profile.
     """
 
     first_ns: I8
+    """Start of the first request of each stretch, int64[stretches], ns since the epoch, ascending."""
     last_ns: I8
-    """first_ns, last_ns: int64[stretches], start of the first and of the last request of each stretch (a
-    request, or a window of a stored profile), ns since the epoch; equal where requests are loaded one by
-    one."""
+    """Start of the last request of each stretch, int64[stretches], ns since the epoch; equal to `first_ns`
+    where a stretch is one request."""
     requests: float
+    """Number of requests."""
     weight: float
+    """Sum of the requests' weights."""
     ranges: tuple[tuple[int, int], ...]
     """Half-open intervals [start, end) that make up the sample, ns since the epoch."""
     recorded: tuple[tuple[Recorded, ...], ...]
@@ -90,7 +91,8 @@ class ComparedTraffic:
     """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Observed time of a sample (its index), s; if that is 0, the total length of its ranges."""
+        """Observed time of a sample (its index), s; if no time was observed, the total length of its
+        ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
@@ -217,8 +219,8 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Half-open ranges of a sample, ns; if it has no time bounds, the one from its first to its last
-    request."""
+    """Half-open ranges of a sample, ns; for a sample without time bounds, the range from its first to its
+    last request."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

@@ -39,8 +39,8 @@ def keyed_sums(
 
 
 def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
-    """Number the distinct keys in ascending order: (int64[rows] number of each row's key, int64[numbers] a
-    row that has the key, the first one).
+    """Number the distinct keys in ascending order: (int64[rows] number of each row's key, int64[numbers]
+    first row with the key).
 
     O(rows) if rows are sorted already, else O(rows log rows).
     """

@@ -20,9 +20,8 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Sums over the blocks of one period; arrays are float64[places, blocks], 0 for an empty block.
-
-    A place is a call site or whatever else has a mean; weight: sum of weights.
+    """Sums over the time blocks of one period; arrays are float64[places, blocks], 0 for an empty block. A
+    place is a call site or whatever else has a mean.
     """
 
     total: F8
@@ -30,16 +29,17 @@ class BlockSums:
     square: F8
     """Sum of weight times squared value."""
     weight: F8
+    """Sum of weights."""
     weight2: F8
     """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """Estimate (mean, variance of the mean, its degrees of freedom, effective requests) over all blocks,
-        each float64[places]; NaN without requests.
+        """Estimate (mean, variance of the mean, degrees of freedom of this variance, effective requests) over
+        all blocks, each float64[places]; NaN without requests.
 
         The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
         over the B blocks with requests: it contains the correlation within a block. With a single block it is
-        that of independent requests.
+        the variance for independent requests.
         """
         weight, blocks = self.weight.sum(axis=1), (self.weight > 0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,8 +107,8 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Assemble an `Estimate` of logarithms without an envelope; entries that are not finite get infinite
-    variance and p = 1."""
+    """Make an `Estimate` of logarithms from means over time blocks, without baseline blocks and so without a
+    normal range. Places whose values or variance are not finite get infinite variance and p = 1."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
     before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)
@@ -152,7 +152,7 @@ def equal_count_bounds(n: int, blocks: int) -> I8:
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], the number of each one's
+    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], number of each request's
     block.
 
     when: int64[requests] times; requests with equal times keep their order.

@@ -26,8 +26,6 @@ _ROWS: Final = 256
 class WelchTests:
     """Results of Welch tests of features; arrays are float64[features], NaN where not tested (a class has
     fewer than two values).
-
-    mean0, mean1: weighted means in the reference and the problem class.
     """
 
     t: F8
@@ -41,7 +39,9 @@ class WelchTests:
     was below 0.05 after Bonferroni's correction in half of 100 random splits of 1,000 into 50 and 950.
     """
     mean0: F8
+    """Weighted mean in the reference class."""
     mean1: F8
+    """Weighted mean in the problem class."""
 
 
 def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:

@@ -47,7 +47,7 @@ BLOCK: Final = 256
 RUN: Final = 2 * MOST_POOLED
 """Number of ticks in one run of a sample: two values of the rarest series."""
 MEMORY: Final = 16
-"""Number of past values from which the filter predicts the next one."""
+"""Number of past values from which the filter predicts the next value."""
 RECENT: Final = MEMORY * MOST_POOLED
 """Maximum number of ticks that MEMORY values can span."""
 LAGS: Final = 2
@@ -123,7 +123,7 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] True for ticks in this sample; ticks after `past` are judged as by a later sample."""
+        """[ticks] True for ticks in this sample; ticks after `past` are judged as if by a later sample."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -173,8 +173,8 @@ class Pooled:
     skipped); 0 for all other series.
     """
     many: F8
-    """[series] mean number of series that a row stands for: more than 1 if it stands for all instances of a
-    component."""
+    """[series] mean number of series that a row represents: more than 1 for a row that represents all
+    instances of a component."""
 
     @property
     def ways(self) -> float:
@@ -190,7 +190,7 @@ class Typical:
     kind: str
     component: str
     pooled: Pooled
-    """Baseline of a single series that stands for any instance; its `rows` is empty."""
+    """Baseline of a single series that represents any instance; its `rows` is empty."""
     own: Mapping[Name, float]
     """Instance -> its lasting deviation from its siblings, for instances with enough values."""
     apart: float
@@ -454,7 +454,8 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] medians by place in a period, shrunk by the share of their variance that is chance.
+    """[series, places] median by position in a period (e.g. hour of the day), shrunk by the share of the
+    medians' variance that is chance.
 
     With few days the medians are mostly chance, and subtracting them would add noise to every value.
     """

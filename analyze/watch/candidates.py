@@ -115,8 +115,8 @@ class Candidates:
         return self._candidate(np.array(ordered), at, decided)
 
     def _settled(self, calm_from: int | None, stretch: int) -> int:
-        """First tick from which a change is not attributed to an incident's end; 0 if the calm began before
-        the last gap.
+        """First tick at which a change can begin that is not the end of an incident; 0 if the calm began
+        before the last gap.
         """
         return 0 if calm_from is None or calm_from <= stretch else calm_from + self._settings.recovery_ticks
 

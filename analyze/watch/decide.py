@@ -116,7 +116,7 @@ class Comparer:
 
 
 def decision_of(outcome: Outcome) -> Decision:
-    """Make a Decision from an outcome; its code is that of `flowdiff compare`'s gate."""
+    """Make a Decision from an outcome, with the exit code of `flowdiff compare`."""
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
@@ -129,14 +129,15 @@ def decision_of(outcome: Outcome) -> Decision:
 
 
 def chance_of(finding: Finding) -> float:
-    """Probability of a finding's strongest evidence under chance and normal drift: per evidence the larger of
-    q and the p-value against the history's noise, of these the smallest.
+    """Probability of a finding's strongest evidence under chance and normal drift: the smallest, over all
+    evidence, of the larger of q and the p-value against the history's noise.
     """
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 
 
 def sure_enough(decision: Decision, level: float) -> Decision:
-    """Decision with only the findings significant at `level`; code UNSURE if no regression is left."""
+    """Copy of a decision with only the findings significant at `level`; code UNSURE if no regression
+    remains."""
     if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
         return decision
     kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)

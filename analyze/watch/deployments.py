@@ -50,11 +50,11 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """Return the state after a window: a version that is new in its component, or back again, starts a
+    """Return the state after a window: a version that is new in its component, or comes back, starts a
     rollout.
 
-    gone_windows: number of windows with the component but without the version after which it is gone; a
-    version unseen for four weeks is gone, too. A component's first version starts no rollout.
+    gone_windows: number of windows with the component but without the version after which the version is
+    gone; a version unseen for four weeks is gone, too. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()

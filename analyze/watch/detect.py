@@ -20,7 +20,8 @@ from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 REFIT_SHARE: Final = 0.05
 """Share of the baseline's span after which the baseline is learned again."""
 STRETCH_NS: Final = 60 * 10**9
-"""Longest gap, ns, over which sums continue; after a longer one, they restart."""
+"""Longest gap without ticks, ns, over which sums of evidence continue; after a longer gap they restart at
+0."""
 USUAL_TICKS: Final = 60
 """Number of recent ticks whose median number of requests is the usual one, to detect edges of a recording."""
 HOUR: Final = 60 * NS_PER_MINUTE
@@ -28,7 +29,7 @@ HOUR: Final = 60 * NS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Ticks and incidents by which the current baseline was learned; equal ones give the same baseline."""
+    """Ticks and incidents from which a baseline was learned; the baseline is a function of them."""
 
     past: int
     """End, exclusive, of the ticks that the baseline was learned from."""
@@ -75,8 +76,8 @@ class Detector:
 
     @property
     def history_ns(self) -> int:
-        """Time span, ns, before now of which a sample of ticks, or the hours, are needed to continue
-        deterministically.
+        """Length of time before now, ns, whose ticks or hours a restarted detector must read to give the same
+        results.
         """
         baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
         # The baseline in use was learned a while ago, of as long a time before that.
@@ -126,8 +127,8 @@ class Detector:
         return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def fit_if_due(self, past: int, tracked: Sequence[Tracked]) -> float:
-        """Learn the baseline again if due; return the factor by which standardized deviations grew, 1 if it
-        was not due.
+        """Learn the baseline again if it is due. Returns the factor by which standardized deviations grew; 1
+        if it was not due.
 
         tracked: incidents, whose ticks are left out.
         """

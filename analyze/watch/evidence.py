@@ -119,8 +119,8 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """Upper bound of the evidence of one value that is pooled from k ticks: k / `cap_ticks` of the threshold,
-    at most all of it.
+    """Upper bound of the evidence of one value that is pooled from k ticks: the share k / `cap_ticks` of the
+    threshold, at most the threshold.
     """
     return min(k / settings.cap_ticks, 1.0) * threshold
 
@@ -291,8 +291,8 @@ class RunningEvidence:
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[series] tick from which the candidate may be compared again."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """[directions, series] lower bounds of the sums: a change that a comparison found, but not at the
-    required level, remains a candidate after the filter has absorbed the new level.
+    """[directions, series] lower bounds of the sums: a change that a comparison found below the required
+    level remains a candidate after the filter has absorbed the new level.
     """
     z: F8 = field(default_factory=lambda: np.zeros(0))
     """[series] deviation at the last tick, in normal standard deviations; NaN without a value."""

@@ -66,7 +66,8 @@ class Tracked(Config):
 
 
 def place_of(finding: Finding) -> str:
-    """Place of an incident: the callee if the finding names a call, else the component that does the work."""
+    """Component that an incident is filed under: the callee if the finding names a call, else the component
+    that does the work."""
     _, arrow, callee = finding.site.operation.partition(" -> ")
     return callee if arrow else finding.site.component
 
@@ -82,9 +83,11 @@ def worse_of(decision: Decision) -> list[Finding]:
 
 
 def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
-    """(findings whose onset interval reaches back to `by_ns`, or overlaps one that does; the rest).
+    """(findings whose onset interval reaches back to `by_ns`, or overlaps the interval of such a finding; all
+    others).
 
-    Findings without an onset belong to the first. If none reaches back, all belong to the first.
+    Findings without an onset belong to the first list. If no finding reaches back, all belong to the first
+    list.
     """
     began = [None if finding.when is None else finding.when.began for finding in worse]
     by_then = max((at.high_ns for at in began if at is not None and at.low_ns <= by_ns), default=by_ns)

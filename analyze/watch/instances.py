@@ -22,8 +22,8 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Codes in place of an instance number: a host that only serves as a sibling, and a call whose host is
-unknown.
+"""Codes used instead of an instance number: _REST for a host that only serves as a sibling, _UNKNOWN for a
+call whose host is unknown.
 """
 _TINY: Final = 1e-9
 
@@ -56,10 +56,10 @@ class InstanceSums(NamedTuple):
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
-    """Sums of instances by tick (the profile's slots); None if no component has several instances.
+    """Sums of instances by tick (the profile's time slots); None if no component has several instances.
 
-    most: maximum number of instances watched per component, those with the most visits. O(requests · calls of
-    such components).
+    most: maximum number of instances watched per component (the instances with the most visits). O(requests ·
+    calls of the watched components).
     """
     names = profiled.profile.names
     component_of = [names.operations[site.operation].component for site in names.sites]
@@ -109,7 +109,7 @@ class _Several(NamedTuple):
 
 
 class _Visits(NamedTuple):
-    """Visits to components with several instances; arrays are [rows], one row a visit."""
+    """Visits to components with several instances; arrays are [rows], one row per visit."""
 
     component: I8
     site: I8
@@ -124,8 +124,8 @@ class _Visits(NamedTuple):
 
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
-    """[units] index of the call by which each unit's component was entered: the unit itself if another
-    component called it.
+    """[units: calls or steps] index of the call by which each unit's component was entered: the unit itself
+    if another component called it.
     """
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):
@@ -178,7 +178,8 @@ def _visits(
 
 
 def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, folded: int) -> InstanceSums:
-    """Sums of each instance's visits relative to its siblings' at the same call site in the same tick.
+    """Sums of each instance's visits relative to the visits of its siblings at the same call site in the same
+    tick.
 
     If n of N visits are an instance's, its mean differs from the others' mean by N / (N - n) times its
     difference from the overall mean, with the precision of n (N - n) / N visits compared with an exactly

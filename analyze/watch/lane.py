@@ -86,7 +86,7 @@ def put_commit(store: Store, commit: WatchCommit) -> None:
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Add the rows of the lake's last commit to the tables; rows that are there already are not repeated."""
+    """Add the rows of the lake's last commit to the tables, unless they are there already."""
     put_rows(store, commit.seq, rows_of(commit))
 
 

@@ -59,8 +59,8 @@ class Ordinary:
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
 
     def forget(self, now: int, open_since: int) -> None:
-        """Remove changes that no longer affect a decision at tick `now`: too old, or followed by as many
-        later changes of at least their size as are budgeted. Changes with onset from `open_since` on do not
+        """Remove changes that no longer affect a decision at tick `now`: too old, or followed by the budgeted
+        number of later changes that are at least as large. Changes with onset from `open_since` on do not
         count as later ones: confirming the open change may still remove them.
         """
         kept, sizes = dict[int, float](), list[float]()

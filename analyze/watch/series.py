@@ -1,7 +1,7 @@
 """Series of numbers by tick, made from a window's statistics when it seals, and stored beside them.
 
-A tick is a slot of a window, or the window. A series has one value per tick, stored as its parts: number of
-events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
+A tick is a time slot of a window, or the window. A series has one value per tick, stored as its parts: number
+of events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
 need, and detecting alarms repeats no work that can be stored. Slow calls (slower than nearly all normal ones)
 are counted once a baseline defines them: until then the distribution of own times is stored, in bins of half
 an octave.
@@ -55,10 +55,11 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES, INSTANCE, INSTANCE_FAIL = (
     "instance fail",
 )
 OPERATION = "operation"
-"""Kinds of series. For call sites: log own time, share of slow calls, share of failing ones, calls per call
-of the caller, share of a call pattern. For root types: log response time, share of failed requests. For
-instances of a component with several: log own time and share of failing visits, both relative to the
-siblings'. OPERATION only counts the calls of an operation, as a denominator."""
+"""Kind of the series that count the calls of an operation, as a denominator for others.
+
+All kinds: for call sites log own time, share of slow calls, share of failing ones, calls per call of the
+caller, share of a call pattern; for root types log response time, share of failed requests; for instances of
+a component with several log own time and share of failing visits, both relative to the siblings'."""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
@@ -90,7 +91,7 @@ CALLER_MARK: Final = " < "
 
 
 class Name(NamedTuple):
-    """Identity of a series: what it measures, and where."""
+    """Key of a series: the kind of measured value, and its subject."""
 
     kind: str
     component: str
@@ -116,13 +117,13 @@ class Name(NamedTuple):
 _FREE: Final = Name(OPERATION, "", "", "")
 """Placeholder for the name of a series whose number is free."""
 Rows = npt.NDArray[np.void]
-"""Array of records with dtype ROW."""
+"""Array with dtype ROW: values of series by tick."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
 )
-"""Record of one series in one tick. With `bin` ≥ 0: the number of requests (`num`) with an own time in that
-coarse bin; with `bin` -1: the sums.
+"""Dtype of the value of one series in one tick. `bin` ≥ 0: number of requests (`num`) whose own time lies in
+that coarse bin; `bin` -1: the sums.
 """
 
 
@@ -155,7 +156,7 @@ MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Tick length in ns: the slot if it divides the window into several, else the window."""
+    """Tick length in ns: the time slot if it divides the window into several, else the window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
@@ -215,7 +216,8 @@ def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> Windo
 
 
 def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
-    """Stored statistics, else the result of `make`, which is then stored. Raises what `make` raises."""
+    """Stored statistics; if none are stored, the result of `make`, which is then stored. Raises what `make`
+    raises."""
     with suppress(OSError):  # an unreadable cache counts as empty
         kept = read_stats(store, key)
         found = None if kept is None else _decode(kept)
@@ -266,7 +268,7 @@ class _Rows:
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Make the series of a window from its profile and its instances, both with one slot per tick."""
+    """Make the series of a window from its profile and its instances, both with one time slot per tick."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -436,7 +438,7 @@ class Seen(NamedTuple):
     windows: int = 0
     """Number of windows with the instance's component since the instance's last visit."""
     visits: float = 0.0
-    """Number of visits expected in these `windows` if the instance had an equal share of its component's
+    """Number of visits expected in `windows` windows if the instance had an equal share of its component's
     visits.
     """
 
@@ -460,7 +462,8 @@ class Ring:
     """[hour columns] hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """Rows with `bin` >= 0 (distributions of own times), one array a window; `tick` counts from the epoch."""
+    """Rows with `bin` >= 0 (distributions of own times), one array per window; `tick` counts from the
+    epoch."""
     gone_windows: int = 3
     """Minimum number of windows in which an instance is missing, but not its component, before it counts as
     gone.
@@ -472,14 +475,15 @@ class Ring:
     gone_ticks: int = 1024
     """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""
     instances: list[Rows] = field(default_factory=list)
-    """Rows of instances, one array a window; `series` is an index into `instance_names`. Stored as long as
+    """Rows of instances, one array per window; `series` is an index into `instance_names`. Stored as long as
     ticks, also after an instance is gone.
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
-    """Instance -> its presence, for instances that are not gone; only these have series, once they appear."""
+    """Instance -> its presence, for instances that are not gone; only instances in this mapping have
+    series."""
     there_at: int = 0
-    """Tick from which `there` is valid; windows before it do not change it."""
+    """Tick from which `there` is valid; earlier windows do not change it."""
     free: list[int] = field(default_factory=list)
     """Series numbers of instances that are gone, free for new instances."""
 
@@ -544,8 +548,8 @@ class Ring:
         return seen.windows >= self.gone_windows and is_missed
 
     def name_there(self, names: Iterable[Name]) -> None:
-        """Assign series numbers to the present instances in `names`, even if no window in the ring has
-        them.
+        """Assign series numbers to the present instances in `names`, even if no window in the ring has values
+        for them.
         """
         for name in names:
             if self._is_there(name):
@@ -604,7 +608,7 @@ class Ring:
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """Return (hours before hour `past`, sums den, num, sq of these hours as [3, series, hours])."""
+        """Return (hours before hour `past`; their sums den, num, sq as [3, series, hours])."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]

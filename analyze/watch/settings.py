@@ -25,7 +25,7 @@ _LONGEST: Final = 100 * _NS["year"]
 
 
 class WatchSettings(Config):
-    """Settings of the watch. Ticks are slots of windows, or windows."""
+    """Settings of the watch. Ticks are time slots of windows, or windows."""
 
     false_alarms: str = "1 a week"
     """Budget of false incidents: `1 a day`, `2 a month`. A tenth of the budget costs about one more tick of
@@ -40,7 +40,7 @@ class WatchSettings(Config):
     until they have as many.
     """
     candidates: Expert[float] = Field(default=20.0, ge=1)
-    """Number of candidates, each one comparison, that may be raised for each false incident of the budget."""
+    """Number of candidates, one comparison each, that may be raised per false incident of the budget."""
     level_share: Expert[float] = Field(default=0.25, gt=0, le=1)
     """Share of the budget that candidates of one length may use, as if all the time were compared in
     stretches of that length: a candidate is the most unusual of them.

@@ -20,13 +20,13 @@ from schemas.windows import NS_PER_DAY
 
 DAY = NS_PER_DAY
 WEEKS: Final = 4
-"""Number of preceding weeks with whose same weekday a day is compared."""
+"""Number of preceding weeks whose same weekday a day is compared with."""
 _GAMMA: Final = 0.07720838
 """Normalizing constant of `weight`: the weights of all tests sum to 1."""
 
 
 class Spent(Config):
-    """Tests made so far in one sequence, which determine the level of the next test."""
+    """Tests made so far in one sequence of tests; they determine the significance level of the next one."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()
@@ -65,7 +65,8 @@ def after(spent: Spent, rejected: bool) -> Spent:
 
 
 def certain(decision: Decision, alpha: float) -> Decision:
-    """Decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression is left."""
+    """Copy of a decision with only the findings significant at `alpha`; code 0 (unchanged) if no regression
+    remains."""
     kept = tuple(finding for finding in decision.findings if finding.q <= alpha)
     if any(not finding.is_better for finding in kept):
         return replace(decision, findings=kept)
@@ -91,8 +92,8 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
     """Compare a day with the same weekday of the preceding weeks, else with the day before; None without
     data.
 
-    The other days of these weeks are the history, whole days as blocks if there are enough: with parts of
-    days the daily cycle would count as noise. Incidents of the fast lane are left out.
+    The other days of the preceding weeks are the history, whole days as blocks if there are enough: with
+    parts of days the daily cycle would count as noise. Incidents of the fast lane are left out.
     """
     problem = joined(quiet(windows_of(day * DAY, (day + 1) * DAY)))
     same = [day - 7 * back for back in range(1, WEEKS + 1)]

@@ -1,6 +1,6 @@
 """Baselines shared by the instances of a component, learned from all instances it had.
 
-Instances come and go: a rollout renames all of them. The random deviation of an instance from its siblings
+Instances come and go: a rollout renames every instance. The random deviation of an instance from its siblings
 and its dynamics are learned from all instances together, its lasting deviation from the instance alone. So a
 new instance is watched as soon as it has a few values, with an allowance for the spread of the lasting
 deviations.
@@ -80,7 +80,7 @@ def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
     """Learn the baseline that a component's instances share, from ticks `at` (ascending); with too many
-    instances, from those present most.
+    instances, from the ones present most often.
 
     anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """

@@ -1,7 +1,7 @@
 """Fast lane of the watch: takes sealed windows, yields incidents; a function of windows, settings and
 version.
 
-The first stage sums evidence over series (`detect`), the second makes comparisons for those that alarmed
+The first stage sums evidence over series (`detect`), the second makes comparisons for series that alarmed
 (`candidates`, `confirm`). All state is in `State`, from which another process continues exactly as this one
 would have.
 """
@@ -105,7 +105,7 @@ class Watcher:
         return self.confirmation.decide_by
 
     def learn(self, window: WindowTicks) -> None:
-        """Learn from a window without deciding it: one that is decided already, or precedes the watch."""
+        """Learn from a window without deciding it: a window already decided, or before the watch began."""
         self.detector.add(window)
         self.detector.forget(window)
 
@@ -210,8 +210,8 @@ class Watcher:
         detector.forget(window)
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
-        """(Day since the epoch, requests in its busiest tick) for the days of the season, this window
-        included.
+        """(Day since the epoch, number of requests in its busiest tick) for each day from which the daily
+        cycle is learned, the window's day included.
         """
         today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
         peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))

@@ -69,7 +69,7 @@ class LakeWatch:
     dry_run: bool = False
     """True: decide and yield decisions, but commit and store nothing."""
     decide: Decide | None = None
-    """Comparison to use; None: that of `flowdiff compare`."""
+    """Function that compares an alarm's time with the time before; None: `flowdiff compare`."""
     _place: LakePlace = field(init=False)
     _last: WatchCommit | None = field(init=False, default=None)
     _watcher: Watcher | None = field(init=False, default=None)
@@ -92,7 +92,7 @@ class LakeWatch:
 
     @property
     def state(self) -> State | None:
-        """State of the lake's watch: the watcher's, else that of the last commit; None before the first
+        """State of the lake's watch: the watcher's, else the state in the last commit; None before the first
         commit.
         """
         if self._watcher is not None:
@@ -230,7 +230,8 @@ class LakeWatch:
                 watcher.learn(ticks)
 
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
-        """Learn from one past day: its hours, stored in one file, and the ticks in it that `sample` takes."""
+        """Learn from one past day: its hourly sums, stored in one file, and the ticks of the day that
+        `sample` takes."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
@@ -367,7 +368,7 @@ class LakeWatch:
 def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Incident:
     """Accept an open incident as the new normal, and return it. Raises NotFoundError, TakenError.
 
-    id_: the incident's id, or a unique prefix of it.
+    id_: the incident's id, or a unique prefix.
     """
 
     def commit(last: WatchCommit) -> WatchCommit:

@@ -69,7 +69,7 @@ class Compared:
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """Samples in the notation of the command line; None if it cannot express them: other samples than
+    """Samples in the notation of the command line; None if it cannot express them: samples other than
     reference and problem, several lakes, unsealed windows.
     """
     if [name for name, _ in samples] != ["reference", "problem"]:

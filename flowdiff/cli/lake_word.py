@@ -29,7 +29,7 @@ class _WordParser:
 
 
 class LakeCommand(typer.core.TyperCommand):
-    """Subcommand without positional arguments of its own, which accepts its lake as one."""
+    """Subcommand that accepts its lake as the only positional argument."""
 
     def make_parser(self, ctx: Any) -> Any:
         """Parser that takes a positional word as the value of `--lake`, unless that is given."""

@@ -95,7 +95,7 @@ def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: i
 
 
 def print_sentence(text: str, style: str = "dim") -> None:
-    """Print a line beside a table, wrapped to the width of the output."""
+    """Print a line above or below a table, wrapped to the width of the output."""
     limit = width_of_output()
     lines = [visible(text)] if limit is None else wrapped(visible(text), limit)
     console = Terminal()

@@ -85,7 +85,7 @@ def reader_left(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """Redirect standard output to /dev/null, with what is buffered."""
+    """Redirect standard output to /dev/null, and drop buffered output."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:
@@ -212,7 +212,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """Message about wrong options, on one line."""
+    """Message about wrong command-line options, on one line."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path

@@ -74,9 +74,7 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """Return (path or descriptor to write to, path to rename it to at the end; None: it is written in
-    place).
-    """
+    """(path or descriptor to write to; path to rename it to at the end, None if it is written in place)."""
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

@@ -20,7 +20,7 @@ from schemas.visible import visible
 
 
 class Counted(Protocol):
-    """Callback that is told the progress of some work."""
+    """Callback that gets the progress of some work as numbers."""
 
     def __call__(self, done: int, total: int, what: str | None = None, /) -> None:
         """Report the amount done, the total, and, if it changed, a description of the work."""

@@ -176,5 +176,6 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Value for a key: values of a repeated option joined by commas, except pairs of plain texts."""
+    """Value for a key: the list of values of a repeated option becomes one text, joined by commas; other
+    values, and lists of pairs of plain texts, are returned unchanged."""
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

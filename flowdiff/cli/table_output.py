@@ -30,12 +30,12 @@ _RUN_OR_HIDDEN: Final = f"^[{re.escape(_FORMULA)}]|{ESCAPED_CLASS}"
 
 
 def print_json(table: pa.Table) -> None:
-    """Print rows as a JSON array on standard output, one object a line."""
+    """Print rows as a JSON array on standard output, one object per line."""
     write_json(table.to_reader(), sys.stdout.buffer)
 
 
 def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
-    """Write rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
+    """Write rows as a JSON array, one object per line, batch by batch. NaN becomes null, times ISO 8601."""
     separator = "[\n"
     for batch in reader:
         columns = [[_plain(value) for value in python_values(column)] for column in batch.columns]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from flowdiff.settings.ingest_config import HeapSettings
 
 STEP: Final = 16 * 2**20
-"""Bytes to a multiple of which messages round the minimum memory, plus one such step in reserve, as the size
-of a process at its start varies.
+"""Bytes: messages round the minimum memory up to a multiple of this, and add one more, as the size of a
+process at its start varies.
 """
 
 

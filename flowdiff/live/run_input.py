@@ -88,7 +88,7 @@ class OtlpInput:
     """Input from an OTLP receiver by way of its spool on disk."""
 
     def __init__(self, config: IngestConfig, *, receives: bool) -> None:
-        """Open the spool. receives: False to read only what is in it, without a receiver.
+        """Open the spool. receives: False to read only messages already in the spool, without a receiver.
 
         Raises ConfigError, InputError; BusyLakeError if another process uses the spool.
         """

@@ -24,7 +24,7 @@ from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 BACKLOG: Final = 100
-"""Maximum number of connections waiting to be accepted, and of those accepted in one iteration of the
+"""Maximum number of connections waiting to be accepted, and of connections accepted in one iteration of the
 loop.
 """
 MAX_CONNECTIONS: Final = 256

@@ -1,4 +1,4 @@
-"""Run `flowdiff up`: start its parts as processes in order, restart those that die, end all in order."""
+"""Run `flowdiff up`: start its parts as processes in order, restart parts that die, end all in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from stitch.lake.place import open_store
 WINDOW_NS: Final = NS_PER_MINUTE
 """Window length of a new lake, ns: events become visible a minute later."""
 QUICK: Final = ("--lateness", "10s", "--idle", "10s", "--commit-interval", "2s")
-"""Options of `ingest` where no configuration is given: spans come from this machine, without delay."""
+"""Options of `ingest` used without a configuration: short delays, as spans come from this machine."""
 TURN_S: Final = 0.2
 _ADDRESS: Final = re.compile(r"https?://\S+")
 _BAD: Final = ("warning", "error", "critical")

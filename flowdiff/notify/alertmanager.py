@@ -34,8 +34,8 @@ class Alertmanager(Outlet[Receiver]):
 
 
 def alerts(incidents: Iterable[Incident], lake: str, settings: NotifySettings, now_ns: int) -> bytes:
-    """JSON for Alertmanager's API v2; labels are the identity of an incident and its severity, by which it
-    routes.
+    """JSON for Alertmanager's API v2. Labels are an incident's identifying fields and its severity, by which
+    Alertmanager routes.
     """
     return json_bytes([_alert(incident, lake, settings, now_ns) for incident in incidents])
 

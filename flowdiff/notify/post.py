@@ -13,8 +13,8 @@ from ingest.http.exchange import ExchangeError
 _DIGITS: Final = 9
 """Maximum number of digits read of a requested pause, s: 30 years."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
-"""4xx statuses after which a message is sent again, as configuration or time may help. All others refuse the
-message itself.
+"""4xx statuses after which a message is sent again, as a change of configuration or time may help. All other
+4xx statuses refuse the message itself.
 """
 
 

@@ -153,7 +153,7 @@ class EventSender(Sender):
         self.counts.pending = len(self._waiting)
 
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Queue events; those in the ledger are skipped."""
+        """Queue events; events in the ledger are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)

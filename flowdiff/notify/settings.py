@@ -59,7 +59,7 @@ class Receiver(Config):
 
 
 class WebhookReceiver(Receiver):
-    """A receiver of CloudEvents, one a request."""
+    """A receiver of CloudEvents, one per request."""
 
     outlet = "flowdiff.notify.webhook:Webhook"
     secret: SecretStr | None = None

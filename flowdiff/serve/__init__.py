@@ -3,7 +3,7 @@
     server     a port, connections, an orderly end (uvicorn)
     app        routes, guards and metrics put together (Starlette)
     routes     table of all pages: address, parameters, role, function
-    pages/     one page a file: reads the site, returns an `Answer`
+    pages/     one page per file: reads the site, returns an `Answer`
     site       what pages read: the lake's state, window rows, queries, jobs
     shell      an answer as HTML or JSON
 

@@ -38,7 +38,7 @@ _MOST_FIELDS: Final = 100
 """Maximum number of fields in a form or a query; a request with more is refused."""
 _RETRY_SECONDS: Final = 5
 _PIECE_BYTES: Final = 64 * 1024
-"""Number of bytes of a sent file that are held in memory at once."""
+"""Number of bytes of a file being sent that are in memory."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 

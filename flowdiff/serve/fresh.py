@@ -41,13 +41,13 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None: none
-        yet.
+        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None
+        before the first reading.
         """
 
     def __call__(self) -> T:
-        """Last result. Waits for the first reading, and for the one after `forget`. Raises what the function
-        raises.
+        """Return the last result. Waits for the first reading, and for the first after `forget`. Raises what
+        the function raises.
         """
         kept = self._kept
         if kept is None:

@@ -1,6 +1,6 @@
 """Rows of views by window, cached in memory: response times by root, and call sites.
 
-Each window is read once, by a query in a child process, latest first; pages show what is read so far. A
+Each window is read once, by a query in a child process, latest first; pages show the rows read so far. A
 window changed by a repair is read again.
 """
 

@@ -45,7 +45,7 @@ class ServeSettings(Config):
 
 
 class LogSettings(Config):
-    """The log, on standard error: one line an event."""
+    """The log, on standard error: one line per event."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged: debug, info, warning, error; debug reports every commit."""

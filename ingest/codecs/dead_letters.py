@@ -64,7 +64,7 @@ class RejectLog:
         return sorted(self._kept, key=lambda r: (r.payload, r.item))
 
     def _bounded(self, reject: Reject, raw: bytes) -> Reject:
-        """Reject with the storable part of `raw`, and the hash and size of all of it."""
+        """Reject with the part of `raw` that may be stored, and the hash and size of the whole."""
         clean = self._privacy.clean_raw(raw)
         return replace(
             reject,

@@ -33,7 +33,7 @@ def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) 
 
 
 def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
-    """(Indexes of the payloads of acceptable size, log with rejects of the others)."""
+    """(Indexes of the payloads of acceptable size, log with rejects of the other payloads)."""
     log = RejectLog(config)
     limit = config.max_payload_bytes
     odd = [i for i, p in enumerate(payloads) if not p or len(p) > limit or p.isspace()]
@@ -91,8 +91,8 @@ def is_json(text: bytes) -> bool:
 
 
 def documents_of(payload: bytes) -> list[bytes]:
-    """JSON documents of a payload: the payload, or its lines if it is no document but some line is an
-    object."""
+    """JSON documents of a payload: the whole payload, or its lines if the whole is no document and some line
+    is an object."""
     payload = without_bom(payload)
     if b"\n" not in payload.strip() or is_json(payload):
         return [payload]

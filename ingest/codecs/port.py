@@ -29,8 +29,8 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """Codec of one input format. Stateless: the same payloads always give the same result, in any
-    batching.
+    """Codec of one input format. Stateless: the same payloads always give the same result, however they are
+    divided among calls.
     """
 
     name: str

@@ -150,7 +150,8 @@ class Privacy:
         return found
 
     def _secrets(self, members: dict[str, Any]) -> list[str]:
-        """Names of members with secret values: by their own name, or by a sibling with their name."""
+        """Names of members whose values are secret: because of their own name, or of a sibling that holds the
+        name (`_NAME_FIELDS`)."""
         named = next((members[f] for f in _NAME_FIELDS if isinstance(members.get(f), str)), None)
         is_named = named is not None and self._keep(named)[1]
         return [name for name in members if self._keep(name)[1] or (is_named and name not in _NOT_THE_VALUE)]

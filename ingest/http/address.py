@@ -110,7 +110,7 @@ _METADATA: Final = frozenset(
         ),
     )
 )
-"""Addresses other than link-local ones at which cloud machines get credentials."""
+"""Addresses, besides link-local ones, from which cloud machines get credentials."""
 _NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
 """Networks whose last 32 bits are an IPv4 address: translated, and compatible (RFC 6052, 4291)."""
 

@@ -188,8 +188,8 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """Problem in the client's own first steps (handshake, versions, authentication), one sentence; None:
-    none.
+    """Problem in the client's own first steps (handshake, versions, authentication) as one sentence; None if
+    there is none.
     """
     security = settings.security
     try:

@@ -103,7 +103,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return False
 
     def take(self, _n: int | None = None) -> list[FetchedBatch | DamagedBatch]:
-        """Next batches; empty at the end. kafka-python counts the whole list as one record."""
+        """Next batches; empty at the end. kafka-python counts the returned list as one record."""
         batches: list[FetchedBatch | DamagedBatch] = []
         size = 0
         while size < self.poll_bytes:
@@ -179,8 +179,8 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return bool(self._is_batch_aborted(batch))
 
     def _damaged(self, first: int, stated_end: int, detail: str, records: Any) -> DamagedBatch:
-        """Damaged batch with its end: its own header may be damaged, so the start of the next batch is
-        preferred.
+        """Damaged batch with its end: the start of the next batch if there is one, as the end stated in its
+        own header may be damaged.
         """
         first = max(first, self.next_fetch_offset)
         until = stated_end

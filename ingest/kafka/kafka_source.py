@@ -34,7 +34,7 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""Maximum repeated fetches of a damaged batch; after them it counts as damaged on disk."""
+"""Maximum repeated fetches of a damaged batch; if all are damaged, it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Time between diagnoses of the brokers while no messages arrive, s."""
 _IDLE_S: Final = 5.0
@@ -98,24 +98,25 @@ class KafkaSource:
 
     @property
     def cluster_id(self) -> str | None:
-        """See `LiveSource.cluster_id`."""
+        """Id of the cluster; None if the brokers report none or were not reached yet."""
         cluster_id: str | None = self._consumer._cluster.cluster_id
         return cluster_id
 
     @property
     def trouble(self) -> str | None:
-        """See `LiveSource.trouble`."""
+        """Reason why polls return nothing, one sentence; None: no problem."""
         return self._trouble
 
     def change(self) -> StreamChange:
-        """See `LiveSource.change`."""
+        """Change of the assigned partitions since the last call (`LiveSource.change`)."""
         change = self._membership.change(time.monotonic())
         for stream in change.lost:
             self._forget(stream)
         return change
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """See `LiveSource.poll`. Raises InputError where another member took our static id."""
+        """Next payloads of one partition; None if none arrived in time (`LiveSource.poll`). Raises InputError
+        where another member took our static id."""
         now_s = time.monotonic()
         self._membership.expire_revoked(now_s)
         if self._membership.is_fenced(now_s):
@@ -163,7 +164,7 @@ class KafkaSource:
         return self._payloads(*fetched)
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """See `LiveSource.start`."""
+        """Start an assigned partition at a place; return the actual one (`LiveSource.start`)."""
         topic_id = self.topic_id(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
             if topic_id is not None:
@@ -190,7 +191,7 @@ class KafkaSource:
         return started
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.release`."""
+        """Release revoked partitions, whose messages were committed."""
         self._membership.release(streams)
         for stream in streams:
             self._forget(stream)
@@ -210,24 +211,25 @@ class KafkaSource:
         return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.pause`."""
+        """Stop fetching partitions, and stay a member of the group."""
         self._paused |= set(streams)
         self._fetching.pause(streams)
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.resume`. Streams not started, or stopped by an error, stay paused."""
+        """Resume fetching partitions. Partitions not started, or stopped by an error, stay paused."""
         self._paused -= set(streams)
         self._fetching.resume([stream for stream in streams if stream in self._streams])
 
     def ends(self) -> Mapping[StreamId, int]:
-        """See `LiveSource.ends`."""
+        """Partition -> offset of the next message to be written, if confirmed recently
+        (`LiveSource.ends`)."""
         now_s = time.monotonic()
         for stream in self._streams:
             self._ends.record(stream, self._fetching.end_of(stream), now_s)
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """Id that distinguishes a topic from another one created under the same name; None: unknown.
+        """Id that distinguishes a topic from a later one of the same name; None: unknown.
 
         Refreshed if anything was fetched since the last refresh: a topic may be deleted, created again and
         read on between two refreshes. Bound: 4 s; then the last known id.
@@ -237,7 +239,7 @@ class KafkaSource:
         return topic_id_of(self._consumer, topic)
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """See `LiveSource.commit_offsets`. Bound: 2 s."""
+        """Commit offsets to the brokers; True if accepted (`LiveSource.commit_offsets`). Bound: 2 s."""
         if self._trouble is not None:
             return False  # otherwise each lane would wait for an answer
         try:
@@ -249,7 +251,7 @@ class KafkaSource:
         return True
 
     def close(self) -> None:
-        """See `LiveSource.close`."""
+        """Leave the group. May be called twice."""
         if not self._is_closed:
             self._is_closed = True
             self._consumer.close(autocommit=False, timeout_ms=5_000)
@@ -360,8 +362,8 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Error that prevents continuing at a place; None if it is possible. Raises kafka-python's
-        exceptions."""
+        """Error that prevents continuing at a place; None if reading can continue there. Raises
+        kafka-python's exceptions."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -392,7 +394,8 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Problem of the brokers by a new diagnosis; None if there is none, or if one was made recently."""
+        """Problem of the brokers by a new diagnosis; None if there is no problem, or if the last diagnosis is
+        recent."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

@@ -78,11 +78,11 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """[members] partitions to assign now: those of the member's lanes, except for partitions that another
-    member must release first.
+    """[members] partitions to assign now: all partitions of the member's lanes, except partitions that
+    another member must release first.
 
-    A topic that the owner of a lane is not subscribed to waits until it is: members with differing settings
-    are about to be restarted.
+    A topic that the owner of a lane is not subscribed to is assigned once it is: members with differing
+    settings are about to be restarted.
     """
     owner, current = owners_of_lanes(members, partitions), current_owners(members)
     given: list[list[tuple[str, int]]] = [[] for _ in members]
@@ -128,7 +128,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         )
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
-        """Assignments of all members; run by the leader. `members`: those of the JoinGroup response."""
+        """Assignments of all members; run by the leader. `members`: as in the JoinGroup response."""
         group = [_member(member) for member in members]
         topics = sorted({topic for member in group for topic in member.topics})
         partitions = {topic: frozenset(cluster.partitions_for_topic(topic) or ()) for topic in topics}

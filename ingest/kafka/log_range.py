@@ -24,7 +24,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetSpec
 from ingest.source import StreamId
 
 ASK_S: Final = 2.0
-"""Age of a known end after which it is requested again, and minimum time between requests, s."""
+"""Age of a known end of the log after which it is requested again, and minimum time between requests, s."""
 FRESH_S: Final = 10.0
 """Age of a known end after which it is ignored, s. Less than the usual lateness."""
 _TIMEOUT_MS: Final = 8_000
@@ -184,6 +184,6 @@ def partition_of(stream: StreamId) -> TopicPartition:
 
 
 def topic_id_of(consumer: KafkaConsumer, topic: str) -> str | None:
-    """Id that distinguishes a topic from another one created under the same name; None: unknown."""
+    """Id that distinguishes a topic from a later one of the same name; None: unknown."""
     found: uuid.UUID | None = consumer._cluster.topic_id(topic)
     return None if found is None or not found.int else str(found)

@@ -38,7 +38,7 @@ class LogReader:
         self._fetching = Fetching(settings, self._consumer, sizes)
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """See `RangeSource.read`."""
+        """Read a range of a partition again: (payloads, missing ranges), as `RangeSource.read`."""
         polls: list[Payloads] = []
         missing: list[tuple[int, int]] = []
         with explained(f"{stream.name} is not read", self._settings):
@@ -53,9 +53,9 @@ class LogReader:
         return polls, [(low, high) for low, high in missing if low < high]
 
     def part(self, part: LogPart) -> Iterator[Payloads]:
-        """Yield the payloads of a part of the log.
+        """Yield the payloads of a range of the log.
 
-        Raises InputError where the log no longer has it completely, or a batch of it cannot be read.
+        Raises InputError where the log no longer has the range completely, or a batch in it cannot be read.
         """
         stream = part.stream
         with explained(f"{stream.name} is not read", self._settings):

@@ -72,8 +72,8 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 _FENCED_S: Final = 1.0
 """Time without heartbeats, s, after which a joined member counts as fenced."""
 _ANSWER_S: Final = 0.02
-"""Delay, s, of a repeated answer: the next poll waits for it within microseconds; without a waiting poll, the
-client would join again.
+"""Delay, s, after which the assignment is answered once more: the next poll waits for the answer within
+microseconds; without a waiting poll, the client would join again.
 """
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
@@ -150,7 +150,7 @@ class Membership:
         self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def change(self, now_s: float) -> StreamChange:
-        """See `LiveSource.change`."""
+        """Change of the assigned partitions since the last call (`LiveSource.change`)."""
         gained, asked, lost = self._take_notes(now_s)
         lost |= self._given_up
         self._given_up = set()
@@ -189,7 +189,7 @@ class Membership:
         return self._pending
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.release`."""
+        """Release revoked partitions, whose messages were committed."""
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
@@ -243,7 +243,8 @@ class Membership:
         return join
 
     def is_fenced(self, now_s: float) -> bool:
-        """True if another member took this one's static id: the client then only stops its heartbeats."""
+        """True if another member took over this member's static id: the client then only stops its
+        heartbeats."""
         coordinator = self._consumer._coordinator
         if coordinator._heartbeat_enabled or not coordinator.stable():
             self._beating = now_s

@@ -63,7 +63,8 @@ class _Pace:
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until the next item is due; items: number before it, ts_ns: its time, 0 if unknown."""
+        """Wait until the next item is due. items: number of items before it; ts_ns: time of the item, ns, 0
+        if unknown."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -115,9 +116,9 @@ def rekey(
     *,
     until_end: bool = False,
 ) -> Written:
-    """Write the messages of topics to another one, keyed by request; at least once.
+    """Write the messages of topics to another topic, keyed by request; at least once.
 
-    The group's offsets are committed after the messages they cover were written: a restart repeats the last
+    The group's offsets are committed after the messages before them were written: a restart repeats the last
     second. Ends when `stop` returns True, or with `until_end` at the end of the topics.
     """
     written = Written()
@@ -228,7 +229,8 @@ class _Writer:
                 self._add(format_, part)
 
     def refuse(self, items: int) -> None:
-        """Count items that are skipped: unreadable and too large, or of another format."""
+        """Count items that are skipped: unreadable ones that are too large to pass on, or ones of another
+        format."""
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:

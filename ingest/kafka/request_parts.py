@@ -55,7 +55,7 @@ def partition_of(request: bytes, partitions: int) -> int:
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """Cut a payload into parts, one a request.
+    """Cut a payload into parts, one per request.
 
     Raises PartError; InputError for a format that cannot be cut.
     """
@@ -72,7 +72,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Combine several parts into one message; None if the format has one item a message."""
+    """Combine several parts into one message; None if the format has one item per message."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
@@ -107,7 +107,7 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Parts of native records, of which each line of a payload is one.
+    """Parts of native records, one per line of a payload.
 
     A record without a request id is assigned by its breadcrumb, so the strands of its request may be
     separated.
@@ -144,7 +144,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Lines of a text, or the elements of a JSON array, one a line."""
+    """Lines of a text; the elements of a JSON array as one line each."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))
@@ -314,7 +314,7 @@ class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """Parts of a payload that is a span, a list of spans, or a span a line; each span becomes a part."""
+    """Parts of a payload that is a span, a list of spans, or one span per line; each span becomes a part."""
     text = without_bom(payload).strip()
     if text.startswith(b"["):
         return [_jaeger_span(bytes(raw)) for raw in _raws(text)]

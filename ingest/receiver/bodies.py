@@ -62,7 +62,8 @@ def _inflated(body: bytes, limit_bytes: int) -> bytes:
 
 
 def encoding_of(message: bytes) -> str:
-    """Encoding of a gRPC message by its first bytes, with none of which an OTLP request begins."""
+    """Encoding (compression) of a gRPC message, by its first bytes: no OTLP request begins with those of a
+    compressed one."""
     if message.startswith(GZIP):
         return "gzip"
     return "deflate" if message.startswith(_ZLIB) else "identity"

@@ -75,7 +75,8 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for `Bearer` and one of the tokens. While the file is missing, its last tokens stay valid."""
+        """True for the header `Bearer` with one of the tokens. While the token file is missing, the tokens
+        last read stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):

@@ -30,7 +30,7 @@ _CODES: Final = {
     Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes answered with a RetryInfo: without one, a sender gives up after RESOURCE_EXHAUSTED."""
+"""Outcomes answered with a RetryInfo: without a RetryInfo a sender gives up after RESOURCE_EXHAUSTED."""
 _MS_PER_NS: Final = 1e-6
 
 
@@ -76,7 +76,7 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Accept no more calls, and wait for those in progress."""
+        """Accept no more calls, and wait for calls in progress."""
         await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:

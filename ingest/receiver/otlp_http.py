@@ -169,7 +169,7 @@ class _Connection(HttpToolsProtocol):
     intake: Intake
     settings: ReceiverSettings
     waiting: dict[_Connection, None]
-    """Connections waiting for a request or the rest of one, longest waiting first."""
+    """Connections that wait for a request, or for the rest of a request, the longest waiting first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit a connection; beyond the limit, drop the one that has waited longest."""

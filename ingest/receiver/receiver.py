@@ -28,7 +28,8 @@ class Receiver:
     def __init__(
         self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, decode: DecodeConfig
     ) -> None:
-        """http, grpc: `host:port`, one of them may be empty. decode: settings with which the lake decodes."""
+        """http, grpc: addresses `host:port` to listen on, one may be empty. decode: settings with which the
+        lake decodes."""
         _check_certificate(settings)
         self.intake: Final = Intake(spool, settings, decode)
         self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
@@ -55,7 +56,7 @@ class Receiver:
             raise self._failure
 
     def close(self) -> None:
-        """Accept no more requests; those in progress are answered. May be called twice."""
+        """Accept no more requests; requests in progress are answered. May be called twice."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()

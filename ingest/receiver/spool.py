@@ -59,13 +59,13 @@ class _Segment:
 
     path: Path
     first: int
-    """Number of the segment's first message."""
+    """Number of the spool segment's first message."""
     until: int
-    """Number after the segment's last durable message."""
+    """Number after the spool segment's last durable message."""
     size: int
-    """Bytes of the segment's durable messages."""
+    """Bytes of the spool segment's durable messages."""
     begun_s: float
-    """Time at which the segment was created or found, monotonic s."""
+    """Time at which the spool segment was created or found, monotonic s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Stream:
         self.topic_id = _identity(folder)
         self.segments = _recovered(folder, now_s)
         self._descriptor: int | None = None
-        """Descriptor of the last segment; None: the next write creates another one."""
+        """Descriptor of the last spool segment; None: the next write creates another one."""
 
     @property
     def first(self) -> int:
@@ -112,8 +112,8 @@ class _Stream:
     def append(
         self, messages: list[bytes], limit_bytes: int, now_s: float, age_s: float
     ) -> tuple[_Segment, int]:
-        """Write messages durably: (segment, size of the segment after it). Starts another segment after one
-        of `limit_bytes` or `age_s`.
+        """Write messages durably: (spool segment, size of the segment after it). Starts another segment after
+        one of `limit_bytes` or `age_s`.
 
         Raises OSError: then none of the messages is stored.
         """
@@ -158,7 +158,7 @@ class _Stream:
         return segment
 
     def rotate(self) -> None:
-        """Make the next write create another segment."""
+        """Make the next write create another spool segment."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
@@ -173,8 +173,8 @@ class _Stream:
             os.close(descriptor)
 
     def drop(self, until: int, now_s: float, age_s: float) -> list[Path]:
-        """Remove segments whose messages are all before `until` from the list, and return the paths of their
-        files.
+        """Remove spool segments whose messages are all before `until` from the list, and return the paths of
+        their files.
 
         The last segment is removed once it is old: then an empty file keeps the next number. Raises OSError.
         """
@@ -268,7 +268,7 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Name of a stream -> its identity."""
+        """Name of a stream -> its topic id."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
@@ -320,7 +320,7 @@ class Spool:
                 yield None
 
     def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
-        """(Segment that contains a message, offset of the message in its file)."""
+        """(spool segment that contains a message, offset of the message in the segment's file)."""
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
@@ -332,9 +332,7 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Record that the lake has all messages before a position; the files of these messages will be
-        removed.
-        """
+        """Record that the lake has all messages before a position; their files will be removed."""
         with self._lock:
             self._committed[stream] = position
             self._work.notify()
@@ -450,8 +448,8 @@ class Spool:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
     def _drop(self, name: str, position: int) -> bool:
-        """Remove files of a stream whose messages the lake has; True if no such message is left in the
-        others.
+        """Remove files of a stream whose messages the lake has; True if all messages in the remaining files
+        are still needed.
         """
         with self._lock:
             stream = self._streams[name]

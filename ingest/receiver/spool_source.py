@@ -23,7 +23,7 @@ from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
 """Cluster id in commits of OTLP lanes. No Kafka cluster has this id, so a lane that changes between Kafka and
-OTLP does not resume at positions of the other kind.
+OTLP does not resume at a position in the wrong log.
 """
 
 
@@ -44,22 +44,23 @@ class SpoolSource:
 
     @property
     def cluster_id(self) -> str | None:
-        """See `LiveSource.cluster_id`."""
+        """Id that stands for a cluster's id, the same for every spool."""
         return CLUSTER_ID
 
     @property
     def trouble(self) -> str | None:
-        """See `LiveSource.trouble`: stored messages can always be read, but new ones may be refused."""
+        """Reason why the receiver refuses messages, one sentence; None: no problem. Stored messages can
+        always be read."""
         return self._spool.trouble
 
     def change(self) -> StreamChange:
-        """See `LiveSource.change`. A stream is gained with its first message, and stays."""
+        """Streams with messages since the last call. A stream is gained with its first message, and stays."""
         new = sorted(self._spool.streams().keys() - self._known)
         self._known.update(new)
         return StreamChange(gained=tuple(StreamId(name, self._partition) for name in new))
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """See `LiveSource.poll`."""
+        """Next payloads of one stream; None if none arrived in time (`LiveSource.poll`)."""
         payloads = self._next()
         if payloads is None:
             positions = {stream.topic: at for stream, at in self._positions.items()}
@@ -119,7 +120,7 @@ class SpoolSource:
         return self._next()
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """See `LiveSource.start`."""
+        """Start a gained stream at a place; return the actual one (`LiveSource.start`)."""
         topic_id = self._spool.streams()[stream.topic]
         first, end = self._spool.bounds(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
@@ -136,7 +137,7 @@ class SpoolSource:
         return Place(offset, topic_id)
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.release`."""
+        """Release streams, whose messages were committed."""
         for stream in streams:
             self._forget(stream)
 
@@ -149,22 +150,23 @@ class SpoolSource:
             self._turn.remove(stream)
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.pause`."""
+        """Stop reading streams."""
         self._paused |= set(streams)
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """See `LiveSource.resume`."""
+        """Resume reading streams."""
         self._paused -= set(streams)
 
     def ends(self) -> Mapping[StreamId, int]:
-        """See `LiveSource.ends`."""
+        """Stream -> number of the next message to be stored."""
         return {stream: self._spool.bounds(stream.topic)[1] for stream in self._readers}
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """See `LiveSource.commit_offsets`: removes files of messages that the lake has."""
+        """Report positions before which the lake has all messages; their files are removed. True if
+        accepted."""
         for stream, position in positions.items():
             self._spool.committed(stream.topic, position)
         return True
 
     def close(self) -> None:
-        """See `LiveSource.close`. Does not close the spool, which belongs to the receiver."""
+        """Stop reading. Does not close the spool, which belongs to the receiver."""

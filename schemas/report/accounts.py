@@ -60,8 +60,9 @@ class Account(Frozen):
     structure: float
     slower: float
     gross_up: float
+    """Sum of the positive contributions."""
     gross_down: float
-    """Sum of the negative contributions (`gross_up`: of the positive ones)."""
+    """Sum of the negative contributions."""
     rows: tuple[AccountRow, ...]
     """Call sites, largest |total| first."""
     rows_total: int
@@ -75,13 +76,15 @@ class RootChange(Frozen):
     requests0: int
     requests1: int
     rate0: float
+    """Requests per second in the reference."""
     rate1: float
-    """Requests per second in the problem (`rate0`: in the reference)."""
+    """Requests per second in the problem."""
     mean0_us: float | None
     mean1_us: float | None
     errors0: float | None
+    """Share of failed requests in the reference, in [0, 1]."""
     errors1: float | None
-    """Share of failed requests in the problem (`errors0`: in the reference)."""
+    """Share of failed requests in the problem, in [0, 1]."""
 
 
 class AccountSection(Section):
@@ -90,8 +93,9 @@ class AccountSection(Section):
     section: Literal["account"] = "account"
     accounts: tuple[Account, ...]
     rate0: float
+    """Weighted requests per second in the reference."""
     rate1: float
-    """Weighted requests per second in the problem (`rate0`: in the reference)."""
+    """Weighted requests per second in the problem."""
     roots: tuple[RootChange, ...]
     roots_total: int
 
@@ -236,7 +240,7 @@ class VerdictSection(Section):
     untested_requests: int
     """Number of problem requests whose root type and call sites no test covers."""
     missing_requests: int | None
-    """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
+    """Outcome `cannot-tell`: number of further requests that would have decided; None for other outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
     """Changes hidden by ordinary variation, largest first; cut to the first ones."""
     equivalent_share: float | None

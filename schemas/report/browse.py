@@ -77,8 +77,8 @@ class BinnedCategory(BinnedRoot):
 
 
 class BinnedSite(Frozen):
-    """A call site, with the sums of the times spent waiting for it by bin of the *waiting requests'* response
-    time.
+    """A call site, with sums, by bin of the response time of the requests that waited for it, of the time
+    spent waiting.
     """
 
     label: str
@@ -109,7 +109,7 @@ class KindInRange(Frozen):
     lift: float | None
     """`share_in` / `share_out`; None if the kind occurs only in the range."""
     failed: float
-    """Share of failed requests among those of this kind in the range."""
+    """Share of failed requests among the kind's requests in the range, 0 to 1."""
 
 
 class SiteInRange(Frozen):
@@ -141,11 +141,13 @@ class ResponseRange(Frozen):
     """Response time at which the density of a mode has its maximum, µs; None for the slow end."""
     prominence: float | None
     first: int
+    """Index of the range's first bin."""
     past: int
-    """Index of the bin after the range's last bin (`first`: of its first bin)."""
+    """Index of the bin after the range's last bin."""
     low_us: float
+    """Lower end of the range, inclusive, µs."""
     high_us: float
-    """Upper end of the range, exclusive, µs (lower end, inclusive: `low_us`)."""
+    """Upper end of the range, exclusive, µs."""
     where: str
     """Filter expression for the range, for `--where`."""
     n: int
@@ -202,7 +204,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """C² curves, one a sample."""
+    """C² curves, one per sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int
@@ -274,9 +276,11 @@ class EntryTimeline(EntryTraffic):
     longest_gap_us: tuple[float, ...]
     """Longest idle time that ended in the interval, µs; 0 if none did."""
     median_us: tuple[float | None, ...]
+    """[intervals] median of the response times of requests that arrived in the interval, µs; None without
+    requests."""
     p99_us: tuple[float | None, ...]
-    """99th percentile of the response times of requests that arrived in the interval (`median_us`: their
-    median)."""
+    """[intervals] 99th percentile of the response times of requests that arrived in the interval, µs; None
+    without requests."""
     strips: tuple[TimelineStrip, ...]
     before: EntryBefore | None
     """Load of the same entry component in the first of two samples; None for one sample, or if the component

@@ -29,19 +29,23 @@ class OverlayNode(Frozen):
     visit; 0 if the difference is not significant.
     """
     passing_a: float
+    """Share of A's requests that visit the node, in [0, 1]."""
     passing_b: float
-    """Share of B's requests that visit the node (`passing_a`: of A's)."""
+    """Share of B's requests that visit the node, in [0, 1]."""
     visits_a: float
+    """Mean visits of the node per request of A."""
     visits_b: float
-    """Mean visits per request of B (`visits_a`: of A)."""
+    """Mean visits of the node per request of B."""
     mean_a_us: float | None
+    """Mean own time per visit in A, µs; None without visits."""
     mean_b_us: float | None
-    """Mean self time per visit in B, µs (`mean_a_us`: in A); None without visits."""
+    """Mean own time per visit in B, µs; None without visits."""
     skipped: int
     """Number of nodes left out between this node and `above`."""
     skipped_a_us: float
+    """Mean own time of the nodes left out between this node and `above`, µs per request of A."""
     skipped_b_us: float
-    """Mean self time of the nodes left out, µs per request of B (`skipped_a_us`: of A)."""
+    """Mean own time of the nodes left out between this node and `above`, µs per request of B."""
     below: int
     """Number of descendants that are not shown."""
 
@@ -59,13 +63,15 @@ class TreeOverlayRow(Frozen):
     other: int
     """Number of the cluster that is side A."""
     a: str
+    """Description of side A in words."""
     b: str
-    """Description of side B in words (`a`: of side A)."""
+    """Description of side B in words."""
     requests_a: int
     requests_b: int
     mean_a_us: float
+    """Mean response time of A, µs."""
     mean_b_us: float
-    """Mean response time of B, µs (`mean_a_us`: of A)."""
+    """Mean response time of B, µs."""
     score_us: float
     """Contribution of the node with the largest difference to the mean response time of all requests, µs."""
     calls: bool
@@ -81,7 +87,7 @@ class ClusterCategory(Frozen):
     """A category (level of detail L1) that occurs in a cluster."""
 
     key: str
-    """Category key, of the largest stored category that was merged into it."""
+    """Key of the category: of the largest of the stored categories that were merged into it."""
     requests: tuple[int, ...]
     """[samples] number of the cluster's requests in the category."""
 
@@ -97,9 +103,10 @@ class ClusterRow(Frozen):
     roots: int
     """Number of root types in the cluster."""
     has: str
+    """Call-tree node that only the cluster's requests visit; empty if there is none."""
     lacks: str
-    """Call-tree node that requests of the cluster lack and others of its root type visit (`has`: a node that
-    only the cluster's requests visit). Empty if there is none.
+    """Call-tree node that the cluster's requests never visit and other requests of its root type do; empty if
+    there is none.
     """
     requests: tuple[int, ...]
     shares: tuple[float, ...]
@@ -110,10 +117,13 @@ class ClusterRow(Frozen):
     """
     mean_us: tuple[float | None, ...]
     z: float | None
+    """Change of `of_root` from the first to the second sample over its standard error; None unless there are
+    two samples."""
     p: float | None
+    """p-value of the change of `of_root`; None unless there are two samples."""
     q: float | None
-    """q-value of the difference of `of_root` between two samples (`z`: statistic, `p`: p-value); None for
-    other numbers of samples.
+    """p-value of the change of `of_root`, corrected for the number of clusters; None unless there are two
+    samples.
     """
     changed: bool
     nearest: int | None
@@ -161,10 +171,9 @@ class ClustersSection(Section):
     apart: tuple[tuple[float, ...], ...]
     """[clusters, clusters] distance between the centres of two clusters."""
     reseeded: tuple[float, ...]
+    """Adjusted Rand indices of fits from other initial centres, compared with the clusters."""
     halved: tuple[float, ...]
-    """Adjusted Rand indices of fits on two halves of the requests (`reseeded`: of fits from other initial
-    centres).
-    """
+    """Adjusted Rand indices of fits on two halves of the requests, compared with the clusters."""
     categories: int
     """Number of distinct categories at level of detail L1."""
     rand_categories: float

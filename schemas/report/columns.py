@@ -89,7 +89,7 @@ class Column:
     `key`.
     """
     far: int = 0
-    """Order of removal from a narrow table: columns with the highest value go first, those with 0 stay."""
+    """Order of removal from a narrow table: columns with the highest value go first, columns with 0 stay."""
     about: str = ""
     """Description in references (`{}` is replaced by the period); empty: the heading suffices."""
     is_stored: bool = False
@@ -123,7 +123,8 @@ class Column:
         return self.unit in LEFT
 
     def fields(self) -> Iterator[pa.Field]:
-        """Yield the Parquet fields of the column: one, two for a pair, none if it is only shown."""
+        """Yield the Parquet fields of the column: one field, two for a pair, none if the column is only
+        shown."""
         for place, period in enumerate(PERIODS if self.is_pair else ("",)):
             if self.is_stored:
                 type_ = _ARROW.get(self.unit, pa.float64())
@@ -147,8 +148,8 @@ def stored(
 
 
 column = partial(stored, "")
-"""Annotation of a field: a column with the field's name, null where the field may be None. value: function
-from a row to the value; without it, the value is the field's.
+"""Annotation of a model's field: makes it a column of the same name, null where the field may be None. value:
+function from a row to the value; without it, the field's value is taken.
 """
 
 
@@ -180,7 +181,8 @@ def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
 
 @cache
 def _columns(row: RowClass) -> Mapping[str, Column]:
-    """Name -> column, for all columns of a row's class; cached, as sections ask for few of them at a time."""
+    """Name -> column, for all columns of a row's class; cached, as sections ask for a few columns at a
+    time."""
     found: dict[str, Column] = {}
     for name, hint in _annotated(row):
         type_, *marks = get_args(hint)

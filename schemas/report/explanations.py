@@ -39,10 +39,9 @@ class AttributeRow(Frozen):
     levels: tuple[LevelShare, ...]
     """Of a text parameter, the three values whose shares differ most; empty for numbers."""
     median_affected: float | None
+    """Median of a numeric attribute among the affected requests; None for a text attribute."""
     median_others: float | None
-    """Median of a numeric attribute among the other requests (`median_affected`: among the affected ones);
-    None for a text attribute.
-    """
+    """Median of a numeric attribute among the other requests; None for a text attribute."""
 
 
 class Rule(Frozen):
@@ -75,7 +74,7 @@ class Explanation(Frozen):
     reliable: bool
     """True if the cross-validated AUC and the stability of the tree are high enough."""
     sentence: str
-    """The explanation as a sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
+    """The explanation in one sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
     auc: float | None
     root_stability: float | None
     """Share of bootstrap trees that split on the same attribute at their root."""
@@ -89,7 +88,7 @@ class Explanation(Frozen):
     excluded: tuple[str, ...]
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Why the explanation is not reliable; empty if it is."""
+    """Reason why the explanation is not reliable; empty if it is."""
     best: Rule | None = None
     """Node below the root, described by `sentence`, that best separates affected from other requests; None
     without a reliable tree, and in reports older than this field.

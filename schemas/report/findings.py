@@ -15,7 +15,7 @@ from schemas.report.parts import Frozen, Histogram, NodeName, Section, StepAccou
 
 
 class ChangeKind(StrEnum):
-    """Kind of change at a site: the kind of test that detected it, and the direction."""
+    """Kind of change at a site: what the test that detected it measures, and the direction."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Shares of a site's call patterns moved: calls take another path below it."""
+    """Shares of a site's call patterns moved: its calls take another path below the site."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
@@ -139,7 +139,7 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index in the finding's list, from 0, of the evidence that caused this one; None for a cause."""
+    """Index in the finding's list, from 0, of the evidence that this one follows from; None for a cause."""
     relation: Annotated[
         str,
         column(
@@ -153,7 +153,8 @@ class Evidence(Frozen):
 
 
 class Factor(Frozen):
-    """Value of an attribute (host, version), with the effect at requests that have it and at all others."""
+    """Value of an attribute (host, version), with the effect at requests with the value and at all other
+    requests."""
 
     attribute: str
     value: str
@@ -194,10 +195,11 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """Start and end of a finding within the problem period; None if beyond that end of the period."""
+    """Start and end of a finding within the problem period; None for an end that lies beyond the period."""
 
     began: Instant | None
-    """Start of the change; None: present at the start of the period, or too near to it to decide."""
+    """Start of the change; None: the change was there at the start of the period, or began too near to it to
+    decide."""
     ended: Instant | None
     """End of the change; None: present at the end of the period."""
 
@@ -211,10 +213,10 @@ class FurtherView(Frozen):
     arguments: tuple[str, ...]
     """Arguments of the command `flowdiff`, one per element."""
     command: str
-    """Command line for a shell, with the same `arguments`."""
+    """The command `flowdiff` with `arguments`, quoted for a shell."""
     page: str | None = None
-    """Address of the suggested analysis' page relative to this report's; None if it is not saved beside
-    it.
+    """Address of the suggested analysis' page, relative to this report's page; None if it is not stored in
+    the same lake.
     """
 
 
@@ -232,8 +234,8 @@ class Finding(Frozen):
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; else
-    empty.
+    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; empty:
+    none.
     """
     unit: OfUnit
     before: Before
@@ -248,18 +250,19 @@ class Finding(Frozen):
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
-    """Contribution to the change of the mean response time; findings and the account's other rows add up to
-    that change.
+    """Contribution to the change of the mean response time, µs per request; the sum over findings and the
+    account's rows without a finding is that change.
     """
     is_better: bool = False
     """True if the finding is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
+    """Number of reference requests that reach the changed site."""
     affected1: int
-    """Number of problem requests that reach the changed site (`affected0`: of reference requests)."""
+    """Number of problem requests that reach the changed site."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
+    """Weighted share of `affected0` among all reference requests, in [0, 1]."""
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
-    """Weighted share of `affected1` among all problem requests (`share0`: of `affected0`, in the
-    reference)."""
+    """Weighted share of `affected1` among all problem requests, in [0, 1]."""
     p: Annotated[float, column("p", "p-value of the leading evidence")]
     q: Annotated[float, column("p", "p corrected for the number of tests")]
     evidence: tuple[Evidence, ...]
@@ -280,8 +283,8 @@ class Finding(Frozen):
     first_window_ns: int | None
     """Start of the first window of the problem period in which the change is visible."""
     when: When | None = None
-    """Start and end within the problem period; both None in it: throughout. None: unknown (no request loaded;
-    in a report of an older version, also throughout).
+    """Start and end of the change within the problem period; both None in it: the whole period. None: unknown
+    (no request was loaded; in a report of an older version, also the whole period).
     """
     views: tuple[FurtherView, ...] = ()
     """Suggested analyses, most informative first. Excluded from the report's id, as their commands name the
@@ -299,8 +302,8 @@ class FindingsSection(Section):
     better_total: int = 0
     """Number of improvements among all findings."""
     insignificant_mean: Interval | None = None
-    """Interval of the change of the mean response time, µs, if it is not significant: findings are then no
-    shares of it. None: the change is significant, zero, or unknown."""
+    """Interval of the change of the mean response time, µs, if it is not significant: findings are then not
+    given as shares of the change. None: the change is significant, zero, or unknown."""
     only: Literal["", "worse"] = ""
     """Filter for display: `worse` hides improvements. Excluded from the report's id; the section has all
     findings regardless.
@@ -356,6 +359,6 @@ FINDINGS: Final = (
         lambda f: [example.request_id for example in f.examples if example.sample == "problem"],
     ),
 )
-"""Columns of the table `findings`, one row a finding."""
+"""Columns of the table `findings`, one row per finding."""
 EVIDENCE: Final = columns_of(EvidenceRow)
-"""Columns of the table `evidence`, one row a significant test, uncut."""
+"""Columns of the table `evidence`, one row per significant test, uncut."""

@@ -48,4 +48,4 @@ class KindsSection(Section):
 
 
 KINDS: Final = columns_of(KindRow)
-"""Columns of the table `kinds`, one row a root type or operation that is new or gone, uncut."""
+"""Columns of the table `kinds`, one row per root type or operation that is new or gone, uncut."""

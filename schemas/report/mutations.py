@@ -36,7 +36,7 @@ class RootsSection(Section):
 
 
 class SumsSection(Section):
-    """Sums of the paper's contributions beside the exact changes that they estimate.
+    """Sums of the paper's contributions, together with the exact changes that they estimate.
 
     structural_exact_us + response_time_exact_us = total_change_us to rounding.
     """
@@ -205,13 +205,13 @@ class Mutation(ListedCategory):
     type."""
     one_to_n_relaxed: bool
     """True for a structural mutation for which no single category lost enough requests (1:N): its precursors
-    are chosen without that heuristic, several categories that may together have lost the requests."""
+    are several categories that may together have lost the requests."""
     baseline_mean_us: Annotated[
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
     ]
-    """Mean response time that the mutation is compared with: of its precursors, weighted by similarity; for a
-    response-time mutation its own in the reference.
+    """Mean response time that the mutation is compared with, µs: mean of its precursors, weighted by
+    similarity; for a response-time mutation its own mean in the reference.
     """
     edges: tuple[EdgeRow, ...]
     """Edges of a response-time mutation: changed ones first, then by |`attribution_us`|, largest first."""
@@ -227,14 +227,14 @@ class Mutation(ListedCategory):
     mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Detailed response-time mutations: histogram of the response time first, then those of the most changed
+    """Histograms of a detailed response-time mutation: the response time first, then the most changed
     edges.
     """
     difference: GraphDifference | None
     """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
-    """Step account of a detailed mutation; for a structural one against the most likely precursor, or alone
-    without one."""
+    """Step account of a detailed mutation; a structural mutation is compared with its most likely precursor,
+    or with itself if it has none."""
 
 
 class RankedList(Frozen):
@@ -259,9 +259,7 @@ class MutationsSection(Section):
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
-    them.
-    """
+    """Number of categories that lost enough requests to be precursors, also ones that no mutation names."""
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 
@@ -336,5 +334,5 @@ PAINTED: Final = (
     stored("ks_p", "p", "its p-value", null=True),
     stored("changed", "flag", "the test rejected: the edge is painted"),
 )
-"""Columns of the table `painted`, one row an edge of every category; in reports of `variant=released`
+"""Columns of the table `painted`, one row per edge of every category; in reports of `variant=released`
 only."""

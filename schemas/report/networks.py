@@ -22,8 +22,9 @@ class Distribution(Frozen):
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
     absent0: int
-    """Number of instances of class 0 without the variable (`absent1`: of class 1)."""
+    """Number of instances of class 0 without the variable."""
     absent1: int
+    """Number of instances of class 1 without the variable."""
     log: bool
     """True if bins have equal ratios, False if equal widths."""
 
@@ -47,8 +48,9 @@ class NetworkVariable(Frozen):
     divergence: float
     """|t| as a fraction of the largest |t| in the log, 0 to 1; 0 if not significant."""
     before: float | None
+    """Mean of the variable in class 0, in the unit of `quantity`."""
     after: float | None
-    """Mean of the variable in class 1, in the unit of `quantity` (`before`: in class 0)."""
+    """Mean of the variable in class 1, in the unit of `quantity`."""
     distribution: Distribution | None
 
     @property
@@ -62,14 +64,14 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Index in `variables` of one end; of the earlier variable if the edge is directed."""
+    """Index in `variables` of one end of the edge; if it is directed, of the variable that comes earlier."""
     dst: int
     weight: float
-    """Share of all instances, 0 to 1, at the largest node at which one variable splits the regression tree of
-    the other.
+    """Share of all instances, 0 to 1, in the largest node of one variable's regression tree that is split by
+    the other variable.
     """
     weight_other: float
-    """Weight of the edge in the network of class 0; 0 if it is not in that network."""
+    """Weight of the edge in the network of class 0; 0 if that network lacks it."""
     directed: bool
     """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
@@ -87,7 +89,7 @@ class NetworkComponent(Frozen):
     """Root type studied; empty: all root types together."""
     log_type: LogType
     feature_types: tuple[str, ...]
-    """Feature types that give this component; several if their values are equal."""
+    """Feature types from which this component was found; several if their values are equal."""
     also: tuple[str, ...] = ()
     """Feature types whose component starts with the same variable but has a lower score."""
     score: float
@@ -142,13 +144,15 @@ class StudyRow(Frozen):
     instances0: int
     instances1: int
     mean0_us: float
+    """Mean of the performance metric in class 0, µs."""
     mean1_us: float
-    """Mean of the performance metric in class 1, µs (`mean0_us`: in class 0)."""
+    """Mean of the performance metric in class 1, µs."""
     share: float
     """Root type's share of the difference in time, summed over all root types studied."""
     events: int
+    """Number of event variables."""
     states: int
-    """Number of state variables (`events`: of event variables)."""
+    """Number of state variables."""
     tail_share: float
     """Share of instances whose performance metric is more than 3 sigma from its mean."""
     heavy: bool

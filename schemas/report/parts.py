@@ -71,7 +71,7 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """KS statistic, 0 to 1; None if there are too few values for a test."""
+    """KS statistic, 0 to 1; None if the test was not run."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
@@ -113,30 +113,33 @@ class GraphDifference(Frozen):
 
 
 class StepRow(Frozen):
-    """One step of the reference beside its counterpart of the problem, or a run of `steps` without names.
+    """One step of the reference beside its counterpart of the problem, or several steps merged into one row.
 
-    A step's time is the response's waiting for it, from the previous step on the critical path, as the mean
-    over all requests (0 for requests in which it was not on the path).
+    The time of a step is how long the response waited for it, measured from the previous step on the critical
+    path: the mean over all requests, 0 for requests in which the step was not on that path.
     """
 
     before: NodeName | None
-    """Step of the reference; None: it occurs only in the problem, or the row is a run."""
+    """Step of the reference; None: it occurs only in the problem, or the row merges several steps."""
     after: NodeName | None
-    """Step of the problem; None: it occurs only in the reference, or the row is a run."""
+    """Step of the problem; None: it occurs only in the reference, or the row merges several steps."""
     before_us: float
+    """Mean time of the step in the reference, µs."""
     after_us: float
+    """Mean time of the step in the problem, µs."""
     tested: bool = False
     """True if the test rejected for an edge into the step; False unless it is a response-time mutation."""
     steps: int = 1
+    """Number of steps in the row; more than one only for merged steps."""
 
     @property
     def part_us(self) -> float:
-        """Contribution of the step to the change of the mean."""
+        """Contribution of the step to the change of the mean, µs."""
         return self.after_us - self.before_us
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Merge several rows into one run: its times and number of steps are their sums."""
+        """Merge several rows into one without names: times and numbers of steps are summed."""
         return StepRow(
             before=None,
             after=None,
@@ -150,19 +153,21 @@ class StepAccount(Frozen):
     """Mean time of each step before and after. Each period's sum over the steps is its mean response time."""
 
     category0: str
+    """Category compared in the reference: `category1`, or for a structural mutation its precursor, if it has
+    one."""
     category1: str
-    """Category in the problem (`category0`: in the reference): for structural mutations the mutation (the
-    precursor); otherwise, or without a precursor, the same category."""
+    """Category compared in the problem; for a structural mutation the mutation itself."""
     requests0: int
     """Number of requests of `category0` in the reference."""
     requests1: int
     """Number of requests of `category1` in the problem."""
     mean0_us: float
+    """Mean response time of `category0` in the reference, µs: the sum of `before_us` over the rows."""
     mean1_us: float
-    """Mean response time of `requests1` (`mean0_us`: of `requests0`), the sum over the rows."""
+    """Mean response time of `category1` in the problem, µs: the sum of `after_us` over the rows."""
     rows: tuple[StepRow, ...]
-    """Steps in order of occurrence. In large graphs the steps with the smallest contributions are merged to
-    runs."""
+    """Steps in order of occurrence. In large graphs neighbouring steps with small contributions are merged
+    into one row."""
 
 
 class Section(Frozen):
@@ -171,11 +176,11 @@ class Section(Frozen):
     section: str
     """Tag of the section's type: `findings`, `account`, …."""
     method: str = ""
-    """Name of the method that made the section; filled in by the run."""
+    """Name of the method that made the section; filled in when the report is put together."""
 
     def content(self) -> Self:
-        """Copy of the section without fields that depend on where the report was made; the report's id is its
-        hash.
+        """Copy of the section without fields that depend on where the report was made. The report's id is a
+        hash of such copies.
         """
         return self
 
@@ -193,7 +198,7 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Self time of the step on the critical path, µs."""
+    """Own time of the step on the critical path, µs."""
 
 
 class ScheduleLane(Frozen):
@@ -243,4 +248,4 @@ class TrainSchedule(Frozen):
     bars: tuple[ScheduleBar, ...]
     messages: tuple[ScheduleMessage, ...]
     cut: int
-    """Number of bars and messages left out for lack of space."""
+    """Number of bars and messages not drawn for lack of space."""

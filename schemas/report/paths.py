@@ -11,7 +11,7 @@ MoveKind = Literal["replaced", "inserted", "removed", "other-steps", "repeats", 
 
 
 class PathAccountRow(Frozen):
-    """Exact account of the mean's change over whole paths, µs a request: four parts that add up to after -
+    """Exact account of the mean's change over whole paths, µs per request: four parts that add up to after -
     before.
     """
 
@@ -118,7 +118,7 @@ class RepeatsRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
-    """Outermost operation among those that repeat together."""
+    """Outermost of the operations that repeat together."""
     operations: int
     """Number of operations that repeat together, in the largest family of categories."""
     categories: int
@@ -131,8 +131,8 @@ class RepeatsRow(Frozen):
     q: float
     """q-value of the most significant family; each family of the row changed significantly."""
     contribution_us: float
-    """Estimate beside the account, in which the same requests are in `structure` or `rest`: share of requests
-    x change of the number x time of an iteration (slope)."""
+    """Estimated contribution, not part of the account, where the same requests are in `structure` or `rest`:
+    share of requests x change of the number x time of an iteration (slope)."""
 
 
 class RarePathsRow(Frozen):
@@ -148,7 +148,7 @@ class RarePathsRow(Frozen):
 
 
 class PathsSection(Section):
-    """Whole paths, the second resolution: sites detect changes, paths describe them."""
+    """Section on whole paths: it describes changes that the tests of call sites detect, from end to end."""
 
     section: Literal["paths"] = "paths"
     account: PathAccountRow

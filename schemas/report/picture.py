@@ -29,27 +29,31 @@ class FlowStep(Frozen):
     leads: bool = False
     """True if the change is the leading evidence of its finding."""
     where: str = ""
-    """Instance or segment to which the change is limited; empty: it is not limited to one."""
+    """Instance or attribute segment to which the change is limited; empty: it is not limited to one."""
     unit: Unit | None = None
     """Unit of `before` and `after`; None without a change."""
     before: float | None = None
     """Value before the change, in `unit`, as in the finding's evidence; None without a change."""
     after: float | None = None
+    """Value after the change, in `unit`; None without a change."""
     calls0: float | None
     """Mean number of occurrences of the step per occurrence of `above`, in the reference; None for a first
     step.
     """
     calls1: float | None
+    """Mean number of occurrences of the step per occurrence of `above`, in the problem; None for a first
+    step."""
     time0_us: float | None
-    """Median self time of the step per request in the reference, µs; None without a value."""
+    """Median own time of the step per request in the reference, µs; None without a value."""
     time1_us: float | None
+    """Median own time of the step per request in the problem, µs; None without a value."""
 
 
 class FlowPicture(Frozen):
     """Graph of the first findings and the response times of the root types that they occur in."""
 
     roots: tuple[str, ...]
-    """Root types of the findings, those with most requests first."""
+    """Root types of the findings, by number of requests, descending."""
     roots_total: int
     nested: bool
     """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""

@@ -39,10 +39,11 @@ class SampleSummary(Frozen):
     weighted_requests: float
     """Sum of the flows' weights (1 / sampling probability)."""
     mean_us: float | None
-    """Weighted mean response time; None without requests."""
+    """Weighted mean response time, µs; None without requests."""
     median_us: float | None
+    """Median of the response times as recorded, unweighted, µs; None without requests."""
     p99_us: float | None
-    """99th percentile of the response times as recorded, unweighted (`median_us`: their median)."""
+    """99th percentile of the response times as recorded, unweighted, µs; None without requests."""
     total_us: float
     """Summed response time of the recorded flows, `requests` times `mean_us`, µs."""
     failed: int
@@ -76,7 +77,7 @@ class Headline(Frozen):
 
     sentence: str
     change: PeriodChange | None
-    """Change between two samples; None for other numbers of samples."""
+    """Change between two samples; None unless there are exactly two."""
 
 
 class Verdict(Frozen):
@@ -108,7 +109,8 @@ class Preparation(Frozen):
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """Parse a section as the model that the context maps its tag to; without one, as `ForeignSection`."""
+    """Parse a section with the model to which the context maps its tag; as `ForeignSection` if the tag is
+    unknown."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
@@ -136,10 +138,10 @@ class Report(Frozen):
     """Notes on data quality, one sentence each."""
     headline: Headline
     strip: TimeStrip | None = None
-    """Course of both samples over time; None for other numbers of samples, for statistics, and in reports of
-    older versions."""
+    """Course of both samples over time; None unless there are exactly two samples with requests loaded, and
+    in reports of older versions."""
     picture: FlowPicture | None = None
-    """Graph of the calls around the first findings; None without a finding, for other methods, and in
+    """Graph of the calls around the first findings; None without a finding, for methods without one, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
     """Methods in the order requested; a gate uses the first one's verdict."""
@@ -186,7 +188,8 @@ def with_id(report: Report) -> Report:
 
 
 def to_json(report: Report) -> str:
-    """Serialize to versioned JSON, one value a line, newline at the end; byte-identical for equal reports."""
+    """Serialize to versioned JSON, one value per line, newline at the end; byte-identical for equal
+    reports."""
     return report.model_dump_json(indent=1) + "\n"
 
 

@@ -37,8 +37,8 @@ class Suspect(Frozen):
             "count", "requests of the problem at the call site that would settle it; null: no number would"
         ),
     ]
-    """Number of problem requests at the call site that would make the change significant, if the reference
-    grew by as much and the estimate held; None: no number would.
+    """Number of problem requests at the call site with which the change would be significant, if the
+    reference had as many more and the estimate stayed the same; None: no number suffices.
     """
     is_hidden: Annotated[
         bool, column("flag", "it is significant against the reference alone, and ordinary times hide it")
@@ -53,4 +53,4 @@ class SuspectsSection(Section):
 
 
 SUSPECTS: Final = columns_of(Suspect)
-"""Columns of the table `suspects`, one row a suspect."""
+"""Columns of the table `suspects`, one row per suspect."""

@@ -133,7 +133,7 @@ class WatchedSource(Frozen):
     c2: float | None
     within: float
     resolved: bool
-    """True if C² is below 1: the marker may be removed."""
+    """True if the source's C² is below 1: its marker may be removed."""
 
 
 class VarianceSection(Section):
@@ -145,20 +145,22 @@ class VarianceSection(Section):
     sd_us: float
     c2: float
     residual_sd_us: float | None
+    """Standard deviation of the response time that remains without marked sources, µs; None if no marker
+    applies."""
     residual_within: float | None
-    """Share, in the variance that remains without marked sources, of the variance within paths
-    (`residual_sd_us`: standard deviation that remains).
+    """Share of the variance within paths in the variance that remains without marked sources; None if no
+    marker applies.
     """
     marked_share: float | None
     """Share of the variance removed by excluding marked sources, 1 - (remaining variance) / (variance)."""
     parts: tuple[VariancePart, ...]
-    """Parts of the whole sample's variance, then those of each root type."""
+    """Parts of the variance of the whole sample, then of each root type."""
     sites: tuple[VariableSite, ...]
     sites_total: int
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """C² curves, one a sample."""
+    """C² curves, one per sample."""
     rare_requests: float
     """Share of the requests that are in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]
@@ -166,13 +168,14 @@ class VarianceSection(Section):
 
 
 class VariableEdge(Frozen):
-    """A call site or edge within one category; the shares of all of a category add up to 1."""
+    """A call site or edge within one category; the shares of all edges of the category add up to 1."""
 
     number: Annotated[int, column("place", "from 1, by share")]
     label: Annotated[str, column("name", "edge or site")]
     site: Annotated[str, column("name", "site")]
     mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
-    """Mean time on the critical path, µs; a request without it there counts as 0."""
+    """Mean time on the critical path, µs; a request whose critical path does not contain the edge counts as
+    0."""
     sd_us: Annotated[float, column("us", "its standard deviation, µs")]
     critical: Annotated[
         float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
@@ -190,8 +193,8 @@ class VariableEdge(Frozen):
     highest: bool
     """True for the edges with the largest variance, which are highlighted."""
     inherits: int | None
-    """`number` of the preceding edge that this one waits for and inherits its variance from; None without
-    one.
+    """`number` of the preceding edge that this edge waits for and whose variance it inherits; None if there
+    is none.
     """
     marker: OfMarker
 
@@ -200,8 +203,9 @@ class EdgePair(Frozen):
     """Two edges or sites of a category whose times are correlated."""
 
     one: int
+    """`VariableEdge.number` of the first edge or site."""
     other: int
-    """`VariableEdge.number` of the second one (`one`: of the first)."""
+    """`VariableEdge.number` of the second edge or site."""
     rho: float
     """Spearman's rank correlation of the times of the two edges."""
     q: float
@@ -220,8 +224,9 @@ class EdgeAdvice(Frozen):
     """Share of the total variance due to the edge, 0 to 1."""
     delta_bic: float
     low_us: float
+    """Median time of the faster behaviour, µs."""
     high_us: float
-    """Median time of the slower behaviour, µs (`low_us`: of the faster)."""
+    """Median time of the slower behaviour, µs."""
     high_share: float
     cut_us: float
     explanation: Explanation | None
@@ -278,8 +283,8 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
-    """Change of the site's contribution within and between paths, as a share of the variance before; sites
-    are ordered by it, and over all sites it sums to the change of the variance.
+    """Change of the site's contribution within and between paths, as a share of the variance before; over all
+    sites it sums to the change of the variance. Sites are ordered by it.
     """
     ratio: float
     """Variance of the waiting times for the site, after / before: the tested quantity."""

@@ -45,7 +45,7 @@ def hash_word(text: str | None) -> int:
 
 
 Words = Callable[[pa.Array], U8]
-"""Function that returns a uint64 hash for each of an array of distinct words."""
+"""Function that returns a uint64 hash for each word of an array of distinct words."""
 
 
 def hash_words(words: pa.Array) -> U8:

@@ -72,8 +72,8 @@ def offsets(count: I8) -> I8:
 def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
     """Rows by group: `(rows, first)`, group g is `rows[first[g] : first[g + 1]]`, ascending inside.
 
-    Sorts 16 bits at a time, which numpy does by counting: 5 ns a row, 15 for more than 65,536 groups, where a
-    stable argsort of whole numbers takes 80. `code` [rows] lies in `0 … n_groups - 1`, n_groups below 2^32.
+    Sorts 16 bits at a time, which numpy does by counting: 5 ns per row, 15 for more than 65,536 groups, where
+    a stable argsort of whole numbers takes 80. `code` [rows] lies in `0 … n_groups - 1`, n_groups below 2^32.
     """
     first = offsets(np.bincount(code, minlength=n_groups))
     rows: I8 = np.argsort(code.astype(np.uint16), kind="stable")
@@ -91,8 +91,8 @@ def distinct(values: I8) -> I8:
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] True where a run begins: the first row, and rows that differ from the previous one in some
-    key."""
+    """[rows] True at the first row of a run of equal rows: row 0, and rows that differ from the previous one
+    in some key."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts

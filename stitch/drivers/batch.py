@@ -5,7 +5,7 @@ lake depends on the content of the files, not on their names, order or number, n
 
 Events are grouped by request, so each group has requests of every window. A file in the lake has a fixed
 cost, and its own copy of structures: a third of a lake of small windows. So small windows wait until every
-group has added its part, and become one file a table.
+group has added its part, and become one file per table.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def import_files(
 
     copies: local copies to read files of the lake from, if not from the store. With several `workers`, each
     opens the lake by its name. sweep: removes files that a dead import left beside `scratch`. If a worker of
-    that import still runs, it then misses a file of its task; so its queue, on the stage, is removed first.
+    that import still runs, it then misses a file of its task; so its queue, in the stage folder, is removed
+    first.
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
@@ -213,7 +214,7 @@ def _stitch(
     settings: ImportSettings,
     progress: Progress,
 ) -> None:
-    """Do everything up to the commit: files to events, events to windows on the stage.
+    """Do everything up to the commit: files to events, events to windows in the stage folder.
 
     Raises as `require_events`, LakeError and InputError.
     """
@@ -246,8 +247,8 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts of small windows, buffered until every group has added its own, so that each window becomes
-    one file a table. Groups must be added in order of their number, so that the same input gives the same
+    """Parts of small windows, buffered until every group has added its own, so that each window becomes one
+    file per table. Groups must be added in order of their number, so that the same input gives the same
     files."""
 
     limit_bytes: int
@@ -267,7 +268,7 @@ class _SmallWindows:
 
     def take(self) -> list[WindowParts]:
         """Remove and return all waiting parts: for each window, in order of time, (number of the first group
-        that has a part of it, parts).
+        with a part of the window, parts).
         """
         waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
         self._parts, self._bytes = {}, 0

@@ -18,7 +18,7 @@ from stitch.drivers.inputs import Source
 from stitch.drivers.refusals import DaysSeen
 
 _NAMED: Final = 5
-"""Maximum files named in a message; the rest is counted."""
+"""Maximum files named in a message; further files are only counted."""
 
 
 @dataclass(slots=True)

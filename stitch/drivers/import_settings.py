@@ -13,13 +13,13 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Number of groups of requests stitched at once within one memory budget."""
+"""Number of groups of requests that are stitched concurrently within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
 (docs/internals/performance.md).
 """
 DECODERS: Final = 2
-"""Chunks decoded at once, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
+"""Chunks decoded concurrently, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
 """Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
 data."""

@@ -33,7 +33,7 @@ decoded batch.
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file in a remote store: URL of its folder (`s3://…`), and name below that."""
+    """A file in a remote store: URL of a folder (`s3://…`), and the file's name relative to that folder."""
 
     folder: str
     name: str
@@ -144,7 +144,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Inputs of an import: new ones, and known ones."""
+    """Inputs of an import: new ones, and ones that the lake has already."""
 
     fresh: tuple[Source, ...]
     """Inputs not in the lake yet, sorted by SHA-256; equal files once."""
@@ -194,7 +194,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new inputs from those that the lake has (`InputFile.is_settled`) or that are given twice."""
+    """Separate new inputs from inputs that the lake has (`InputFile.is_settled`) or that are given twice."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:

@@ -16,7 +16,8 @@ from stitch.columnar.runs import whole
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL
 MAX_LEVEL: Final = 3
-"""Last level of partitioning: four levels are a million buckets; a larger one is a single request."""
+"""Last level of partitioning: four levels make a million buckets, so a bucket that is still too large is a
+single request."""
 
 
 def hash_texts(texts: pa.StringArray) -> U8:
@@ -43,7 +44,7 @@ def hash_texts(texts: pa.StringArray) -> U8:
 
 
 def hash_requests(events: pa.Table) -> U8:
-    """[events] hash of the request id; null counts as "". One hash a distinct id, O(events) gather."""
+    """[events] hash of the request id; null counts as "". One hash per distinct id, O(events) gather."""
     words = whole(events["request_id"]).fill_null("").dictionary_encode()
     hashes: U8 = hash_texts(words.dictionary)[words.indices.to_numpy()]
     return hashes

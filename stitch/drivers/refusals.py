@@ -61,9 +61,9 @@ class DaysSeen:
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
-        """Day -> events that start on it; 0 for a day on which events only end."""
+        """Day -> number of events that start on it; 0 for a day on which events only end."""
         self._ends: Counter[int] = Counter()
-        """Day -> events that end on it but start on another day."""
+        """Day -> events that end on the day but start on another."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
@@ -74,7 +74,7 @@ class DaysSeen:
         return seen
 
     def counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """(day -> events that start on it; day -> events that end on it but start on another day)."""
+        """(day -> events that start on the day; day -> events that end on the day but start on another)."""
         return dict(self._events), dict(self._ends)
 
     def add(self, events: pa.Table) -> None:
@@ -173,16 +173,16 @@ def refuse_all_retired(
 
 
 FLUSH_BYTES: Final = 32 * 2**20
-"""Maximum bytes of dead letters in memory; more are written to a file of the stage."""
+"""Maximum bytes of dead letters in memory; more are written to a file in the stage folder."""
 FLUSH_ROWS: Final = 100_000
-"""Maximum number of dead letters in memory; more are written to a file of the stage."""
+"""Maximum number of dead letters in memory; more are written to a file in the stage folder."""
 KERNEL_SOURCE: Final = "(stitched)"
 """Value of `source` in dead letters found when events of several files are stitched."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 
 class DeadLetters:
-    """Dead letters of an import, written to the stage in parts. Not thread-safe."""
+    """Dead letters of an import, written to the stage folder in parts. Not thread-safe."""
 
     def __init__(self, staging: Staging, max_per_file: int) -> None:
         self._staging = staging
@@ -199,7 +199,8 @@ class DeadLetters:
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
-        """Add REJECT_SCHEMA rows of one source, under its name; keeps the first ones while there is room.
+        """Add rows of REJECT_SCHEMA of one source, under the source's name; the first ones are kept while
+        there is room.
 
         refused: reason -> number of refused items, in total at least the number of rows. Raises OSError.
         """
@@ -215,7 +216,7 @@ class DeadLetters:
             self.flush()
 
     def flush(self) -> None:
-        """Write the dead letters in memory as one file of the stage. Raises OSError."""
+        """Write the dead letters in memory as one file in the stage folder. Raises OSError."""
         if self._held:
             table = pa.concat_tables(self._held)
             self._staging.add_side("dead_letters", self._parts, table.sort_by(_ORDER))
@@ -224,6 +225,6 @@ class DeadLetters:
 
 
 def _renamed(letters: pa.Table, source: str) -> pa.Table:
-    """Dead letters with `source` set to the name given by the user, not that of a spool file."""
+    """Copy of dead letters with `source` set to the name given by the user, not the name of a spool file."""
     names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))
     return letters.set_column(0, "source", names)

@@ -3,7 +3,7 @@
 A request is never split: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
 below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
 
-The kernel names records without a request id by the linked records of its batch
+The kernel names records without a request id by the linked activity records of its batch
 (`stitch.records.components`); a batch here is a bucket by request id, so the name must be known before. Only
 the columns that link records are held in memory: bounded by the number of records *without* a request id
 (about 300 bytes each) and of records linked to them.
@@ -31,16 +31,17 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload bytes up to which all events are one group: a second core would not repay splitting the files."""
+"""Payload bytes up to which all events form one group: a second core would not repay the cost of
+splitting."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""Minimum number of groups, doubled while groups are too large: as a power of two, like the number of
-buckets, it makes even groups, and none is left for one core alone.
+"""Minimum number of groups, doubled while groups are too large: a power of two, like the number of buckets,
+makes groups of equal size, and leaves none for one core alone.
 """
 _ROUNDS: Final = 4
-"""Divisor of the memory limit: payload gathered before it is partitioned, at most `_SMALL_BYTES`; the more
-the better, as writing a piece of a bucket takes 2 ms however small it is.
+"""Divisor of the memory limit that gives the payload gathered before it is partitioned, at most
+`_SMALL_BYTES`; larger is better, as writing a piece of a bucket takes 2 ms however small it is.
 """
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
@@ -77,9 +78,9 @@ class Dealt:
     paths: list[list[HandedFile]]
     """[FANOUT] streams on disk, a list for each bucket."""
     loose: list[HandedFile]
-    """Streams on disk with the records without a request id."""
+    """Streams on disk with the activity records without a request id."""
     n_loose: int
-    """Number of records without a request id."""
+    """Number of activity records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
         """Copy whose streams were handed on to other tasks through `exchange`, all at once.
@@ -112,7 +113,7 @@ class _Pile:
         return self._on_disk or bool(self._paths)
 
     def add(self, events: pa.Table) -> None:
-        """Append a batch (one chunk a column)."""
+        """Append a batch (one chunk per column)."""
         if not events.num_rows:
             return
         self.n_events += events.num_rows
@@ -237,12 +238,12 @@ def _group(piles: list[_Pile]) -> Group:
 class EventSpill:
     """Collector of batches of events, which yields them in groups small enough for the kernel.
 
-    Records without a request id are buffered apart until all is read; then they are named, and join the
-    others.
+    Activity records without a request id are buffered apart until all is read; then they get a name, and join
+    the other events.
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
-        """limit_bytes: maximum payload in memory; a group has at most half of it.
+        """limit_bytes: maximum payload in memory; one group has at most half of the limit.
 
         pool: its threads write to disk while events are added.
         """
@@ -357,7 +358,8 @@ def read_stream(path: HandedFile) -> Iterator[pa.Table]:
 
 
 def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
-    """Linking columns of records with a request id that share a breadcrumb or id with a record in `loose`.
+    """Linking columns of activity records with a request id that share a breadcrumb or id with a record in
+    `loose`.
 
     O(records).
     """
@@ -378,7 +380,7 @@ def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
 
 
 def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
-    """Batches of `loose`, each record with the request id that the kernel would give it."""
+    """Batches of `loose`, each activity record with the request id that the kernel would give it."""
     columns = [batch.select(_LINKING) for batch in loose.batches()]
     requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
     start = 0
@@ -390,7 +392,7 @@ def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Pile) -> pa.StringArray:
-    """All breadcrumbs and ids named by the records of `loose`."""
+    """All breadcrumbs and ids named by the activity records of `loose`."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

@@ -19,7 +19,7 @@ class Here(Executor):
     """Executor that runs each task at once, in the calling thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor. Raises what the task raises."""
+        """Run a call at once, and return its future. Raises what the call raises."""
         done: Future[T] = Future()
         done.set_result(fn(*args, **kwargs))
         return done

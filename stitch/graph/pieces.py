@@ -105,8 +105,8 @@ class StructurePiece:
         self.depth = 0
         """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> number of open references: those outside, if the join is in the piece; else minus those
-        inside.
+        """Join -> number of open references to it: outside of the piece, if the join is inside; else minus
+        the number inside.
 
         None: all references are closed.
         """
@@ -146,7 +146,7 @@ def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> Structur
 
 
 def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
-    """LOOP or COPIES piece of two or more iterations, which have one folded form."""
+    """Piece of kind LOOP or COPIES, of two or more iterations with one folded form."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
     return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)

@@ -25,7 +25,7 @@ POINT, START, END = 0, 1, 2
 
 MISSING_EVENT, ROOT_EVENT = -1, -2
 """`event` of the synthetic nodes `?/missing` and `?/root`: two nodes of one made-up span (START and END, kind
-SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of records."""
+SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of activity records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class PlacedNodes:
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] of a span-event node: index into `mark_names`, used as its point (component, label and kind are
-    the span's); -1 for other nodes."""
+    """[nodes] for a node of a span event: index into `mark_names`, its point (component, label and kind are
+    those of the span); -1 for other nodes."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
     """[nodes] position, in the flow, of the other side of the span; -1 for points."""
     parent: I4
-    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and records."""
+    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and activity records."""
     deferred: B1
     """[nodes] True if the response does not wait for the node."""
     response: B1
@@ -100,9 +100,9 @@ class PlacedFlows(PlacedNodes):
     request: I8
     """[flows] request code, an index into `request_names`."""
     quality: U4
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     code: I8
-    """[events] request code of each row, -1 for rows left out before requests were distinguished."""
+    """[events] code of the request of each row; -1 for rows left out before requests were distinguished."""
     request_names: pa.StringArray
     """[request codes] request id of each code."""
     conflicts: I8
@@ -118,12 +118,13 @@ class PlacedFlows(PlacedNodes):
 
     @classmethod
     def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
-        """Placed flows from their nodes; more: the fields that PlacedFlows has beside them."""
+        """Make placed flows from their nodes. more: values of the other fields of PlacedFlows."""
         return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
     def of_spans(self) -> B1:
-        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of records."""
+        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of activity
+        records."""
         result: B1 = self.side[self.first_node[:-1]] != POINT
         return result
 
@@ -134,7 +135,8 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] rows of the whole batch, for `event` rows of its part `rows`; synthetic nodes unchanged."""
+    """[nodes] rows in the whole batch of nodes whose `event` counts rows in the part `rows`; synthetic nodes
+    unchanged."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 
@@ -160,7 +162,8 @@ class LabelCodes:
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
-    """Labels of `events` (one chunk a column, unified dictionaries). O(rows) gathers, O(distinct) hashing."""
+    """Labels of `events` (one chunk per column, unified dictionaries). O(rows) gathers, O(distinct)
+    hashing."""
     parts: list[I8] = []
     sizes: list[int] = []
     for name in ("component", "point", "label"):

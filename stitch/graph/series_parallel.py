@@ -10,7 +10,7 @@ which the strand goes on; the next item hangs on all of them.
   the smallest case) keep the in-edges that do, and every other one becomes a reference.
 
 A chain is a longest run of nodes of which each is the only way out of the one before and the only way into
-the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once a chain.
+the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once per chain.
 
 Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
 dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:
@@ -37,7 +37,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Maximum passes that repair a few joins each; after them, every remaining join is cut to one in-edge."""
+"""Maximum passes, each of which cuts in-edges of joins that do not nest; then every remaining such join keeps
+one in-edge only."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
@@ -91,10 +92,10 @@ class ChainGraph:
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Build the graph in which joins with equal predecessors share a dummy before the first of them, unless
-    their predecessors are in `dissolved`.
+    """Build the graph in which joins with equal predecessors get a common dummy vertex before the first such
+    join, unless their predecessors are in `dissolved`.
 
-    predecessors: [chains] remaining `chains.predecessors`.
+    predecessors: [chains] `chains.predecessors` without the in-edges already cut.
     """
     last = [positions[-1] for positions in chains.positions]
     joins = [tuple(above) for above in predecessors if len(above) > 1]
@@ -145,7 +146,7 @@ class Dominators:
     jump: list[int]
 
     def child_towards(self, ancestor: int, vertex: int) -> int:
-        """Child of `ancestor` in the dominator tree that is `vertex` or above it."""
+        """Child of `ancestor` in the dominator tree that is `vertex` or an ancestor of it."""
         depth, jump, parent = self.depth, self.jump, self.parent
         wanted = depth[ancestor] + 1
         while depth[vertex] > wanted:
@@ -262,8 +263,8 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Tree children of the fork above that are in this strand: one, or several merged by a join. Set when
-    that fork is assembled.
+    """Children, in the dominator tree, of the fork above that belong to this strand: one, or several merged
+    by a join. Set when the strands of that fork are combined.
     """
 
 
@@ -288,7 +289,8 @@ class _Regions:
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join -> predecessors that it keeps; both are vertices, after `name_failures` chains."""
+        """Join that does not nest -> its predecessors whose edges into it remain; the other in-edges will be
+        cut. Numbers of vertices until `name_failures`, of chains afterwards."""
 
     def run(self) -> list[Item]:
         """Sequence of the whole structure; correct iff `failed` is empty."""
@@ -401,7 +403,7 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Combine the branches of `fork` that no join below it merged to one strand, without `fork`.
+        """Combine the branches of `fork` that no join below has merged into one strand, without `fork`.
 
         going: branches that lead to a join. closed: branches that end. continues: True if any edge leaves.
         """
@@ -423,8 +425,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Main branch among never-joined ones: the one with the end of span `fork`, else the only awaited
-        one, else None."""
+        """Main branch among branches that are never joined: the branch with the end of span `fork`, else the
+        only awaited one; None if there is none."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]
@@ -448,7 +450,8 @@ class _Regions:
         return block
 
     def _fail(self, fork: int, join: int, arriving: list[_Strand]) -> None:
-        """Record the in-edges that a non-nesting join keeps: the regular ones, else the first."""
+        """Record the in-edges that a non-nesting join keeps: the regular ones; the first if none is
+        regular."""
         predecessors = self.graph.predecessors[join]
         regular = {head for s in arriving for head in s.heads}
         kept = [src for src in predecessors if src != fork and self.tree.child_towards(fork, src) in regular]

@@ -46,8 +46,8 @@ def name_bytes(component: str, point: str, label: str | None) -> bytes:
 def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: Iterable[bytes]) -> str:
     """L0 category key, 32 hex digits. Equal iff every column of the structure is equal (2^-128).
 
-    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte a node), mate, parent (int32), src
-    and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
+    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte per node), mate, parent (int32),
+    src and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
     """
     return digest(b"flowdiff L0\0", struct.pack("<3I", *sizes), *numbers, *names).hex()
 
@@ -101,7 +101,7 @@ class Template:
     mate: tuple[int, ...]
     """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
     parent: tuple[int, ...]
-    """[nodes] position of the parent's start; -1 for the root and for records."""
+    """[nodes] position of the parent's start; -1 for the root and for activity records."""
     deferred: tuple[bool, ...]
     """[nodes] True if the response does not wait for the node."""
     edges: tuple[tuple[int, int], ...]

@@ -14,8 +14,8 @@ Every item hangs on the open ends of what stands before it: a node has itself, a
 branches, a spawn those before it, a revisit none. Nodes are counted as printed, from 1; `op<>` counts as two,
 a loop's body once. A revisit inside a loop means the same iteration.
 
-Texts are made once a distinct structure, never once a flow; its key is made
-where it is stored (`stitch.structures`).
+Texts are made once per distinct structure, never once per flow; its key is made where it is stored
+(`stitch.structures`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Reading:
 def read_graph(
     edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool], words: list[Word]
 ) -> Reading:
-    """Texts and keys of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs a node."""
+    """Texts and keys of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs per node."""
     n_nodes = len(words)
     tree = decompose(n_nodes, edges, mate, deferred)
     l0, l1, l2 = fold_levels(tree, words)

@@ -1,7 +1,7 @@
 """Chain of a lane's commits, each with its own hash and the previous one's, and checkpoints of the chain.
 
-A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
-that it can be checked without knowing what they mean.
+A commit record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object,
+so that it can be checked without knowing what they mean.
 
 A checkpoint has tables of all files that a lane published and imported so far. The next commit refers to it,
 so a reader verifies that record, the tables and the few records behind it instead of the whole chain. A
@@ -54,11 +54,11 @@ class Chained:
     record: CommitRecord
     sha256: str
     size: int
-    """Size of the stored record, bytes."""
+    """Size of the stored commit record, bytes."""
 
 
 class CommitTakenError(LakeError):
-    """Another writer committed under this number first: starting over may succeed."""
+    """Another writer committed under the same number first: starting over may succeed."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
@@ -71,14 +71,15 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """(Stored bytes of a record, SHA-256 of the record in hex)."""
+    """(Stored bytes of a commit record, SHA-256 of the record in hex)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Read a record, and check it against its hash and its name. Raises LakeError."""
+    """Read a commit record, and verify its hash and that its name is its lane and number. Raises
+    LakeError."""
     name = commit_name(lane, seq)
     try:
         data = store.read(name).to_pybytes()
@@ -104,7 +105,7 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
 
 
 def last_number(store: Store, lane: int, above: int = 0) -> int:
-    """Number of the last record above `above`; `above` if there is none. Raises LakeError at a gap.
+    """Number of the last commit record above `above`; `above` if there is none. Raises LakeError at a gap.
 
     On a disk O(records above); a gap of more than _PROBED is then left to `fsck`, which lists all names.
     """
@@ -120,7 +121,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """Number of the last record above `above`, by probing: on a disk a listing takes O(all names)."""
+    """Number of the last commit record above `above`, by probing: on a disk a listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -135,7 +136,7 @@ def _probed(store: Store, lane: int, above: int) -> int:
 
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
-    """Yield records in the order of `seqs`, prefetched within the store's concurrency.
+    """Yield commit records in the order of `seqs`, prefetched within the store's concurrency.
 
     Raises as `read_record`.
     """
@@ -145,7 +146,7 @@ def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chain
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
     """Yield every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
-    Raises LakeError at the first violation. O(records of the lane's life).
+    Raises LakeError at the first violation. O(commit records of the lane's life).
     """
     previous = NO_COMMIT
     for link in read_records(store, lane, range(1, last_number(store, lane) + 1)):
@@ -155,7 +156,8 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raise LakeError unless each record names the hash of the previous one, the first one `previous`."""
+    """Raise LakeError unless each commit record names the hash of the previous one, and the first record the
+    hash `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -164,7 +166,7 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """Error for a commit chain with a missing or damaged record; name: the record, why: its defect."""
+    """Error for a commit chain with a missing or damaged commit record; name: the record, why: its defect."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
@@ -208,17 +210,17 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 CHECKPOINT_EVERY: Final = 64
 """Maximum commits of a lane from one checkpoint to the next."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Maximum bytes of records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs a KB:
-ten small records, or four of a live lane that names 120 segments.
+"""Maximum bytes of commit records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs
+a KB: ten small records, or four of a live lane that names 120 segments.
 """
 RECORD_BYTES: Final = 10 * 2**10
-"""Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
+"""Fixed cost of reading a commit record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Divisor of a large checkpoint's size: records after it may cost that many bytes to read, so that rewriting
-stays a fixed share of all writing.
+"""Divisor of a large checkpoint's size: commit records after it may cost that many bytes to read, so that
+rewriting stays a fixed share of all writing.
 """
 KEPT: Final = 4
-"""Number of checkpoints kept: a reader that listed one can read it until two more are made."""
+"""Number of checkpoints kept: a checkpoint can be read until two more are made after a reader listed it."""
 
 
 @lru_cache(maxsize=4096)
@@ -242,11 +244,11 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
     "seq": (pa.int64(), lambda _, commit: commit.seq),
 }
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
-"""Schema of published files, one row each; `window_ns` is the start of the file's window, null for late
+"""Schema of published files, one row per file; `window_ns` is the start of the file's window, null for late
 events and dead letters.
 """
 _ROW_GROUP: Final = 8192
-"""Files (rows) in a row group of a checkpoint: more than those of a day."""
+"""Maximum files (rows) in a row group of a checkpoint: more than a day has."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
 """Schema of imported files, one row each, in the order of commits."""
@@ -259,7 +261,7 @@ PLACE: Final = "place"
 
 
 class Listing:
-    """Files listed by the commits of several lanes, from checkpoints and later records, in order.
+    """Files listed by the commits of several lanes, from checkpoints and later commit records, in order.
 
     For 100,000 windows it takes 14 MB, not 57: names and hashes are read on demand.
     """
@@ -274,10 +276,11 @@ class Listing:
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
         whole = pa.concat_tables([_NO_FILES.select(_EAGER_COLUMNS), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
-        """FILES_SCHEMA without the large `_LAZY_COLUMNS`, and PLACE."""
+        """Table with the columns of FILES_SCHEMA except the large `_LAZY_COLUMNS`, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""
+        """Complete rows for `some` rows of `table`, in the same order, with the given columns; lazy columns
+        are read from the checkpoints."""
         of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
@@ -308,12 +311,12 @@ def _opened(data: pa.Buffer) -> pq.ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """End of a lane's chain: the last checkpoint, if any, and every record after it."""
+    """End of a lane's chain: the last checkpoint, if any, and every commit record after it."""
 
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
-    """Records after the checkpoint, ascending; empty for a lane without commits."""
+    """Commit records after the checkpoint, ascending; empty for a lane without commits."""
     published: pa.Buffer | None
     """The checkpoint's table of published files, in Parquet; None without a checkpoint."""
 
@@ -351,7 +354,7 @@ class Tail:
 def read_tail(store: Store, lane: int) -> Tail:
     """Read and verify the end of a lane's chain. Raises LakeError.
 
-    O(records that `is_due` allows + files of the checkpoint).
+    O(commit records that `is_due` allows + files of the checkpoint).
     """
     floor = _floor(store, lane)
     head = last_number(store, lane, above=floor)
@@ -372,7 +375,8 @@ def read_tail(store: Store, lane: int) -> Tail:
 
 
 def _floor(store: Store, lane: int) -> int:
-    """Commit number of the last checkpoint but one, so that the last one's commit is above it; 0 without."""
+    """Commit number of the last checkpoint but one, so that the commit of the last checkpoint is above it; 0
+    if there is none."""
     throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
     known = [int(name) for name in throughs if name.isdecimal()]
     return known[-2] if len(known) > 1 else 0
@@ -426,8 +430,8 @@ def files_table(records: Iterable[CommitRecord]) -> pa.Table:
 
 
 def is_due(store: Store, tail: Tail) -> bool:
-    """True if the next commit should refer to a new checkpoint: the records since the last one are many or
-    large.
+    """True if the next commit should refer to a new checkpoint: the commit records since the last one are
+    many or large.
     """
     most, cost = BEHIND_BYTES, sum(RECORD_BYTES + link.size for link in tail.records)
     if cost >= most and tail.checkpoint is not None and tail.published is not None:

@@ -230,8 +230,8 @@ class FileCache:
 
 
 def cache_at(environ: Mapping[str, str]) -> FileCache:
-    """The user's cache, one a process: `FLOWDIFF_CACHE`, else in the XDG cache folder; `FLOWDIFF_CACHE_SIZE`
-    bounds it.
+    """The user's cache, the same object for the whole process: in `FLOWDIFF_CACHE`, else in the XDG cache
+    folder; `FLOWDIFF_CACHE_SIZE` bounds it.
 
     Raises ConfigError, LakeError.
     """

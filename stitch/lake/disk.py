@@ -54,7 +54,7 @@ def mapped(path: Path) -> pa.Buffer:
 
 
 def inside(root: Path, name: str) -> Path:
-    """Path of a name of the lake below `root`. Raises LakeError for one that leads out of it.
+    """Path of a name of the lake below `root`. Raises LakeError for a name that leads out of `root`.
 
     Names come from commits and tables of the lake, which anyone with write access may have written.
     """

@@ -1,4 +1,5 @@
-"""Write and read Parquet as the lake wants it: zstd, one encoding a column chosen by measurement, checksums.
+"""Write and read Parquet as the lake wants it: zstd, one encoding per column chosen by measurement,
+checksums.
 
 The choice of encodings and its figures are in `docs/internals/performance.md`; readers need not know them.
 
@@ -36,7 +37,7 @@ from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""Rows of flows read before those outside the time bounds are dropped: 6 MB at 30 nodes."""
+"""Rows of flows read per step, before rows outside the time bounds are dropped: 6 MB at 30 nodes."""
 
 
 def read_rows(
@@ -131,7 +132,7 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Path to which a data file is renamed for a grace period, once a later generation has replaced it."""
+    """Path to which a replaced data file is renamed for a grace period."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
@@ -226,7 +227,8 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
-"""Table -> columns with statistics, by which readers skip row groups; others would only enlarge footers."""
+"""Table -> columns with Parquet statistics, by which readers skip row groups; statistics of other columns
+would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
 """Last bytes of a Parquet file: length of the footer, magic word."""
@@ -240,9 +242,9 @@ META_ROWS: Final = b"flowdiff.rows"
 def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
     """Parquet bytes of one file; the same rows in the same order always give the same bytes.
 
-    `table` must have the columns of the contract; structures those of STRUCTURES_SCHEMA. Chunks and
-    dictionaries of the input do not matter: they are unified first. `window`: for tables of windows. Raises
-    pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
+    `table` must have the columns of the contract; structures have the columns of STRUCTURES_SCHEMA. Chunks
+    and dictionaries of the input do not matter: they are unified first. `window`: for tables of windows.
+    Raises pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
     """
     schema = _plain(table_name)
     if table_name == "structures":

@@ -23,7 +23,7 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Maximum hashes kept per file, and the number of structures below which counts are exact."""
+"""Maximum hashes of structures kept per file; counts are exact for fewer structures than that."""
 _DIGITS: Final = 8
 """Number of leading hex digits of a category key that serve as the hash of the structure."""
 _HASHES: Final = 16**_DIGITS
@@ -34,7 +34,7 @@ COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "categor
 COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 
 FILE_COUNTS_SCHEMA: Final = pa.schema({"window_ns": pa.int64(), "rows": pa.int64(), "counts": COUNTS_TYPE})
-"""Schema of the counts of flow files, one row each; `window_ns`: start of the file's window."""
+"""Schema of the counts of flow files, one row per file; `window_ns`: start of the file's window."""
 
 WINDOW_COUNTS_SCHEMA: Final = pa.schema(
     [
@@ -48,8 +48,8 @@ WINDOW_COUNTS_SCHEMA: Final = pa.schema(
         pa.field("flagged", pa.int64()),
     ]
 )
-"""Schema of counts of windows, one row each, in order of time; columns as in the view `windows`, which counts
-all categories.
+"""Schema of counts of windows, one row per window, in order of time; columns as in the view `windows`, which
+counts all categories.
 """
 
 

@@ -93,7 +93,7 @@ class CatalogError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """Changes that one run made to one table."""
+    """Changes to one table by one run of `publish`."""
 
     name: str
     added: int
@@ -352,7 +352,7 @@ def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime
 
 
 def _remove_forgotten(table: Table, before: Sequence[Snapshot]) -> None:
-    """Remove manifests and lists of expired snapshots, except those that remaining snapshots use.
+    """Remove manifests and lists of expired snapshots, except files that remaining snapshots use.
 
     pyiceberg does not. A manifest that a snapshot dropped is in none of its descendants, so the remaining
     snapshots whose parent expired have every manifest that is still used. O(expired). A run that dies in here

@@ -43,7 +43,8 @@ def read_whole(store: Store, name: str) -> pa.Buffer | None:
 
 
 def damaged(store: Store, names: Iterable[str]) -> Iterator[str]:
-    """Names of files whose checksum fails; files deleted meanwhile are skipped. Reads all. Raises OSError."""
+    """Names of files whose checksum fails; files deleted meanwhile are skipped. Reads every file. Raises
+    OSError."""
     given = [*names]
     for name, data in zip(given, prefetch(store, lambda name: read_whole(store, name), given), strict=True):
         if data is None and store.size(name) is not None:

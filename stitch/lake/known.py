@@ -20,9 +20,9 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 class KnownRequests:
     """Lookup of request ids in the lake's flows, limited to the windows that may have them: not O(lake).
 
-    Searches the windows of the given events, windows at most `reach_ns` from one of them, and earlier ones
-    with a request that lasted that long. A request in two imports, the later part first and more than
-    `reach_ns` apart, is not recognised; `flowdiff fsck` reports it as stored twice.
+    Searches the windows of the given events, windows at most `reach_ns` away, and earlier ones with a request
+    that lasted until then. A request in two imports, the later part first and more than `reach_ns` apart, is
+    not recognised; `flowdiff fsck` reports it as stored twice.
 
     Memory: the ids of one file at a time, and the flows that match.
     """

@@ -47,7 +47,8 @@ from stitch.lake.upkeep.hidden import read_hidden
 FILE_LANE: Final = 0
 """Number of the lane of everything that is imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Maximum attempts at fencing: one fails only if another writer committed, and so made progress."""
+"""Maximum attempts to fence off the lane's previous writer: an attempt fails only if another writer
+committed, and so made progress."""
 
 
 class Lane:
@@ -68,9 +69,7 @@ class Lane:
         lane: int = FILE_LANE,
         fence: bool = False,
     ) -> None:
-        """fence: take the lane over with a commit of its own, after which its previous owner cannot
-        commit.
-        """
+        """fence: True to take the lane over by a commit, after which its previous owner cannot commit."""
         self.lane = lane
         self._fence = fence
         self._store = store
@@ -99,12 +98,13 @@ class Lane:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the last commit that has one; empty without."""
+        """Configuration of the last commit that has one; empty if none has."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Settings in `now` that differ from those of the lane's last requests, as text; empty if none do."""
+        """Text of the settings in `now` that differ from the settings of the lane's last requests; empty if
+        none do."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -120,7 +120,8 @@ class Lane:
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """Stage for the files of the next commit; uncommitted files are removed in the end."""
+        """Staging for the files of the next commit; files that were not committed are removed when the block
+        ends."""
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
@@ -190,7 +191,7 @@ class Lane:
         raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """Record of the next commit, without its files."""
+        """Commit record of the next commit, without its files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
@@ -225,7 +226,7 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files of `items` without those missing because upkeep removed them."""
+        """Files of `items`, except missing ones that upkeep removed."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item
@@ -269,7 +270,7 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """Name of a data file of this lane whose commit is not in the chain; None without one.
+        """Name of a data file of this lane whose commit is not in the chain; None if there is none.
 
         The next commit would hide such a file. Every commit with a file in a window has a file of flows
         there, so only the last windows of flows are searched.
@@ -279,7 +280,7 @@ class Lane:
         return next((name for name, lane, seq in files if lane == self.lane and seq > self._tail.head), None)
 
     def _staged(self) -> dict[str, int]:
-        """Stage folders of the lane, and the number of the commit each is for."""
+        """Stage folders of the lane and the number of the commit each is for."""
         above = stage_lane_folder(self.lane)
         staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
         return {folder: seq for folder, seq in staged.items() if seq is not None}

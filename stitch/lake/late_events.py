@@ -29,5 +29,6 @@ def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]
 
 
 def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
-    """Read `late` or `repaired` files: EVENT_SCHEMA, one chunk a column. Raises LakeError."""
+    """Read `late` or `repaired` files as a table with EVENT_SCHEMA, one chunk per column. Raises
+    LakeError."""
     return concat_events([with_binary_ids(manifest.decoded(file)) for file in files])

@@ -88,9 +88,10 @@ def stage_lane_folder(lane: int) -> str:
 
 
 def stage_folder(lane: int, seq: int) -> str:
-    """New folder for the files of one attempt at a commit.
+    """Name of a new stage folder, for the files of one attempt at a commit.
 
-    Two writers may be at the same number, and neither may touch the other's files: so no two share a folder.
+    Two writers may attempt the same commit number, and neither may touch the other's files: so no two share a
+    folder.
     """
     return f"{stage_lane_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}"
 
@@ -128,12 +129,12 @@ def report_folders(names: Iterable[str]) -> list[str]:
 
 
 def segment_folder(lane: int) -> str:
-    """Folder of a live lane's segments."""
+    """Folder of a live lane's log segments."""
     return f"{SEGMENTS}/lane={lane:d}"
 
 
 def segment_seq(file: str) -> int | None:
-    """Number of the commit that a segment (last part of its name) was written for; None for a foreign
+    """Number of the commit that a log segment (last part of its name) was written for; None for a foreign
     name.
     """
     seq, dash, _ = file.partition("-")

@@ -16,7 +16,7 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
-"""Renewals within the time after which another process takes over: five of them may fail."""
+"""Renewals within the time after which another process takes over: all but one may fail."""
 
 
 class Lease:

@@ -179,10 +179,10 @@ class Manifest:
         return self.listed.whole(listed, FILE_COUNTS_SCHEMA.names)
 
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
-        """Files that may have something from a time on (None: all), by their windows and their commits'
-        `last_ns`.
+        """Files of a table that may have rows from `since_ns` (ns since the epoch) on; None: all its files.
 
-        Late files whose commits have no `last_ns` are left out.
+        A file qualifies by the end of its window or by the `last_ns` of its commit; a late file, which has no
+        window, is left out if its commit has no `last_ns`.
         """
         wanted = _of_table(self.listing, table)
         if since_ns is not None:

@@ -50,7 +50,7 @@ def remote_store(name: str) -> RemoteStore:
 
 
 def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:
-    """Open a lake as `open_store` does, with remote files copied to the user's cache, once a process.
+    """Open a lake as `open_store` does, with remote files copied to the user's cache, once per process.
 
     Raises as `open_store`, and LakeError where the cache cannot be used.
     """

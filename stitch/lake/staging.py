@@ -45,7 +45,7 @@ class Staging:
 
     @classmethod
     def attempt(cls, store: Store, lane: int, seq: int, attempts: str) -> Staging:
-        """Stage for one attempt at a part of the commit's work, in a folder whose name begins with
+        """Staging for one attempt at a part of the commit's work, in a stage folder whose name begins with
         `attempts`.
         """
         staging = cls(store, lane, seq)
@@ -53,7 +53,8 @@ class Staging:
         return staging
 
     def attempts(self) -> str:
-        """Prefix for folders of attempts (`attempt`), which are removed with this stage."""
+        """Prefix of the names of the attempts' stage folders (`attempt`), which are removed together with
+        `folder`."""
         self._attempts = f"{self.folder}-"
         return self._attempts
 
@@ -84,12 +85,12 @@ class Staging:
         return sorted(item.sha256 for item in self._items if item.window == window.name)
 
     def drop_window(self, window: Window) -> None:
-        """Exclude the staged files of a window from the commit; they are removed with the stage."""
+        """Exclude the staged files of a window from the commit; they are removed with the stage folder."""
         with self._lock:
             self._items = [item for item in self._items if item.window != window.name]
 
     def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
-        """Write raw events as the log's segment of commit `seq` (default: this one). Raises OSError."""
+        """Write raw events as the log segment of commit `seq` (default: this one). Raises OSError."""
         name = segment_name(self.lane, self.seq if seq is None else seq)
         data, segment = encode_segment(name, rows)
         self._store.put(name, data)
@@ -113,7 +114,7 @@ class Staging:
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
-        """Remove the stage folder with its files, and the folders of attempts. Raises OSError."""
+        """Remove the stage folder with its files, and the stage folders of attempts. Raises OSError."""
         self._store.remove(self.folder)
         if self._attempts is not None:
             above, _, beginning = self._attempts.rpartition("/")
@@ -122,7 +123,7 @@ class Staging:
                     self._store.remove(f"{above}/{name}")
 
     def discard(self) -> None:
-        """Remove the stage's files and segments. Raises OSError."""
+        """Remove the stage folder, and the log segments written for the commit. Raises OSError."""
         segments, self._items, self._segments, self._adopted = self._segments, [], [], []
         self.clear()
         for name in segments:

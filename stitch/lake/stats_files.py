@@ -28,7 +28,7 @@ SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
 class StatsKey(NamedTuple):
-    """Key of the statistics of one state of a window."""
+    """Key of the statistics of a window in one state, i.e. with one set of files."""
 
     window: Window
     source: str
@@ -69,7 +69,8 @@ def has_stats(store: Store, key: StatsKey) -> bool:
 
 
 def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
-    """Store data unless it is stored already; remove damaged files and those of other states of the window.
+    """Store data unless it is stored already; remove damaged files and statistics of other states of the
+    window.
 
     Raises OSError where nothing can be written.
     """
@@ -82,9 +83,10 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files in a key's folder that `is_other` rejects as another version; return their number.
+    """Remove files in a key's folder whose content `is_other` recognises as another version; return their
+    number.
 
-    is_other: [content] -> True for another version. Files of other settings stay. Raises OSError.
+    is_other: content -> True for another version. Files of other settings stay. Raises OSError.
     """
     folder, mine, n = stats_folder(key), {*_kept(store, key)}, 0
     for name in store.names(folder):
@@ -114,8 +116,8 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove drafts that dead writers left on the stage. A living writer loses its draft, and does not store
-    its statistics."""
+    """Remove drafts that dead writers left in stage folders. A living writer loses its draft, and does not
+    store its statistics."""
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

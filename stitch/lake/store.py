@@ -171,32 +171,32 @@ class LocalStore:
         return cls(LocalDisk(root))
 
     def read(self, name: str) -> pa.Buffer:
-        """See Store."""
+        """Whole content of a file. Raises FileNotFoundError."""
         return self._disk.read(name)
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
-        """See Store. The file is mapped: only its end is read."""
+        """Last `n_bytes` bytes of a file, all of it if shorter. The file is mapped: only its end is read."""
         data = self._disk.read(name)
         return data.slice(max(0, data.size - n_bytes))
 
     def size(self, name: str) -> int | None:
-        """See Store."""
+        """Size of a file in bytes; None where it is missing."""
         return self._disk.size(name)
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """See Store."""
+        """Sizes of files in bytes, in the order of `names`; None where one is missing."""
         return [self._disk.size(name) for name in names]
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """See Store."""
+        """Sorted names in a folder (last parts only) that sort after `after`; empty for a missing folder."""
         return [name for name in self._disk.names(folder) if name > after]
 
     def written(self, folder: str) -> dict[str, int]:
-        """See Store."""
+        """Time at which each file in a folder was written, ns since the epoch by this machine's clock."""
         return self._disk.written(folder)
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """See Store."""
+        """Names of all files below a folder, sorted; none for a missing folder."""
         for name in self._disk.names(folder):
             whole = f"{folder}/{name}" if folder else name
             if is_folder(name):
@@ -205,7 +205,7 @@ class LocalStore:
                 yield whole
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Store."""
+        """Write a new staged file, durable after `persist`."""
         for folder in _path(_parent(name)):
             if folder not in self._made:
                 self._disk.make_folder(folder)
@@ -213,7 +213,7 @@ class LocalStore:
         self._disk.create(name, data)
 
     def persist(self, names: Sequence[str]) -> None:
-        """See Store. Files first, then every folder once."""
+        """Sync files of `put` to disk: the files first, then each of their folders once."""
         for name in names:
             self._disk.sync_file(name)
         folders = sorted({_parent(name) for name in names})
@@ -222,7 +222,7 @@ class LocalStore:
             self._disk.sync_folder(folder)
 
     def settle(self, folder: str) -> None:
-        """See Store."""
+        """Sync every visible file in a folder, and the folder, to disk; creates a missing folder."""
         self._make_folders([folder])
         self._disk.sync_folder(folder)
 
@@ -242,7 +242,8 @@ class LocalStore:
         _remember(self._made, wanted)
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """See Store: a draft is written and synced, then linked, and the folder is synced."""
+        """Write a file under a free name: a draft is written and synced, then linked, and the folder is
+        synced."""
         draft = self._draft(name, data, stage)
         self._make_folders([_parent(name)])
         try:
@@ -254,7 +255,7 @@ class LocalStore:
         self._sync_after(name)
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
-        """See Store."""
+        """Replace a file's content atomically and durably."""
         self._disk.rename(self._draft(name, data, stage), name)
         self._sync_after(name)
 
@@ -279,10 +280,11 @@ class LocalStore:
         return draft
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """See Store. Target folders are synced before the stage, so that no crash loses both names of a file.
+        """Move files to their final names. Target folders are synced before the stage folder, so that no
+        crash loses both names of a file.
 
-        They are synced even if every file is already moved: the process that moved it may have died before it
-        did.
+        Target folders are synced even if every file is already moved: the process that moved it may have died
+        before syncing.
         """
         targets = sorted({_parent(move.final) for move in moves})
         self._make_folders(targets)
@@ -303,7 +305,7 @@ class LocalStore:
                 self._disk.sync_folder(folder)
 
     def remove(self, name: str) -> None:
-        """See Store."""
+        """Remove a file or a folder with its content; missing ones are ignored."""
         self._disk.remove(name)
         for known in (self._made, self._settled):
             known.difference_update([n for n in [*known] if n == name or n.startswith(f"{name}/")])

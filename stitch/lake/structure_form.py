@@ -81,7 +81,7 @@ def nested(structures: pa.Table) -> pa.Table:
 
 
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, or the given columns of it, for rows as stored in files, in order.
+    """Rows of STRUCTURES_SCHEMA (`columns`: only these columns), in order, for rows as stored in files.
 
     stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """

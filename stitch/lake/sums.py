@@ -19,7 +19,7 @@ SUMS: Final = "SHA256SUMS"
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:
-    """Content of a checksum list, one line a file; files: name -> content."""
+    """Content of a checksum list, one line per file; files: name -> content."""
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return "".join(lines).encode()
 

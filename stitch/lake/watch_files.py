@@ -35,9 +35,8 @@ LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
 """Number of commits kept; older ones are deleted, as the tables have their content."""
 LISTED_FROM: Final = 64
-"""Maximum files named in a commit itself, some 90 bytes each; beyond it, older ones go into a listing.
-
-A commit adds three at most, so two listings are enough for all commits that are kept.
+"""Maximum files named in a commit itself, some 90 bytes each; beyond this, older ones are moved into a
+listing. A commit adds three at most, so two listings are enough for all commits that are kept.
 """
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
@@ -45,7 +44,7 @@ Rows = Mapping[str, Sequence[dict[str, Any]]]
 
 
 class TakenError(LakeError):
-    """Another process committed under this number first."""
+    """Another process committed the watch's next number first."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
@@ -266,7 +265,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Files that are in the tables' folders: those in `named` first, in their order, then the others."""
+    """Files that are in the tables' folders: files in `named` first, in their order, then the others."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)

@@ -45,7 +45,8 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if `after` has the rows of the tables `before`, in any order, each as often (`distinct`: once).
+    """True if `after` has the rows of the tables `before`, in any order, and each equally often (`distinct`:
+    once each).
 
     By a 64-bit hash of every row over all columns.
     """
@@ -103,8 +104,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """`(rows, [windows + 1] offsets)`: rows of the structures used by each window's flows, ascending in a
-    window.
+    """`(rows, [windows + 1] offsets)`: rows in `known` of the structures used by each window's flows,
+    ascending in a window.
 
     categories, windows: `[flows]`; known: `[structures]` categories, each once.
     """

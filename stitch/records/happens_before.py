@@ -28,7 +28,8 @@ class HappensBefore:
     linked: B1
     """[nodes] True if an edge leads to the node from the previous node on its strand."""
     src: I8
-    """[cross edges] source node. Cross edges: all but those of `linked`, each once, sorted by (src, dst)."""
+    """[cross edges] source node. Cross edges: all edges except the ones of `linked`, each once, sorted by
+    (src, dst)."""
     dst: I8
     """[cross edges] destination node."""
     names_parents: B1

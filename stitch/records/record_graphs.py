@@ -50,8 +50,8 @@ _PLACE = np.uint64(0x589965CC75374CC3)
 _SRC = np.uint64(0x1D8E4E27C47D124F)
 _DST = np.uint64(0xEB44ACCAB455D165)
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
-"""Hash mixed into the label of nodes from which the response may leave, so that they sort as another
-label."""
+"""Hash mixed into the label of nodes from which the response may leave, so that they sort apart from other
+nodes with the same label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _by_flow_and_hash(flow: I8, colour: U8, n_flows: int) -> I8:
 def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
     """Flows of a batch of records, in canonical order.
 
-    events: EVENT_SCHEMA, record kinds only, one chunk a column; records without a time are left out and
+    events: EVENT_SCHEMA, record kinds only, one chunk per column; records without a time are left out and
     listed in `timeless`. labels: `encode_labels(events)`, if already computed. The result for a request
     depends on its own records only, except for the numbering of requests.
     """
@@ -205,7 +205,7 @@ class _Graph:
     request: I8
     """[flows] code of the flow's request."""
     quality: U4
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     strand_first: I8
     """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
@@ -219,7 +219,7 @@ class _Graph:
     candidate: B1
     """[nodes] True for candidates for the response (`Ends.candidate`)."""
     linked: B1
-    """[nodes] True if an edge leads to the node from the previous one."""
+    """[nodes] True if an edge leads to the node from the previous node."""
     src: I8
     """[cross edges] source node."""
     dst: I8
@@ -287,7 +287,7 @@ def _quality(
     cyclic: I8,
     node_flow: I8,
 ) -> U4:
-    """[flows] Quality bits."""
+    """[flows] quality flags, bits of `Quality`."""
     request, _ = _dense(strands.flow)
     n_records = np.bincount(node_flow, minlength=len(request))
     many = entries.n_orphans > np.maximum(1, config.orphan_share * n_records)

@@ -34,7 +34,7 @@ NO_CODE = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """References from records to breadcrumbs or ids (links or parents), one row a reference, in record
+    """References from records to breadcrumbs or ids (links or parents), one row per reference, in record
     order."""
 
     record: I8
@@ -80,7 +80,7 @@ class Records:
 
 
 def read_records(events: pa.Table, labels: LabelCodes) -> Records:
-    """Read a batch of records with times (one chunk a column) as numpy columns. O(records)."""
+    """Read a batch of records with times (one chunk per column) as numpy columns. O(records)."""
     requests = assign_requests(events)
     link_record, link = split_and_join_links(events)
     crumb, link_code, n_crumbs = _encode(whole(events["breadcrumb"]), link)
@@ -242,7 +242,10 @@ def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
 
 
 def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8, I8, I8]:
-    """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
+    """Sort records that tie so far by time, then by a hash of their content, and drop exact copies.
+
+    starts: [nodes] True for the first record of each group of ties. Returns (nodes, strand, dropped
+    copies)."""
     if starts.all():
         return nodes, strand, no_rows()
     run = np.cumsum(starts)

@@ -1,4 +1,4 @@
-"""Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
+"""Plant one tree per flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
 
 A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
 trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if its
@@ -47,7 +47,7 @@ class Parents:
     parent: I8
     """[spans] row of the parent; -1 for roots and orphans."""
     orphan: B1
-    """[spans] True if the span declares parents and none of them is in the trace."""
+    """[spans] True if the span declares parents and the trace has no span with such an id."""
     asynchronous: B1
     """[spans] True if the parent does not wait for the span."""
     cut: I8
@@ -90,8 +90,8 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 def _cycle_heads(parent: I8) -> I8:
     """Lowest row of every cycle of `parent` [spans; -1: none]. O(spans log depth).
 
-    After as many jumps as there are spans, any row that has not reached a top is on a cycle, and every span
-    of a cycle is reached from some span of it.
+    After as many jumps along `parent` as there are spans, a row that has not reached a top is on a cycle, and
+    every span of a cycle is reached from another span of the same cycle.
     """
     n = len(parent)
     if bool((parent < np.arange(n)).all()):
@@ -119,7 +119,8 @@ def _cycle_heads(parent: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees of the spans of a batch, one a flow. Rows: the spans in work order, then the synthetic spans."""
+    """Trees of the spans of a batch, one per flow. Rows: the spans in work order, then the synthetic
+    spans."""
 
     parent: I8
     """[rows] row of the parent; the number of rows for the root of a flow."""
@@ -146,7 +147,7 @@ def _peers(spans: Spans, events: pa.Table) -> I8:
 def plant_forest(
     spans: Spans, parents: Parents, events: pa.Table, component_of_label: I8, orphan_share: float
 ) -> Forest:
-    """Complete the declared parents to one tree a flow.
+    """Complete the declared parents to one tree per flow.
 
     component_of_label: [label codes] code of the component, its index in the dictionary of `events`.
     orphan_share: see `StitchConfig`. O(spans) plus the bounded search.

@@ -53,14 +53,15 @@ class SharedIds:
     innermost: I8
     """[groups] row of the group's innermost (last) member."""
     side_key: I8
-    """[sides] group * n_components + component, ascending; a side: members of one group and component."""
+    """[sides] group * n_components + component, ascending. A side is the set of spans of one group with one
+    component."""
     side: I8
     """[sides] row of the innermost member with the group and component of `side_key`."""
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """[queries] row of the parent of a span that names the id of span `found` (-1: none), given its own
-        `component`.
+        """[queries] row of the parent of a span that names the id of span `found` (-1: none) as its parent,
+        given the span's own `component`.
         """
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
@@ -93,7 +94,7 @@ class Identified:
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
-    """Reduce rows to one a span.
+    """Reduce rows to one per span.
 
     `component` [label codes] is the component's code. O(spans) where ids are unique.
     """
@@ -166,7 +167,7 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
 
 
 def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
-    """References of `spans`; rows `takers` without declared parents get those of the partial reports
+    """References of `spans`; rows `takers` without declared parents get the references of the partial reports
     `givers`."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)

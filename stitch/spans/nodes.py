@@ -191,7 +191,7 @@ def _edges(
 
     Edges are sorted by (flow, destination, source). In-edges of a start: the parent's start. Of a mark: its
     span's start. Of an end: the marks in order, then the ends of the synchronous children in order; without
-    any of these, the span's own start.
+    marks and such children, the span's own start.
     """
     n_inner = tree.n_sync + rows.n_marks
     in_degree = np.ones(total, dtype=np.int64)

@@ -26,8 +26,8 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
     """Per column, [values] uint64 keys: equal iff the ids are, in the order of their bytes.
 
-    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns an id; else all
-    columns share one sorted dictionary, 300 ns an id. Columns must not hold nulls.
+    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns per id; else all
+    columns share one sorted dictionary, 300 ns per id. Columns must not hold nulls.
     """
     numbers = [_numbers(column) for column in columns]
     if all(n is not None for n in numbers):
@@ -57,9 +57,9 @@ def _numbers(column: pa.BinaryArray) -> U8 | None:
 
 
 class SpanIndex:
-    """Hash table over (flow, id) in numpy: one region a flow, so that probes stay in cache.
+    """Hash table over (flow, id) in numpy: one region per flow, so that probes stay in cache.
 
-    Rounds: every key writes its row into its slot and the last writer wins; keys that lost their slot to
+    Rounds: every key writes its row into its hash slot and the last writer wins; keys that lost their slot to
     another id go to a smaller table in the next round. At a load of 1/4 to 1/2 each round places about 80 %.
     """
 
@@ -119,7 +119,7 @@ UNKNOWN_NS = np.int64(2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class SpanReferences:
-    """Declared parents of spans (parents and FOLLOWS_FROM), one row a reference."""
+    """Declared parents of spans (parents and FOLLOWS_FROM), one row per reference."""
 
     row: I8
     """[references] work-order index of the span that declares the reference."""
@@ -174,7 +174,7 @@ class Spans:
 
 
 def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> Spans:
-    """Spans of an event batch (one chunk a column, every row with trace and span id) in work order.
+    """Spans of an event batch (one chunk per column, every row with trace and span id) in work order.
 
     `flow` [rows] are the codes of the traces. O(rows log rows), near linear on nearly grouped input.
     """

@@ -1,8 +1,8 @@
 """Build the graphs of a batch of spans: placed flows, vectorised.
 
-The steps: work order (`span_columns`), identity, parents and one tree a flow (`forest`), times of spans that
-came without (from their children, else from their parent), canonical order (`stitch.graph.order.tree`), nodes
-and edges (`nodes`).
+The steps: work order (`span_columns`), identity, parents and one tree per flow (`forest`), times of spans
+that came without (from their children, else from their parent), canonical order (`stitch.graph.order.tree`),
+nodes and edges (`nodes`).
 
 A span is two nodes, its start and its end; a mark is a point between them. Edges: parent's start to child's
 start; start to mark to end; a synchronous child's end to the parent's end; start to end only where none of
@@ -75,7 +75,7 @@ def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
     """Placed flows of an event batch that holds spans only, each with `request_id` and `id`.
 
-    events: EVENT_SCHEMA, one chunk a column. labels: `encode_labels(events)`, if already computed. Traces
+    events: EVENT_SCHEMA, one chunk per column. labels: `encode_labels(events)`, if already computed. Traces
     without a single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
     """
     labels = encode_labels(events) if labels is None else labels

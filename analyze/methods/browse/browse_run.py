@@ -23,17 +23,16 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class BrowseRun:
-    """Results of browsing: densities and moments of all samples, everything else of the last one.
-
-    times: self and critical times by path; bins: counts by bin of response time.
-    """
+    """Results of browsing: densities and moments of all samples, everything else of the last one."""
 
     population: Population
     times: AllPathTimes
+    """Own and critical times by path."""
     moments: SampleMoments
     densities: tuple[Density | None, ...]
     """Density of the response times of each sample; None for fewer than two distinct times."""
     bins: ResponseBins
+    """Counts by bin of response time."""
     ranges: tuple[BinRange, ...]
     """Ranges of bins to show: one for each mode, and the slow end."""
     settings: BrowseSettings

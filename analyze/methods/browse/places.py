@@ -107,8 +107,7 @@ class HostTimes:
     weight: F8
     """Sum of the weights of the requests counted in `n`."""
     us: F8
-    """Critical self time on the host, µs, weighted; the hosts add up to the weighted sum of response
-    times."""
+    """Critical own time on the host, µs, weighted; the hosts add up to the weighted sum of response times."""
     failed: I8
     """Number of requests in which a node on the host failed."""
     components: tuple[tuple[str, ...], ...]
@@ -154,7 +153,8 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
     """Node on whose host the time of each edge is spent, int64[edges] node index.
 
-    For spans it is the start of the span whose self time includes the edge, for records the end of the edge.
+    For spans it is the start of the span whose own time includes the edge, for activity records the end of
+    the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]

@@ -44,12 +44,14 @@ from schemas.report.browse import (
 from schemas.windows import NS_PER_US
 
 _MOST_ROOTS: Final = 60
+"""Maximum number of root types whose bins are in the section, for any range that the user chooses: the root
+types with most requests, and all that a listed range names."""
 _MOST_CATEGORIES: Final = 200
+"""Maximum number of categories whose bins are in the section, for any range that the user chooses: the
+categories with most requests, and all that a listed range names."""
 _MOST_SITES: Final = 120
-"""_MOST_ROOTS, _MOST_CATEGORIES, _MOST_SITES: maximum numbers of root types, categories and call sites whose
-bins are in the section, for any range that the user chooses.
-
-Those with most requests (sites: most time) are included, and all that a listed range names.
+"""Maximum number of call sites whose bins are in the section, for any range that the user chooses: the sites
+with most time, and all sites that a listed range names.
 """
 _DIGITS: Final = 9
 """Number of significant digits of sums in the section; limits the size of the page."""
@@ -111,7 +113,7 @@ def _curve(name: str, requests: int, density: Density) -> DensityCurve:
 
 
 def _listed(size: npt.NDArray[np.number], most: int, needed: Sequence[int]) -> list[int]:
-    """Indices of the `most` largest entries and of those in `needed`, largest first."""
+    """Indices of the `most` largest entries of `size`, and of all entries in `needed`, largest first."""
     order = np.argsort(-size, kind="stable").tolist()
     kept = {number for number in order[:most] if size[number] > 0} | set(needed)
     return [number for number in order if number in kept]
@@ -129,8 +131,8 @@ def _root(run: BrowseRun, root: int) -> BinnedRoot:
 
 
 def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
-    """Fields of a row for the last sample: number of requests, mean, and C² for more than LARGE requests.
-    place: index of the category."""
+    """Fields `requests`, `mean_us` and `c2` of a row, for the category at index `place` of `moments`, in the
+    last sample; `c2` is None for at most LARGE requests."""
     n, mean = int(moments.count[-1, place]), float(moments.mean_us[-1, place])
     c2 = float(moments.c2[-1, place]) if n > LARGE and mean > 0 else None
     return {"requests": n, "mean_us": mean, "c2": c2}
@@ -185,7 +187,7 @@ the order of the rows."""
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
-    """Leading root types, categories and call sites of the bins `first` to `past`."""
+    """Leading (root types, categories, call sites) of the bins `first` to `past`."""
     roots, categories = (
         _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
         for kinds in (bins.roots, bins.categories)

@@ -32,25 +32,21 @@ _MOST_DIGITS: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class KindBins:
-    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins].
-
-    weight: sum of the requests' weights.
-    """
+    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins]."""
 
     n: I8
     weight: F8
+    """Sum of the requests' weights."""
     failed: F8
     """Sum of the weights of requests whose root did not end `ok`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteBins:
-    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated.
-
-    weight: sum of these requests' weights.
-    """
+    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated."""
 
     weight: F8
+    """Sum of the weights of the requests that waited."""
     us: F8
     """Time that the response waited at the site, µs, weighted sum."""
     failed: F8
@@ -71,20 +67,20 @@ class SiteBins:
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """Counts of one sample by bin of response time; sums are weighted, times in µs.
-
-    categories, roots, sites: counts by bin of each; root_names: root types.
-    """
+    """Counts of one sample by bin of response time; sums are weighted, times in µs."""
 
     edges_ns: I8
     """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge only."""
     us: F8
     """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins
+    """Counts by category."""
     roots: KindBins
     """Counts of root types: sums over their categories."""
     sites: SiteBins
+    """Counts by call site."""
     root_names: tuple[str, ...]
+    """Names of the root types, by index."""
     root_of: I8
     """Index in `root_names` of each category's root type, int64[categories]."""
 
@@ -217,7 +213,7 @@ class BinRange:
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
-    """Find the range of bins of each mode, from valley to valley, and that of the slowest requests.
+    """Find the range of bins of each mode, from valley to valley, and the range of the slowest requests.
 
     Ranges without requests are left out. A single distinct time has no mode, and one range with all bins.
     """
@@ -239,39 +235,39 @@ def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
 
 
 def tail_bin(bins: ResponseBins) -> int:
-    """First bin of the slow end: the last one such that at least _TAIL of the requests are in it or above
-    it."""
+    """First bin of the slow end: the highest bin such that at least the share _TAIL of the requests are in it
+    or above."""
     behind = np.cumsum(bins.weight[::-1])[::-1]
     enough = np.flatnonzero(behind >= _TAIL * bins.weight.sum())
     return int(enough[-1]) if len(enough) else 0
 
 
 class KindsInRange(NamedTuple):
-    """Root types or categories, in a range of bins and outside; arrays are [kinds].
-
-    n: requests in the range; share_in, share_out: share of the requests in the range (outside) that are of
-    the kind.
-    """
+    """Root types or categories in a range of bins, compared with all other bins; arrays are [kinds]."""
 
     n: I8
+    """Number of the kind's requests in the range."""
     share_in: F8
+    """Share of the range's requests that are of the kind."""
     share_out: F8
+    """Share of the requests outside of the range that are of the kind."""
     failed: F8
     """Share of the kind's requests in the range that failed, in [0, 1]."""
 
 
 class SitesInRange(NamedTuple):
-    """Call sites, in a range of bins and outside; arrays are float64[sites].
-
-    share_in, share_out: share of requests that waited at the site; mean_in_us, mean_out_us: mean wait per
-    request, µs; failed: share of the range's requests in which the site failed.
-    """
+    """Call sites in a range of bins, compared with all other bins; arrays are float64[sites]."""
 
     share_in: F8
+    """Share of the range's requests that waited at the site."""
     share_out: F8
+    """Share of the requests outside of the range that waited at the site."""
     mean_in_us: F8
+    """Mean wait at the site per request of the range, µs."""
     mean_out_us: F8
+    """Mean wait at the site per request outside of the range, µs."""
     failed: F8
+    """Share of the range's requests in which the site failed."""
 
 
 def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
@@ -288,8 +284,8 @@ def over(part: F8, whole: F8 | float) -> F8:
 
 
 def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
-    """Compare root types or categories in the bins `first` to `past` with those in other bins. O(kinds ·
-    bins)."""
+    """Compare root types or categories between the bins `first` to `past` (exclusive) and all other bins.
+    O(kinds · bins)."""
     inside, outside = split_sums(kinds.weight, first, past)
     failed, _ = split_sums(kinds.failed, first, past)
     return KindsInRange(
@@ -301,7 +297,8 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
-    """Compare call sites in the bins `first` to `past` with those in other bins. O(sites · bins)."""
+    """Compare call sites between the bins `first` to `past` (exclusive) and all other bins. O(sites ·
+    bins)."""
     inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
     waiting, waiting_else = split_sums(bins.sites.weight, first, past)
     us, us_else = split_sums(bins.sites.us, first, past)
@@ -324,8 +321,8 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Indices of the leading call sites of the bins `first` to `past`: those that most lengthen, or shorten,
-    its requests compared with other requests."""
+    """Indices of the call sites whose mean wait per request differs most between the bins `first` to `past`
+    (exclusive) and all other bins."""
     found = sites_in(bins, first, past)
     # A range that holds all requests has no others (mean_out_us is 0): sites are ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
@@ -334,10 +331,11 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
 
 
 def leading_category(bins: ResponseBins, first: int, past: int) -> int:
-    """Leading category of the bins `first` to `past`: the one with most requests in the root type with most
-    requests.
+    """Category with most requests in the bins `first` to `past`, within the root type with most requests
+    there.
 
-    One kind of work may be spread over many categories, so that the largest category is of another root type.
+    One kind of work may be spread over many categories, so the largest category overall may be of another
+    root type.
     """
     root = leading_kinds(bins.roots, first, past)[0]
     n = np.where(bins.root_of == root, bins.categories.n[:, first:past].sum(axis=1), -1)

@@ -20,8 +20,8 @@ from schemas.windows import NS_PER_US
 
 
 def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
-    """Fill the section: the category with most time, then the leading one of each mode, then others by
-    time."""
+    """Fill the section: the category with most time, then the leading category of each mode, then further
+    categories by time."""
     spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
     by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
     leading = [leading_category(run.bins, one.first, one.past) for one in run.ranges]
@@ -68,7 +68,7 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
 
 
 def medoid(category: Category, rows: slice) -> int:
-    """Row index, among `rows`, of the request nearest to the medians of its category; the first of equals.
+    """Row index, among `rows`, of the request nearest to the medians of its category; ties by row.
 
     It minimises Σ_e |ln(1 + x_e/µs) - median_e| over the latencies x_e of edges. One microsecond is added
     inside the logarithm, so that negligible times do not decide. Medians are weighted (the lower). Raises

@@ -112,7 +112,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
-    """Markup of the form in which the user chooses a range; its script fills it."""
+    """Markup of the form in which the user chooses a range; filled by the page's script."""
     presets = [(range_name(number, one), one.first, one.past) for number, one in enumerate(s.ranges, 1)]
     tables = [("categories", "Categories"), ("sites", "Call sites")]
     if len(s.roots) > 1:

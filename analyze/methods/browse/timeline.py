@@ -37,18 +37,17 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Requests that arrived at a component (the entry component), by start; arrays are [requests], times in
+    """Requests that arrived at one component (the entry component), by start; arrays are [requests], times in
     ns.
-
-    failed: True for requests whose root did not end `ok`.
     """
 
     component: str
     start: I8
     end: I8
     reached: I8
-    """Latest end among the requests up to and including each one, ns since the epoch."""
+    """Latest end among the first requests up to each one (included), ns since the epoch."""
     failed: B1
+    """True for requests whose root did not end `ok`."""
     weight: F8
 
     @classmethod
@@ -75,8 +74,8 @@ class Entry:
 
     @property
     def runs(self) -> tuple[I8, I8]:
-        """Starts and ends of the busy stretches, in which some request is in flight; an idle gap lies between
-        two of them."""
+        """(Starts, ends) of the busy stretches, in which some request is in flight, separated by idle
+        gaps."""
         if not len(self.start):
             return self.start, self.end
         first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
@@ -159,8 +158,8 @@ def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
 
 
 def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
-    """Compare an entry component with the same one in the first sample; None if that sample does not have
-    it."""
+    """Compare an entry component with the same component in the first sample; None if it does not occur
+    there."""
     if earlier is None:
         return None
     named = population.samples[0]
@@ -254,8 +253,8 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of a usual stretch, of the busiest, and of the longest gap; a strip that overlaps an earlier one
-    is dropped."""
+    """Strips of a usual stretch, of the busiest stretch, and of the longest gap; a strip that overlaps an
+    earlier one is dropped."""
     n = len(entry.start)
     if n < 2:
         return []
@@ -355,7 +354,7 @@ def most_in_flight(entry: Entry, edges: I8) -> I8:
 
 
 def pack_lanes(start: I8, end: I8, most: int) -> I8:
-    """Assign requests to lanes so that those in one lane do not overlap: int64[requests], `most` for none.
+    """Assign requests to lanes so that requests in one lane do not overlap: int64[requests], `most` for none.
 
     Each gets the first lane that is free at its start; start must be ascending. O(requests · lanes): for a
     strip with some hundred requests.

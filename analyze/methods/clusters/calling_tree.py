@@ -1,6 +1,6 @@
 """Build calling-context trees: nodes are equal iff their paths to the root are equal (HotAC 2007 §2.3).
 
-For spans the nodes are calls, with the call's self time. For activity records the nodes are successive trace
+For spans the nodes are calls, with the call's own time. For activity records the nodes are successive trace
 points, with the latency since the previous point; at a join, since the branch for which the join waited in
 most requests of its category. Every path in the tree was taken by a request.
 """
@@ -106,7 +106,7 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add the requests of a category; of its places, those with equal paths to the root are visits of one
+        """Add the requests of a category. Places of its graph with equal paths to the root are visits of one
         node."""
         from scipy.sparse import csr_matrix
 
@@ -181,10 +181,8 @@ def _points(category: Category) -> _Places:
 
 
 def awaited(category: Category) -> I8:
-    """Predecessor for which each node waits, int64[nodes]: of several the one that is reached last in most
-    requests, by weight.
-
-    Of equals the one with the lowest index. ROOT for the first node.
+    """Predecessor for which each node waits, int64[nodes]: of several predecessors, the one that is reached
+    last in most requests, by weight; ties by lowest index. ROOT for the first node.
     """
     before: dict[int, list[int]] = {}
     for src, dst in category.graph.edges.tolist():

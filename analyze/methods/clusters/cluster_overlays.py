@@ -1,7 +1,7 @@
 """Choose the pairs of calling trees to overlay.
 
 Pairs are a cluster's two samples, or for one sample a cluster and its nearest one of the same root type. For
-a cluster that grew, the nearest of those that shrank is its suspected origin.
+a cluster that grew, the nearest cluster that shrank is its suspected origin.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class ClusterOverlay:
 
 
 def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
-    """Nearest other cluster with the same dominant root type, int64[clusters] index; NONE if there is none.
+    """Index of the nearest other cluster with the same dominant root type, int64[clusters]; NONE if there is
+    none.
 
     apart: float64[clusters, clusters] distances; dominant: [clusters] root type; wanted: bool[clusters]
     candidates.
@@ -59,8 +60,8 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
 
 
 def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
-    """Suspected origin of each cluster that grew: the nearest one that shrank with the same root type;
-    int64[clusters] index, NONE for others."""
+    """Suspected origin of each cluster that grew: index of the nearest cluster that shrank with the same root
+    type, int64[clusters]; NONE for clusters that did not grow."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)
     return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)

@@ -3,7 +3,7 @@
 Requests are counted by cluster, sample, root type, category and block of time. Shares are relative to the
 requests of the cluster's dominant root type, so that a changed mix of root types is not a change. The tests
 are those of `share_change`: an exact test, standard errors with the over-dispersion between the reference's
-blocks, and the blocks' envelope.
+blocks, and the normal range over those blocks (the envelope).
 """
 
 from __future__ import annotations
@@ -140,29 +140,29 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterShareTests:
-    """Tests of clusters' shares; arrays are [clusters].
-
-    changed: True for significant changes.
-    """
+    """Tests of clusters' shares; arrays are [clusters]."""
 
     before: F8
+    """Share of the cluster in the requests of its root type in the first sample, in [0, 1]; NaN without such
+    requests."""
     after: F8
-    """before, after: share of the cluster in the requests of its root type in the first (second) sample, in
-    [0, 1]; NaN without such requests."""
+    """Share of the cluster in the requests of its root type in the second sample, in [0, 1]; NaN without such
+    requests."""
     z: F8
     p: F8
     q: F8
     changed: B1
+    """True for significant changes."""
 
 
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Test the change of shares held / asked from sample A to sample B, both float64[clusters, 2].
+    """Test the change of the shares held / asked from sample A to sample B.
 
-    held: weights of the clusters; asked: of their root types; blocks, block_asked: the same by block of A,
-    [clusters, blocks]. noise_assumed: A is too short for its blocks to show the difference between normal
-    times; φ is then at least `assumed_phi`.
+    held: float64[clusters, 2] weights of the clusters; asked: float64[clusters, 2] weights of their root
+    types; blocks, block_asked: held and asked by time block of A, [clusters, blocks]. noise_assumed: A is too
+    short for its blocks to show the difference between normal times; φ is then at least `assumed_phi`.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)

@@ -47,25 +47,26 @@ from schemas.report.clusters import CurvePoint
 
 @dataclass(frozen=True, slots=True)
 class ClustersRun:
-    """Results of clustering a population.
-
-    rows, space: features of the requests and their coordinates; agreement: with categories.
-    """
+    """Results of clustering a population."""
 
     rows: FeatureRows
+    """Distinct rows of features of the requests."""
     space: FeatureSpace
+    """Coordinates of the rows in the reduced space that K-means uses."""
     curve: tuple[CurvePoint, ...]
     """Silhouettes by number of clusters; empty if the settings give the number."""
     partition: Partition
     stability: Stability
     clustered: ClusteredRequests
     agreement: PathAgreement
+    """Requests by cluster and category (level L1)."""
     apart: F8
     """Distance between the centres of each two clusters, float64[clusters, clusters]."""
     nearest: I8
+    """Index of the nearest other cluster of the same root type, int64[clusters]; NONE without one."""
     origin: I8
-    """nearest, origin: for each cluster the index of the nearest one of its root type, and of its suspected
-    origin; int64[clusters], NONE for none."""
+    """Index of the cluster from which a grown cluster's requests probably came, int64[clusters]; NONE without
+    one."""
     shares: ClusterShareTests | None
     """Tests of the clusters' shares; None for a single sample."""
     tree: CallingTree

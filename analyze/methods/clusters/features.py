@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class FeatureSet(StrEnum):
-    """Set of features that requests are clustered by."""
+    """Set of features by which requests are clustered."""
 
     POINTS = "points"
     LATENCIES = "latencies"
@@ -178,8 +178,8 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """Draw rows: (indices, weights) of all rows if at most `most`, else of `most` requests drawn with
-    replacement.
+    """Draw rows: (indices, weights). All rows if there are at most `most`, else the rows of `most` requests
+    drawn with replacement.
 
     The weight of a drawn row is its number of draws. Deterministic.
     """
@@ -191,8 +191,8 @@ def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
 
 
 def halves(weight: F8, seed: int) -> tuple[F8, F8]:
-    """Split the requests of each row at random into two halves: weights of both. A fractional weight is split
-    like the rounded one."""
+    """Split the requests of each row at random into two halves: (weights of the first half, weights of the
+    second). A fractional weight is split as if rounded."""
     rng = np.random.default_rng(seed)
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole
@@ -201,12 +201,10 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Rows of features as points in the space in which they are clustered.
-
-    points: coordinates.
-    """
+    """Rows of features as points in the space in which they are clustered."""
 
     points: Points
+    """Coordinates of each row."""
     columns: int
     """Number of columns used, before the SVD."""
     explained: float

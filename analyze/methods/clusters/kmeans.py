@@ -308,7 +308,7 @@ class PathAgreement:
     """Homogeneity and completeness of clusters by categories."""
 
     def members(self, cluster: int) -> list[int]:
-        """Indices of the L1 categories in a cluster, those with most requests first."""
+        """Indices of the L1 categories in a cluster, by number of requests, descending."""
         held = self.count[:, cluster].sum(axis=1)
         return [one for one in np.argsort(-held, kind="stable").tolist() if held[one] > 0]
 

@@ -92,7 +92,7 @@ def _section(
 
 
 def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
-    """Indices of the clusters in the section: those of coloured overlays, then changed ones, then the
+    """Indices of the clusters in the section: the clusters of coloured overlays, then changed ones, then the
     largest."""
     wanted: dict[int, None] = {}
     for held in run.overlays:

@@ -159,8 +159,8 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """Make the rows of all clusters, by number. The groups of the run's tree must be blocks of time of a
-    cluster and sample."""
+    """Make the rows of all clusters, by number. In `run.tree`, a group must be a time block of one cluster in
+    one sample."""
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
@@ -260,8 +260,8 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
 
 
 def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
-    """Find the nodes that distinguish a cluster: (node that only it has, node that only the others have), -1
-    for none.
+    """Find the nodes that distinguish a cluster: (node that occurs in this cluster only, node that occurs in
+    the other clusters only), -1 for none.
 
     through: float64[nodes, clusters] requests that pass; requests: float64[clusters]; rest: indices of the
     other clusters of the root type; least: minimum difference of shares. Of equally distinctive nodes the

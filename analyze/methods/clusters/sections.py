@@ -86,8 +86,8 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def listed(section: ClustersSection) -> list[ClusterRow]:
-    """Clusters shown before the table is unfolded, by number: changed ones and, as far as there is room, the
-    largest."""
+    """Clusters shown before the table is unfolded, by number: changed clusters and, as far as there is room,
+    the largest."""
     wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
     return sorted(wanted, key=lambda row: row.number)
 
@@ -128,8 +128,8 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
 
 
 def _root(row: ClusterRow) -> b.Words:
-    """Text of a cluster's root type, and of the nodes that distinguish it from other clusters of that root
-    type."""
+    """Text of a cluster's root type, and of the nodes that distinguish the cluster from others of the same
+    root type."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
     return (wording.clip(row.root, 80), b.dim(several), b.Styled(wording.clip(marks(row), 160), "span"))
 

@@ -34,8 +34,8 @@ def shade(added_us: float, largest_us: float) -> int:
 
 
 def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode], int | None]:
-    """Make the nodes to show, in depth-first order; also the index of the most strongly coloured one, or
-    None."""
+    """Make the nodes to show: (nodes in depth-first order, index of the most strongly coloured one or
+    None)."""
     kept = _kept(found)
     children = _children(found)
     rows: list[OverlayNode] = []
@@ -134,7 +134,7 @@ def _forks(above: list[int], kept: set[int]) -> set[int]:
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """Number of hidden descendants of each shown node that have no shown node below them; undefined for other
+    """Number of hidden descendants of each shown node that have no shown node below; undefined for hidden
     nodes."""
     above = found.above.tolist()
     leads = _leading(above, kept)

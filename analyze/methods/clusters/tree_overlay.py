@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Sums of one side of an overlay by block of time; matrices are float64[nodes, blocks].
-
-    through: requests that pass the node; visits, time_us, time_squares: as in `CallingTree`; requests: of the
-    side.
-    """
+    """Sums of one side of an overlay by block of time; matrices are float64[nodes, blocks]."""
 
     asked: F8
     """Requests that pass the parent of each node, float64[nodes, blocks]; for a root all requests."""
     through: F8
+    """Weighted number of requests that pass each node, float64[nodes, blocks]."""
     visits: F8
+    """Weighted number of visits of each node, float64[nodes, blocks]."""
     time_us: F8
+    """Weighted time at each node summed over visits, µs, float64[nodes, blocks]."""
     time_squares: F8
+    """Weighted squared time at each node summed over visits, µs², float64[nodes, blocks]."""
     requests: float
+    """Weighted number of requests of the side."""
 
     @property
     def n_visits(self) -> F8:
@@ -68,8 +69,8 @@ class Side:
 
 
 def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
-    """Ratios of sums: (Σ part / Σ whole, its standard error by the scatter of blocks, blocks less 1), each
-    float64[rows].
+    """Ratios of sums: (Σ part / Σ whole, standard error of this ratio by the scatter of blocks, number of
+    blocks - 1), each float64[rows].
 
     part, whole: float64[rows, blocks]. Linearised, with blocks as the sampling units. The ratio is NaN where
     whole is 0, the error infinite for one block.
@@ -85,10 +86,7 @@ def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class TreeOverlay:
-    """Overlay of two trees; arrays are [nodes] of either side, a node comes after its parent.
-
-    kind: difference of each node.
-    """
+    """Overlay of two trees; arrays are [nodes] of either side, a node comes after its parent."""
 
     node: I8
     """Number of each node in the `CallingTree`, int64[nodes]."""
@@ -96,6 +94,7 @@ class TreeOverlay:
     """Index of each node's parent in these arrays, int64[nodes]; ROOT for a root."""
     sides: tuple[Side, Side]
     kind: tuple[NodeKindName, ...]
+    """Kind of difference of each node."""
     by_paths_us: F8
     """Time per request added by more or fewer visits of the subtree, B minus A, µs, float64[nodes]; 0 if not
     significant."""
@@ -163,12 +162,10 @@ def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKi
 
 
 class _Differences(NamedTuple):
-    """Differences between the two sides; arrays are [nodes].
-
-    added_us: time that the difference adds per request, B minus A, µs.
-    """
+    """Differences between the two sides; arrays are [nodes]."""
 
     added_us: F8
+    """Time that the difference adds per request, B minus A, µs."""
     p: F8
     """Two-sided p of Student's t, float64[nodes]; degrees of freedom: number of blocks less one of each side,
     summed. NaN: not tested."""
@@ -202,7 +199,7 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
 
 def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: float) -> _Differences:
     """Compute the differences of visits: change of the rate at which requests at the parent enter the node,
-    times the mean time of its subtree.
+    times the mean time of the node's subtree.
 
     Not tested below a node that only one side has: the trees diverge there.
     """

@@ -38,8 +38,8 @@ _POOL_RATIO: Final = 3
 """Maximum number of instances of the larger class per instance of the smaller one, in the network of both
 classes."""
 _UNMOVED: Final = 0.5
-"""Share of the change of a chain's first variable up to which a variable just before it counts as
-unchanged."""
+"""Maximum ratio of the change of a variable to the change of the chain's first variable right after it for
+the former to count as unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +116,23 @@ class LogEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FoundComponent:
-    """Component of the response time found for one feature type.
-
-    A network's nodes are the variables, then the response time. evidence: log from which it was learned.
+    """Component of the response time found for one feature type. The network's nodes are the variables, then
+    the response time.
     """
 
     log_type: LogType
     types: tuple[FeatureType, ...]
-    """Feature types with these values; several if their values are equal."""
+    """Feature types whose values are `values`; several if their values are equal."""
     evidence: LogEvidence
+    """Tests of the log from which the network was learned."""
     values: F8
     """Values of the feature type, float64[variables, instances]."""
     component: Component
-    """Component in the network from which it was learned."""
+    """Component of the response time, as found in `networks[1]`."""
     pooled: bool
     """True if the network was learned from both classes together, False if from C1 (slow, problem)."""
     networks: tuple[Network, Network]
-    """Network of class C0 (fast, reference), and the one in which the component was found."""
+    """(Network of class C0 (fast, reference), network in which the component was found)."""
     scores: tuple[float, float, float]
     """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), and from
     both classes together."""
@@ -255,8 +255,8 @@ def components(
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """Choose instances of both classes for one network, and weights by which both classes have equal total
-    weight.
+    """Choose instances of both classes for one network: (indices, weights by which both classes have equal
+    total weight).
 
     A shift of all values of C1 correlates with nothing within C1, but does between the classes.
     """

@@ -31,22 +31,20 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Minimum share of a root type's requests in kinds that are large enough for comparison; below it the root
-type is compared as a whole."""
+"""Minimum share of a root type's requests that lie in kinds large enough for comparison; below this share the
+root type is compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Two classes of instances to compare.
-
-    log: function that reads the log of a type.
-    """
+    """Two classes of instances to compare."""
 
     root: str
     """Root type, or kind of request, of the instances; empty for all requests."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
+    """Function that reads the log of a type (events or states)."""
     moved_us: float
     """Summed difference of response time between the classes, µs: the weight of the study."""
     all_us: F8

@@ -38,9 +38,9 @@ _TRIVIAL_RHO: Final = 0.995
 _LEAST_BOTH: Final = 20
 """Minimum number of instances with both variables for `happens_before`."""
 _LEAF_SHARE: Final = 0.01
+"""Minimum share of all instances on either side of a split."""
 _LEAST_LEAF: Final = 5
-"""_LEAF_SHARE, _LEAST_LEAF: minimum number of instances on either side of a split, as a share of all and
-absolute: one outlier is no dependency."""
+"""Minimum number of instances on either side of a split: one outlier is no dependency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,8 @@ class Network:
     """Dependency network of one class; nodes are the variables, then the response time."""
 
     weight: F8
-    """Strength of each edge, float64[nodes, nodes], symmetric: size of the largest node split, of the
-    stronger direction, over the number of instances; 0 for no edge."""
+    """Strength of each edge, float64[nodes, nodes], symmetric: number of instances at the largest tree node
+    that is split, in the stronger direction, as a share of all instances; 0 for no edge."""
     instances: int
 
     @property

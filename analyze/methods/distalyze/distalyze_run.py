@@ -26,14 +26,13 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """Study with the tests of its two logs.
-
-    tail: of the response time; weighted: True if slow instances are weighted by cost.
-    """
+    """Study with the tests of its two logs."""
 
     study: Study
     tail: HeavyTail
+    """Test for a heavy tail of the response time."""
     weighted: bool
+    """True if slow instances are weighted by cost."""
     weight: F8
     """Weights of the instances in the tests, float64[instances]."""
     share: float
@@ -44,14 +43,11 @@ class TestedStudy:
 
 @dataclass(frozen=True, slots=True)
 class DistalyzeRun:
-    """Results of DISTALYZER.
-
-    tested: studies with tests; significant, significant_bh: number of features with p up to `level`,
-    `bh_level`.
-    """
+    """Results of DISTALYZER."""
 
     contrast: Studies
     tested: tuple[TestedStudy, ...]
+    """Studies with the tests of their logs."""
     features: int
     """Number of distinct features that were tested."""
     level: float
@@ -59,7 +55,9 @@ class DistalyzeRun:
     bh_level: float
     """Largest p that is significant after Benjamini-Hochberg's correction; below 0 if none is."""
     significant: int
+    """Number of features with p up to `level`."""
     significant_bh: int
+    """Number of features with p up to `bh_level`."""
     components: tuple[NetworkComponent, ...]
     """Components that contain a divergent variable, by rank."""
 
@@ -101,10 +99,9 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Merge components of events and of states alternately, each list sorted by score.
 
     Scores (DISTALYZER, Algorithm 1) are comparable within one log only: divergence is relative to the log's
-    largest
-    |t|, and a shift counts again at each event after it. Durations come before times of events: an event's
-    time is the sum of the durations before it, so if one of those diverges, the event's time follows it.
-    Otherwise the log whose best component has the larger |t| comes first.
+    largest |t|, and a shift counts again at each event after it. Components of durations come before those of
+    times of events: an event's time is the sum of the durations before it, so if a duration diverges, the
+    event's time follows it. Otherwise the log whose best component has the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]

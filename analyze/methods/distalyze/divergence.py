@@ -29,10 +29,7 @@ _TAIL_QUANTILE: Final = 0.98
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Tests of all features of a log; matrices are [types, variables].
-
-    mean0, mean1: means of the feature in the classes C0 and C1.
-    """
+    """Tests of all features of a log; matrices are [types, variables]."""
 
     log_type: LogType
     names: tuple[VariableName, ...]
@@ -42,11 +39,13 @@ class Divergence:
     p: F8
     """Two-sided p, float64: the larger of Welch's p and that with the spread of both classes pooled."""
     distinct: B1
-    """bool[types, variables]: True for tested features that do not repeat another one: first, median and
-    last of a variable that occurs at most once are equal. Their number is the divisor of Bonferroni's
-    correction."""
+    """bool[types, variables]: True for tested features that differ from all tested before: first, median and
+    last time of a variable that occurs at most once are equal. The number of True is the divisor of
+    Bonferroni's correction."""
     mean0: F8
+    """Mean of each feature in class C0, float64."""
     mean1: F8
+    """Mean of each feature in class C1, float64."""
     when_us: F8
     """Mean time of each variable's first occurrence, µs, float64[variables], as in `FeatureMaker.when_us`."""
 

@@ -24,7 +24,7 @@ class FeatureType(StrEnum):
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Create a member from its name and its text for display."""
+        """Create a member. name: its value; words: text for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -105,22 +105,24 @@ def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMaker:
-    """Maker of feature matrices: a log cut into segments, one per variable and instance; arrays are
-    int64[segments].
-
-    begin, size: first entry and number of entries; variable, instance: indices.
+    """Maker of feature matrices from a log, sorted so that the entries of one variable in one instance are
+    adjacent; such a group is called a segment here. Arrays are int64[segments].
     """
 
     series: LogSeries
     instances: Instances
     begin: I8
+    """Index of the segment's first entry in `series`."""
     size: I8
+    """Number of entries of the segment."""
     variable: I8
+    """Index of the segment's variable."""
     instance: I8
+    """Index of the segment's instance."""
 
     @classmethod
     def of(cls, series: LogSeries, instances: Instances) -> FeatureMaker:
-        """Cut a log into segments. O(entries)."""
+        """Group the entries of a log by variable and instance. O(entries)."""
         n = len(series.instance)
         fresh = np.ones(n, np.bool_)
         fresh[1:] = series.instance[1:] != series.instance[:-1]
@@ -147,8 +149,8 @@ class FeatureMaker:
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """Type that has the same values as `type_`: first, median and last are equal if all variables occur
-        at most once."""
+        """Feature type whose values replace those of `type_`: if all variables occur at most once, first and
+        median have the values of last."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:

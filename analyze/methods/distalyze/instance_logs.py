@@ -47,15 +47,14 @@ class VariableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSeries:
-    """Log of all instances, sorted by (variable, instance, time); arrays are [entries].
-
-    names: variables; instance: index of the entry's instance.
-    """
+    """Log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
 
     names: tuple[VariableName, ...]
+    """Names of the variables, by index."""
     first: I8
     """Index of the first entry of each variable, int64[variables + 1]."""
     instance: I4
+    """Index of the entry's instance."""
     time_us: F8
     """Time of each entry since the instance began, µs."""
     value: F8 | None
@@ -131,8 +130,8 @@ class LogBook:
     _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
-        """Add entries of one variable, arrays [entries]. States have values, of which only finite ones
-        count."""
+        """Add entries of one variable, arrays [entries]. value: value of each entry, for logs of states;
+        entries whose value is not finite are dropped."""
         entries = (instance, time_us) if value is None else (instance, time_us, value)
         self._parts.setdefault(variable, []).append(entries)
 
@@ -203,7 +202,7 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
 def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
     """Event variable of each node of a graph, in node order.
 
-    The name of the caller's side of a remote call includes the callee, as for self times: client spans may be
+    The name of the caller's side of a remote call includes the callee, as for own times: client spans may be
     called `GET` for any target.
     """
     if graph.nesting is None:
@@ -221,8 +220,8 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """Self times of the units (calls, or steps) of a graph: (variable of each unit, node at which each ends,
-    self times in µs, float64[units, requests]).
+    """Own times of the units (calls, or steps) of a graph: (variable of each unit, node at which each ends,
+    own times in µs, float64[units, requests]).
 
     node_ns: int64[nodes, requests], ns.
     """
@@ -240,7 +239,8 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
-    """Add numeric parameters to `book`. They have no time; their order in the request stands for it."""
+    """Add numeric parameters to `book`. Parameters have no time: their order in the request is used
+    instead."""
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return

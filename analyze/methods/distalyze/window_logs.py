@@ -1,7 +1,7 @@
 """Windows, or hosts in windows, as instances with logs of their requests.
 
 Events are the trace points at a host, or the arrivals, paths and failures in a window; states are rates and
-shares, and for hosts self times.
+shares, and for hosts own times.
 """
 
 from __future__ import annotations
@@ -31,38 +31,37 @@ from schemas.windows import NS_PER_SECOND, NS_PER_US
 _SLICES: Final = 12
 """Number of readings of rates and shares per window."""
 _MOST_CATEGORIES: Final = 200
-"""Maximum number of categories that become event variables of windows: those with most requests."""
+"""Maximum number of categories that become event variables of windows; the categories with most requests are
+chosen."""
 
 
 class _Touch(NamedTuple):
-    """Pairs of a request and an instance that it touches; arrays are [pairs].
-
-    slice: index of the part of the window in which the request started; root: index of the root type.
-    """
+    """Pairs of a request and an instance that it touches; arrays are [pairs]."""
 
     instance: I8
     slice: I8
+    """Index of the part of the window in which the request started."""
     response_us: F8
     weight: F8
     root: I8
+    """Index of the request's root type."""
     failed: B1
 
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are windows of time, of one host each or of all hosts together.
-
-    length_ns: length of a window; by_host: True if hosts are distinguished.
-    """
+    """Instances that are windows of time, of one host each or of all hosts together."""
 
     population: Population
     length_ns: int
+    """Length of a window, ns."""
     first: int
     """Number of the first window, to be subtracted from window numbers to index `instance_of`."""
     instance_of: I8
     """Index of each instance, int64[samples, windows, hosts], -1 for none; a single host if hosts are not
     distinguished."""
     by_host: bool
+    """True if hosts are distinguished."""
 
     def __len__(self) -> int:
         return int(self.instance_of.max(initial=-1)) + 1
@@ -138,7 +137,7 @@ class WindowInstances:
         book.add(variable, instance.astype(np.int32), time_us, None if value is None else value[kept])
 
     def _host_log(self, book: LogBook) -> None:
-        """Log the requests' trace points, or self times, at each host."""
+        """Log the requests' trace points, or own times, at each host."""
         names = NameBook()
         for category in self.population.categories:
             if category.host is None:

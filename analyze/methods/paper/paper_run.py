@@ -38,8 +38,8 @@ from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 _NOTHING_US: Final = 1e-3
-"""Absolute contribution below which it counts as 0, µs: less than one tick of the clock (1 ns) in one
-request."""
+"""Absolute contribution below which a contribution counts as 0, µs: less than one tick of the clock (1 ns) in
+one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,17 @@ class EdgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Mutation of one category (its index in the population), ranked.
-
-    contribution_us: by the formula in use; contribution_nsdi_us, contribution_tr_us: by that of each paper.
-    """
+    """Mutation of one category, ranked."""
 
     category: int
+    """Index of the category in the population."""
     kind: MutationKind
     contribution_us: float
+    """Contribution to the summed response time by the formula in use, µs."""
     contribution_nsdi_us: float
+    """Contribution by the formula of the NSDI paper, µs."""
     contribution_tr_us: float
+    """Contribution by the formula of the technical report, µs."""
     baseline_mean_us: float
     """Baseline of the mutation's mean response time, µs: the mean of its precursors, or of the category
     itself in the reference.
@@ -78,7 +79,7 @@ class Ranked:
     """Evidence on the edges of a response-time mutation; None for a structural one."""
     virtual: str = ""
     direction: Direction = Direction.INCREASE
-    """Sign of the mutation's effect on the summed response time; without an effect, that of the change of the
+    """Sign of the mutation's effect on the summed response time; without an effect, sign of the change of the
     mean."""
 
 
@@ -95,9 +96,9 @@ class PaperRun:
     mutations: tuple[Ranked, ...]
     """Mutations by rank.
 
-    By variant `text` first those in the direction of the change of the mean response time, then the others,
-    each by |contribution|, largest first. By variant `released` by signed contribution, largest first. Of
-    equals by kind and category key.
+    Variant `text`: first the mutations in the direction of the change of the mean response time, then the
+    others, each by |contribution|, largest first. Variant `released`: by signed contribution, largest first.
+    Ties are ordered by kind and category key.
     """
     signed: bool
     """True if one list holds both directions; False for one list per direction."""
@@ -250,7 +251,7 @@ def _response_time(
 ) -> Ranked:
     """Make one response-time mutation with tests of its edges.
 
-    by_name: these tests; None: each edge is tested on the requests in which it was critical.
+    by_name: tests of edges by name; None: each edge is tested on the requests in which it was critical.
     """
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)

@@ -199,8 +199,8 @@ def _listed(
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation against its best precursor; of a structural mutation without one, its own
-    steps."""
+    """Step account of a mutation against its best precursor; a structural mutation without precursors against
+    itself."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -345,7 +345,7 @@ def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
 
 
 def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
-    """Rows of root types, those with most requests first, of equals by name."""
+    """Rows of root types, by number of requests, descending; ties by name."""
     rows = []
     for code in np.unique(result.root):
         members = np.flatnonzero(result.root == code)

@@ -57,8 +57,8 @@ Graphs = Mapping[str, GraphView]
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; those
-    without effect last."""
+    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; mutations
+    without effect come last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -153,7 +153,7 @@ def _places(view: GraphView) -> Counter[str]:
 
 
 def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Names in `these` that are not in `those`, each with count 1."""
+    """Names in `these` that are missing in `those`, each with count 1."""
     return Counter(name for name in these if name not in those)
 
 
@@ -225,8 +225,8 @@ def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
 
 
 def part_of(us: float, whole_us: float) -> str:
-    """Text of a part of a whole: `34 % of it`; for a part that is not a share, its amount: `+3.2 ms by
-    itself`."""
+    """Text of a part of a whole: `34 % of it`; if the part is not between 0 and the whole, its amount: `+3.2
+    ms by itself`."""
     if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
@@ -237,7 +237,7 @@ TOP: Final = 3
 PRINTED: Final = 15
 """Maximum number of rows of a list on a terminal."""
 STORED: Final = 3
-"""Maximum number of stored category keys shown; all are listed beside the canonical text."""
+"""Maximum number of stored category keys shown in a row; the full list follows the canonical text."""
 MINOR_SHARE: Final = 0.1
 """Share of the largest changed edge's |contribution| below which a changed edge is drawn thin."""
 
@@ -431,7 +431,7 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Drawings of a detailed mutation with captions: its own graph, and that of its best precursor."""
+    """Drawings of a detailed mutation with captions: its own graph, and the graph of its best precursor."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -457,7 +457,7 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
     """Mark of an edge: latency on the critical path before → after; minor if its |contribution| is small
-    beside the largest one of a changed edge."""
+    beside `largest_us`, the largest of a changed edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)
@@ -473,7 +473,7 @@ def _heat(row: EdgeRow) -> Heat:
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Marks of edges with the mean latency in one period, or in the other period if this one has no
+    """Marks of edges with the mean latency in one period; in the other period if the chosen one has no
     requests."""
     marks = {}
     for edge in view.edges:
@@ -502,7 +502,7 @@ _CATEGORIES: Final = (
 
 
 def roots_blocks(section: RootsSection) -> b.Blocks:
-    """Display of the section as a folded table of root types, those with most requests first."""
+    """Display of the section as a folded table of root types, by number of requests, descending."""
     return _folded("Root types", b.Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 

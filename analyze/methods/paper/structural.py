@@ -47,7 +47,7 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Select the candidates for a mutation's precursors: those of `precursors`, which have the same root
+    """Select the candidates for a mutation's precursors: categories in `precursors`, which have the same root
     type, that lost at least as many requests as the mutation gained (NSDI §5.3: 1:N)."""
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
@@ -95,8 +95,8 @@ def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates by similarity; they sum to 1.
 
-    By variant `text` 1/(1+d) for the raw distance, 1 - d for the normalized one; by variant `released` 1/d
-    for either. There a candidate at distance 0 gets all weight (the limit), several share it.
+    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized one. Variant `released`: 1/d for
+    either distance; a candidate at distance 0 gets all weight (the limit), several share it.
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":
@@ -116,14 +116,14 @@ def structural_contribution(gained: int, mean1_us: float, baseline_us: float) ->
 
 @dataclass(frozen=True, slots=True)
 class MutationCandidates:
-    """Candidate precursors of one structural mutation, the most likely first.
-
-    category: index in the population; edits, distance: edit distance, plain and as used for ranking.
-    """
+    """Candidate precursors of one structural mutation, the most likely first; arrays are [candidates]."""
 
     category: _INDEX
+    """Index of the candidate in the population."""
     edits: I4
+    """Edit distance between candidate and mutation, not normalized."""
     distance: F8
+    """Edit distance as used for ranking: normalized if the settings say so."""
     weight: F8
     """Weight of each candidate in the baseline mean; the weights sum to 1."""
     relaxed: bool

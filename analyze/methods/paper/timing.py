@@ -1,6 +1,6 @@
 """Find response-time mutations: KS tests of response times and edges, by both variants.
 
-Edges are tested one by one on the requests in which they are critical (`text`), or all of them by name
+Edges are tested one by one on the requests in which they are critical (`text`), or all edges by name
 (`released`).
 """
 
@@ -24,23 +24,21 @@ _PROBLEM: Final = 1
 """Index of the sample that may have changed."""
 _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
+"""Minimum of n0·n1/(n0 + n1 + _RELEASED_SIZE_MARGIN) for which the released source runs a test."""
 _RELEASED_SIZE_MARGIN: Final = 0.0001
-"""_RELEASED_LEAST_SIZE, _RELEASED_SIZE_MARGIN: the released source runs a test if n0·n1/(n0 + n1 + margin) is
-at least the least size.
-
-So sizes for which it would be exactly 4 without the margin are not tested: (8,8), (6,12) and (5,20).
+"""Term in the denominator of the size compared with _RELEASED_LEAST_SIZE: sizes for which it would be exactly
+4 without the margin are not tested: (8,8), (6,12) and (5,20).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class KsTests:
-    """Results of KS tests, one element per test; `d` and `p` are NaN where the test was not run.
-
-    n0, n1: number of values of the reference and the problem.
-    """
+    """Results of KS tests, one element per test; `d` and `p` are NaN where the test was not run."""
 
     n0: I8
+    """Number of values of the reference."""
     n1: I8
+    """Number of values of the problem."""
     d: F8
     p: F8
     changed: B1

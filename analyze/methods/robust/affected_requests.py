@@ -34,8 +34,8 @@ _ROLE: Final = "affected"
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """bool[requests of all groups]: True for requests that show one of the changes: of the problem if its
-    value rose, of the reference if it fell.
+    """bool[requests of all groups]: True for requests that show one of the changes; requests of the problem
+    if the change's value rose, of the reference if it fell.
 
     A request shows a change if it has the change's call pattern or a failing call of its site; for a change
     of neither kind, if it touches the site.
@@ -56,8 +56,8 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """bool[rows]: True for requests that belong to the change's segment, or else with a call at its site that
-    ran on its instance; all True if the change has neither."""
+    """bool[rows]: True for requests that belong to the change's attribute segment, or else with a call at its
+    site that ran on its instance; all True if the change has neither."""
     if change.segment is not None:
         return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
@@ -85,24 +85,23 @@ def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class AtSite:
-    """Requests of one category that touch the site of a change; arrays are [rows].
-
-    category: index in the population; sample: index of each request's sample.
-    """
+    """Requests of one category that touch the site of a change; arrays are [rows]."""
 
     category: int
+    """Index of the category in the population."""
     rows: I8
     """int64[rows]: row indices in the category, ascending, of both samples."""
     sample: npt.NDArray[np.uint8]
+    """Index of each request's sample in the population."""
     value_us: F8
-    """float64[rows]: mean self time of the request's calls of the site, µs; 0 if it has none. Averaged over
+    """float64[rows]: mean own time of the request's calls of the site, µs; 0 if it has none. Averaged over
     the changes' sites if there are several."""
     hit: B1
-    """bool[rows]: True if the request shows the change, i.e. has its pattern, a failing call, or a slow
-    one."""
+    """bool[rows]: True if the request shows the change: it has the changed pattern, a failing call, or a slow
+    call."""
     inside: B1
-    """bool[rows]: True if the request ran on the change's instance or belongs to its segment, or if the
-    change has neither."""
+    """bool[rows]: True if the request ran on the change's instance or belongs to its attribute segment, or if
+    the change has neither."""
 
 
 def requests_at(
@@ -110,7 +109,7 @@ def requests_at(
 ) -> list[AtSite]:
     """Find the requests that touch the site of any change, one `AtSite` per category.
 
-    changes: one change, or the same change on several hosts. O(requests that touch them · changes).
+    changes: one change, or the same change on several hosts. O(requests found · changes).
     """
     found = []
     for group in groups:
@@ -132,7 +131,7 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
-    """float64[requests]: mean self time of the calls of the sites `of`, µs; 0 without calls. times:
+    """float64[requests]: mean own time of the calls of the sites `of`, µs; 0 without calls. times:
     int64[nodes, requests], ns."""
     units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
@@ -156,14 +155,15 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Self times, µs, of the requests of a sample (its index) that ran on the change's instance."""
+    """Own times of the site's calls per request, µs, for the requests of a sample (its index) on the change's
+    instance, or in its attribute segment."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Row indices of a sample's requests by category, ascending: those whose `hit` equals the argument; None:
-    all."""
+    """Row indices of a sample's requests by category, ascending: requests whose `AtSite.hit` equals `hit`;
+    None: all."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample
@@ -184,7 +184,7 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
     """Count requests that show a change from a profile: (reference, problem); (0, 0) without a change.
 
-    A request shows the change if it has the pattern, a failing call, or a mean self time beyond the geometric
+    A request shows the change if it has the pattern, a failing call, or a mean own time beyond the geometric
     middle of before and after (for a change of the tail: over its threshold). Times are known to a bin of 2.2
     % only. For several changes (one on several hosts) the largest count is taken: the profile does not record
     the overlap.
@@ -193,7 +193,7 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Find when within the problem a change shows, from counts per slot of the profile.
+    """Find when within the problem a change shows, from counts per time slot of the profile.
 
     Counted are requests that touch its site, or all requests if none of the reference touches the site. None
     if no stretch stands out.
@@ -247,13 +247,14 @@ def _equal(column: pa.ChunkedArray, value: int) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class AffectedRequests:
-    """Affected requests that are listed for one finding, ascending by (category, row); arrays are [listed].
-
-    category: index in the population; row: index in the category.
+    """Affected requests that are listed for one finding, ascending by (category, row); arrays are
+    [listed].
     """
 
     category: I4
+    """Index of the request's category in the population."""
     row: I8
+    """Index of the request in its category."""
     total: int
     """Number of affected requests before the list was thinned to the limit."""
 
@@ -264,9 +265,8 @@ class AffectedRequests:
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Collect the affected requests of both periods: those with the slow call, the failure, the new path.
-
-    At most `most`, evenly spaced.
+    """List affected requests of both periods (with the slow call, the failure, the new path): at most `most`,
+    evenly spaced.
     """
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]

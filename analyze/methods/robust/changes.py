@@ -19,7 +19,7 @@ from schemas.report.findings import (
 
 NO_PATTERN = -1
 _LEAST: Final = 1e-3
-"""Lower bound of a time in ratios, µs: smaller ones, 0 included, are raised to it."""
+"""Lower bound of times in ratios, µs: a smaller time, 0 included, is raised to it."""
 
 ALIKE_KINDS = ERROR_KINDS | ORDER_KINDS
 """Kinds of change that one cause brings about at all operations of a component."""
@@ -27,14 +27,12 @@ FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
 
 
 class Instance(NamedTuple):
-    """Instances of a component to which a change is limited: one host, or all hosts of a version or zone.
-
-    value: of the attribute.
-    """
+    """Instances of a component to which a change is limited: one host, or all hosts of a version or zone."""
 
     attribute: str
     """Name of the attribute that distinguishes the instances: `host`, or a resource attribute."""
     value: str
+    """Value of `attribute` at these instances, e.g. the host's name."""
     of: int
     """Number of distinct values of `attribute` among the component's instances."""
     hosts: tuple[int, ...]
@@ -45,37 +43,40 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change tested at a call site.
-
-    site: index in `Names.sites`; before, after, low, high: in `unit`; n0, n1: number of requests before and
-    after; q: p adjusted for the false discovery rate.
-    """
+    """Change tested at a call site."""
 
     kind: ChangeKind
     site: int
+    """Index of the call site in `Names.sites`."""
     p: float
     z: float
-    """Change over its standard error, noise included; positive if it is more, longer or more often."""
+    """Change over its standard error, noise included; positive for an increase."""
     unit: Unit
     before: float
+    """Value before, in `unit`."""
     after: float
+    """Value after, in `unit`."""
     low: float
+    """Lower end of the 95 % confidence interval of after - before, in `unit`."""
     high: float
-    """low, high: ends of the 95 % confidence interval of after - before."""
+    """Upper end of the 95 % confidence interval of after - before, in `unit`."""
     n0: int
+    """Number of requests before."""
     n1: int
+    """Number of requests after."""
     contribution_ns: float
     """Part of the change of the mean response time due to this change, ns per request of the period."""
     weight: float = 0.0
-    """Share of requests that a change of structure affects, in [0, 1]: a change that costs little time ranks
-    by it."""
+    """Share of requests that a change of structure affects, in [0, 1]; ranks changes that cost little
+    time."""
     pattern: int = NO_PATTERN
     """Index of the changed call pattern in `Names.patterns`; NO_PATTERN for none."""
     call_ratio: float = 1.0
     """Ratio of calls of the site per request, after to before."""
     threshold_us: float = 0.0
-    """Threshold of a change of the tail, µs: calls that take this time or longer are very slow."""
+    """Limit of "very slow" for a change of the tail, µs: calls that take this time or longer."""
     q: float = 1.0
+    """p adjusted for the false discovery rate."""
     noise_p: float = 1.0
     """Two-sided p of a change this large between normal periods."""
     there_before: bool = False
@@ -86,14 +87,15 @@ class Change:
     instance: Instance | None = None
     """Instances to which the change is limited; None: not limited to instances."""
     segment: Segment | None = None
-    """Segment of requests to which the change is limited; None: not limited to a segment."""
+    """Attribute segment (requests with one attribute value, or two) to which the change is limited; None: not
+    limited."""
     of_calls: bool = False
     """True if before and after are shares of a request's calls at the site, averaged over requests; False if
     shares of requests."""
 
     @property
     def sites(self) -> tuple[int, ...]:
-        """Indices of the call sites that show the change: `site`, or all of the segment's."""
+        """Indices of the call sites that show the change: `site`, or all sites of the attribute segment."""
         return (self.site,) if self.segment is None else self.segment.sites
 
     @property

@@ -1,4 +1,4 @@
-"""Input of a run: samples, their profile, the role of each slot of time, and the state of confounders."""
+"""Input of a run: samples, their profile, the role of each time slot, and the state of confounders."""
 
 from __future__ import annotations
 
@@ -39,26 +39,25 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Input of a run: requests, their profile, the roles of its slots, history, settings.
-
-    roles: role of each slot; traffic: requests, observed time and silences of the two samples.
-    """
+    """Input of a run: requests, their profile, the roles of its time slots, history, settings."""
 
     population: Population
     """Requests of reference and problem; without categories if the samples are stored statistics."""
     profiled: Profiled
-    """Profile of reference, problem and history, with the groups of requests; its first slots are those of
-    the population's samples."""
+    """Profile of reference, problem and history, with the groups of requests; its first time slots are those
+    of the population's samples."""
     roles: Roles
+    """Role of each time slot of the profile: problem, reference, baseline, noise block."""
     settings: RobustSettings
     traffic: ComparedTraffic
+    """Requests, observed time and silences of the two samples."""
     threshold_ns: float = inf
     """Response time above which a request is slow, ns, for the breakdown of the tail; inf if there are no
     requests."""
     history: Population | None = None
     """Requests of the history; None without a history, or if it is stored statistics."""
     kept_segments: tuple[SegmentSums, ...] = ()
-    """Counts by value of attributes, for a history of stored statistics; one per sample."""
+    """Counts of requests by attribute value, one element per sample of a history of stored statistics."""
     workers: int = 1
     """Maximum number of processes to work with."""
     noticed: tuple[Noticed, ...] = ()
@@ -74,7 +73,7 @@ class Comparison:
 
     @property
     def profile(self) -> Profile:
-        """Profile of all requests: sums by site, path and slot."""
+        """Profile of all requests: sums by site, path and time slot."""
         return self.profiled.profile
 
     @cached_property

@@ -34,7 +34,7 @@ def flow_picture(
 ) -> FlowPicture | None:
     """Draw the finding with rank `foremost`, and other early findings as far as there is room.
 
-    findings: those of all causes, in the order of the causes. None if there is no cause.
+    findings: one per cause, in the order of the causes. None if there is no cause.
     """
     if not run.causes:
         return None
@@ -65,7 +65,7 @@ def flow_picture(
 
 _Place = tuple[int, int]
 """Node of the picture, (path, site): a call in its calling context, or a step between trace points of a root
-type; path NO_CALLER if the breakdown has no such path."""
+type. The path is NO_CALLER if the breakdown does not have it."""
 _Marks = Mapping[int, tuple[int, Change, bool]]
 """Site -> (rank of the finding, its change at the site, True if that is a leading change)."""
 
@@ -142,7 +142,7 @@ class _Numbers:
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 
     def roots_of(self, cause: Cause) -> list[int]:
-        """Root types in which a cause occurs, those with most requests in the problem first."""
+        """Root types in which a cause occurs, by number of requests in the problem, descending."""
         root, path, _ = self._account
         places = [
             one
@@ -186,8 +186,8 @@ class _Numbers:
         return way[::-1]
 
     def _way_of_steps(self, path: int) -> list[_Place]:
-        """Nodes from the start of the request to the step `path`; before each step comes the one that is on
-        most critical paths."""
+        """Nodes from the start of the request to the step `path`; each step is preceded by the step most
+        often before it on critical paths."""
         above, site = self.names.paths[path]
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
@@ -239,7 +239,7 @@ class _Numbers:
         return before, after
 
     def time_us(self, site: int) -> tuple[float | None, float | None]:
-        """Median self time per request at a site, µs, before and after; None if unknown."""
+        """Median own time per request at a site, µs, before and after; None if unknown."""
         if self.run.timeless:
             return None, None
         typical = self.run.tested.seen.site_times.typical
@@ -252,13 +252,12 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Drawn node of the picture.
-
-    above: the node drawn above it; skipped: number of nodes between the two that are not drawn.
-    """
+    """Drawn node of the picture."""
 
     above: _Place | None
+    """Node drawn above this one."""
     skipped: int
+    """Number of nodes between this one and `above` that are not drawn."""
 
 
 class _Tree:
@@ -292,7 +291,7 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, parents first; among siblings, those on the way `main` come last."""
+        """Steps of the picture, parents first; among siblings, steps on the path `main` come last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)
@@ -345,8 +344,8 @@ class _Tree:
 
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
-    """Sort key of a sibling, larger first: changed ones, then those in one period only, then by time and
-    weight."""
+    """Sort key of a sibling, larger is drawn first: changed ones, then steps in one period only, then by time
+    and weight."""
     n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
     share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns
@@ -355,13 +354,13 @@ def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
 
 
 def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
-    """Shorten a way to its first node and its last `most` - 1 nodes."""
+    """Shorten a path to its first node and its last `most` - 1 nodes."""
     return [*way] if len(way) <= most else [way[0], *way[len(way) - most + 1 :]]
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Find the change to show at each call site: of the findings with a change there, the first; of its
-    changes there, the leading one."""
+    """Find the change to show at each call site: call site -> (rank of the first finding with a change there,
+    that finding's foremost change there, True if it is of the same kind as the finding's lead)."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}

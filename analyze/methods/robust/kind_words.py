@@ -16,24 +16,22 @@ if TYPE_CHECKING:
     from analyze.methods.robust.changes import Change
 
 GONE: Final = 0.0005
-"""Shares of requests below this, in [0, 1], are worded as none."""
+"""Share of requests, in [0, 1], below which a share is worded as none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A change and the name of its call site, as input for sentences.
-
-    is_step: True for a step between records.
-    """
+    """A change and the name of its call site, as input for sentences."""
 
     what: str
     """Name of the call site in the sentence."""
     change: Change
     is_between: bool
-    """True if the site's self time passes between caller and callee (network, queue)."""
+    """True if the site's own time passes between caller and callee (network, queue)."""
     is_step: bool
+    """True for a step between activity records, False for a call."""
     waits: bool
-    """True for a call to a component that records no spans, so that its time is waiting."""
+    """True for a call to a component that records no spans, so that the call's own time is waiting."""
     path: Callable[[], tuple[str, str]]
     """Function that returns two texts for the site's call pattern: (`calls X`, `calling X`)."""
 
@@ -54,7 +52,7 @@ class Said:
         return f"{now} of its {self.whole}, {self.against(before)}"
 
     def against(self, before: str) -> str:
-        """Text for the value before: `was X`; for an instance `X expected from its siblings`."""
+        """Text for the value before: `was X`; for a change on an instance `X expected from its siblings`."""
         if self.change.instance is not None:
             return f"{before} expected from its siblings"
         return f"was {before} in the history" if self.change.of_history else f"was {before}"
@@ -66,7 +64,7 @@ class KindWords:
 
     tag: str
     tone: str
-    """Class of colour for a kind that is good or bad by itself; empty for others."""
+    """Colour class of a kind that is always good or always bad; empty for others."""
     numbers: str
     """Text for the meaning of the values `before` and `after`."""
     verdict: str

@@ -126,8 +126,8 @@ def analyse(
 
 
 def ranked(run: RobustRun, mean: ExactAccount, *, mean_changed: bool) -> RobustRun:
-    """Run with causes sorted so that improvements rank together with regressions, if the mean fell
-    significantly; else unchanged."""
+    """Copy of the run whose causes are sorted so that improvements rank together with regressions, if the
+    mean fell significantly; else the run unchanged."""
     return replace(run, causes=by_size(run.causes)) if mean_changed and mean.after < mean.before else run
 
 

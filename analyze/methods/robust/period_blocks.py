@@ -1,8 +1,8 @@
 """Sums of a period by block of time, from which whole periods are judged.
 
 Requests near each other in time are alike, so the error of a period's mean follows from the scatter of its
-blocks, not from its number of requests. A block is a slot of a profile, or a window of the baseline with
-several slots.
+blocks, not from its number of requests. A block is a time slot of a profile, or a window of the baseline with
+several time slots.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _US = 1e-3
 class PeriodBlocks:
     """Sums of a period's requests by block; arrays are float64[blocks, roots] unless stated otherwise, 0 for
     an empty block.
-
-    requests: number of recorded requests; weight: sum of their weights.
     """
 
     seconds: F8
     """Length of each block, s, float64[blocks]."""
     requests: F8
+    """Number of recorded requests."""
     weight: F8
+    """Sum of the requests' weights."""
     weight2: F8
     """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
     time_us: F8
@@ -44,9 +44,9 @@ class PeriodBlocks:
     log_square: F8
     """Sum of the squared natural logarithms of response times in µs, weighted."""
     failed: F8
-    """Number of failed requests, weighted: those whose root did not end `ok`."""
+    """Number of requests whose root did not end `ok`, weighted."""
     failing: F8
-    """Number of requests with a failing call, weighted: the root itself, or a call below it."""
+    """Number of requests in which any call fails, the root included, weighted."""
     slow: F8
     """Number of requests slower than each of `thresholds_us`, weighted, over all roots: float64[blocks,
     thresholds]."""
@@ -140,8 +140,8 @@ def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: fl
 
 
 def each_slot(slots: B1) -> I8:
-    """Make each slot in the mask `slots` a block: int64[slots], 0, 1, … for slots in the mask; -1 for the
-    others."""
+    """Make each time slot in the mask `slots` a block: int64[slots], 0, 1, … for time slots in the mask; -1
+    for the others."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
 

@@ -27,15 +27,15 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class RobustRun(Comparison):
-    """Comparison together with its tests, confounders and causes: the input of the report.
-
-    tested: results of the tests; context: symptoms, of which `causes` result.
-    """
+    """Comparison together with its tests, confounders and causes: the input of the report."""
 
     tested: Tested
+    """Results of the tests."""
     confounded: Confounded
-    """Significant changes, divided into those that become findings and those that a confounder explains."""
+    """Significant changes, divided into changes that become findings and changes that a confounder
+    explains."""
     context: Context
+    """Symptoms, and the facts by which they were related; `causes` result from it."""
     causes: tuple[Cause, ...]
     """Causes, the most important first."""
 

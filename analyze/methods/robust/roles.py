@@ -14,24 +14,22 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""REFERENCE, PROBLEM: sample numbers in a comparison."""
+"""Sample numbers in a comparison: 0 is the reference, 1 the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Role of each slot (interval of time) in a comparison; arrays are [slots].
-
-    problem: True for slots of the problem.
-    """
+    """Role of each time slot (interval of time) in a comparison; arrays are [slots]."""
 
     ordinary: B1
-    """True for slots of the baseline that the problem is tested against: reference and history."""
+    """True for time slots of the baseline that the problem is tested against: reference and history."""
     reference: B1
-    """True for slots of the reference: the `before` of the breakdown. A change must also show against it
+    """True for time slots of the reference: the `before` of the breakdown. A change must also show against it
     alone."""
     problem: B1
+    """True for time slots of the problem."""
     noise: I8
-    """int64[slots]: number of the noise block that a slot of the baseline belongs to; -1 for none."""
+    """int64[slots]: number of the noise block that a time slot of the baseline belongs to; -1 for none."""
     noise_assumed: bool
     """True if the noise blocks are pieces of one short stretch, and therefore underestimate the noise."""
 
@@ -64,7 +62,8 @@ def slots_of(
     kept: Sequence[Slot] | None = None,
     kept_history: Sequence[Slot] | None = None,
 ) -> tuple[list[Slot], Roles]:
-    """Lay out slots of reference, problem and history samples; the history's samples are numbered from 2.
+    """Lay out time slots of reference, problem and history samples; the history's samples are numbered from
+    2.
 
     With a history, each of its samples is a noise block, and the reference is cut into blocks of about their
     length. Without a history, the reference is cut into `blocks` blocks, or into more if blocks as long as

@@ -25,7 +25,7 @@ class SiteTimes:
     """Times of call sites, before and after; arrays are float64[sites]."""
 
     typical: Estimate
-    """Change of the median self time per request, from baseline to problem."""
+    """Change of the median own time per request, from baseline to problem."""
     visit: Estimate
     """Change of the mean critical time of a visit, from its prediction by the windows of the baseline to the
     problem."""

@@ -30,21 +30,19 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Minimum number of shards per worker process: starting one costs 0.14 s of CPU. A sample with so many votes
-was read by processes that still run."""
+"""Minimum number of shards per worker process: with fewer, the start of a process (0.14 s of CPU) does not
+pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """Observations of all measures at call sites.
-
-    site: int64[sites] index of each site in the whole profile.
-    """
+    """Observations of all measures at call sites."""
 
     observed: Mapping[str, Observed]
     """Name of a measure -> its observations; sites are numbered as in the whole profile."""
     site_times: SiteTimes
     site: I8
+    """Index of each site in the whole profile, int64[sites]."""
     call_ratio: F8
     """Ratio of calls of the site per request, problem to baseline; float64[sites]."""
 
@@ -116,7 +114,7 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
 
 
 def _placed(seen: Observed, view: View) -> Observed:
-    """Replace a view's numbers of sites and patterns by those of the whole profile."""
+    """Replace the numbers of sites and patterns in a shard's view by their numbers in the whole profile."""
     pattern = seen.pattern
     return replace(
         seen,

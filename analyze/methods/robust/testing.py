@@ -36,8 +36,8 @@ class HiddenChange:
     z_usual: float
     """Change in standard errors that include the noise between windows of the baseline."""
     p_usual: float
-    """Probability of such a value in normal times: the larger of that by their variance and that by the
-    number of blocks that reach it."""
+    """Probability of the value in normal times: the larger of two, by the variance of normal values and by
+    the share of blocks that reach it."""
     alike: tuple[tuple[int, float], ...]
     """(number of the block, value) for blocks of the baseline whose value is nearer to the problem than to
     the reference; values in the unit of the change."""
@@ -51,13 +51,12 @@ class NearChange:
 
     change: Change
     z: float
-    """Number of standard errors from which the change would be significant if it were the only test."""
+    """Change over its standard error, noise included."""
     z_needed: float
+    """Number of standard errors from which the change would be significant if it were the only test."""
+    requests_needed: int | None
     """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
     no number suffices."""
-    requests_needed: int | None
-    """Number of requests of the problem at the call site with which it would reach `z_needed`; None: no
-    number suffices."""
     is_hidden: bool = False
     """True if the change is significant against the reference alone."""
 
@@ -66,7 +65,7 @@ _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
 """Factor from the unit of the logarithms (ns, scaled ratios) to the displayed unit; 1 for units not
 listed."""
 WINDOW_SHARES: Final = "window-shares"
-"""Name of the rule (for `without`) by which p of a share allows for the differences between a history's
+"""Name of the rule (setting `without`) by which p of a share allows for the differences between a history's
 windows (`surprise`)."""
 
 
@@ -87,15 +86,14 @@ class Tested:
 
 
 class _Row(NamedTuple):
-    """Test results of one measure; arrays are [rows], rows those of `seen`.
-
-    q: against the whole baseline; counts: True for significant changes.
-    """
+    """Test results of one measure, one element per row of `seen`."""
 
     measure: Measure
     seen: Observed
     q: F8
+    """q against the whole baseline."""
     counts: B1
+    """True for significant changes."""
     hidden: B1
     """True for changes significant against the reference alone, but not against the whole baseline."""
     plain_q: F8
@@ -111,8 +109,8 @@ class _Row(NamedTuple):
 
     @property
     def began(self) -> B1:
-        """bool[rows]: True for significant changes that began in the problem. The other significant rows are
-        no evidence about the problem and do not suppress other measures."""
+        """bool[rows]: True for significant changes that began in the problem. Significant rows that began
+        earlier are no evidence about the problem and do not suppress other measures."""
         return self.counts & ~self.there_before
 
 
@@ -221,8 +219,8 @@ def _judged(
 ) -> list[_Row]:
     """Select the significant rows of several measures, which are corrected together.
 
-    Criteria: q, size against the noise, floor, `matters`, outside of the envelope. first: rows of first
-    looks, for second looks.
+    Criteria: q, size against the noise, floor, `matters`, outside of the baseline's normal range. first: rows
+    of first looks, for second looks.
     """
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
@@ -466,7 +464,7 @@ def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
     """Drop changes of `second` at sites whose operation, or caller, already has a change of structure in
-    `first`, and changes of calls that follow from the caller's."""
+    `first`, and changes of numbers of calls that follow from the caller's change."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

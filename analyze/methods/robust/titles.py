@@ -25,7 +25,8 @@ _MOST_NAMED = 2
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Title of a finding, one sentence: what happened, where else, on which hosts, for which segment."""
+    """Title of a finding, one sentence: what happened, where else, on which hosts, for which attribute
+    segment."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -37,8 +38,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the suspected component waits for others, if these waits changed in the same
-    direction: several slow waits do not point to one callee."""
+    """Operations by which the suspected component waits for other components, if these waits changed in the
+    same direction: several slow waits do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -69,7 +70,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Sentence on a change of a segment: its attribute values, size and call site."""
+    """Sentence on a change of an attribute segment: its attribute values, size and call site."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:
@@ -83,7 +84,8 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Phrase for the segment to which a finding at a call site belongs; empty if it belongs to none."""
+    """Phrase for the attribute segment to which a finding at a call site belongs; empty if it belongs to
+    none."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
@@ -91,8 +93,8 @@ def whose(cause: Cause) -> str:
 
 
 def where(cause: Cause) -> str:
-    """Phrase for the instance or the hosts of a finding; empty if it is not limited to any, or on one host
-    only."""
+    """Phrase for the instance or the hosts of a finding; empty if the finding is not limited to an instance,
+    or is on one host only."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -206,7 +208,7 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose callee is recorded: its self time is network or
+    """True if the site is the caller's side of a call whose callee is recorded: its own time is network or
     queueing time between the two."""
     return bool(names.operation(site).callee)
 

@@ -1,6 +1,7 @@
 """Sums of a profile by call site: before, after, and the blocks of the baseline.
 
-Measures are computed from a `View`, and the verdict reads it. It caches results that several of them need.
+Measures are computed from a `View`, and the verdict reads it. A view caches results that several measures
+need.
 """
 
 from __future__ import annotations
@@ -37,27 +38,28 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 CHANGE_NOISE: Final = "change-noise"
-"""Name of the rule (for `without`) by which assumed noise is that of a change (`of_change` of
-`level_change`)."""
+"""Name of the rule (setting `without`) by which assumed noise is the noise of a change (`level_change`,
+`of_change`), not of a single level."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitSums:
-    """Sums over the requests of one period that touch a call site; arrays are float64[sites].
-
-    w: weight of these requests; calls, critical_ns, response_ns, failing: weighted sums of calls, critical
-    time, response time, and requests' shares of failing calls.
-    """
+    """Sums over the requests of one period that touch a call site; arrays are float64[sites]."""
 
     requests: float
-    """Weight of all requests of the period, also those that do not touch the site."""
+    """Weight of all requests of the period, also of requests that do not touch the site."""
     n: F8
     """Number of recorded requests that touch each site."""
     w: F8
+    """Weight of the requests that touch each site."""
     calls: F8
+    """Weighted number of calls."""
     critical_ns: F8
+    """Weighted time on the critical path, ns."""
     response_ns: F8
+    """Weighted response time of the requests, ns."""
     failing: F8
+    """Weighted sum, over requests, of the share of the request's calls that fail."""
 
     @property
     def calls_a_visit(self) -> F8:
@@ -85,15 +87,14 @@ class View:
         by_instance: Callable[[], ByInstance | None] = lambda: None,
         shard: SiteShard | None = None,
     ) -> None:
-        """Sum a profile: all its sites, or those of `shard` only. by_instance: function that sums calls by
-        instance."""
+        """Sum a profile: all its sites, or only the sites of `shard`. by_instance: function that sums calls
+        by instance."""
         self.profile, self.roles, self.settings = profile, roles, settings
         self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """Number of each site, and of each call pattern (`pattern`), in the whole profile: int64[sites],
-        int64[patterns]."""
+        """int64[sites]: number of each site in the whole profile."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
@@ -107,7 +108,7 @@ class View:
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """Sum values by row, and by period and block: float64[n_rows, columns]. row, slot, value: equally
-        long."""
+        long arrays; slot: index of the time slot."""
         roles, n_slots = self.roles, len(self.roles.noise)
         by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
         found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
@@ -172,7 +173,7 @@ class View:
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:
-        """Replace p by that of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
+        """Replace p by the p of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
         large tables take a fifth of the time of testing."""
         at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
         x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
@@ -195,7 +196,7 @@ class View:
         return votes_of(self.profile)
 
     def values(self, measure: int) -> Votes:
-        """Select the per-request values of a measure, by site, call pattern and slot."""
+        """Select the per-request values of a measure, by site, call pattern and time slot."""
         return values_of(self._votes, measure)
 
     def given_pattern(self, values: Votes) -> Histograms:
@@ -221,7 +222,7 @@ class View:
 
     @cached_property
     def _first(self) -> I8:
-        """First slot of the same baseline block for each slot, int64[slots]; the slot itself in the
+        """int64[slots]: for each time slot the first slot of the same baseline block; the slot itself in the
         problem."""
         block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
         _, first, number = np.unique(block, return_index=True, return_inverse=True)
@@ -229,28 +230,28 @@ class View:
         return found
 
     def by_period(self, values: Histograms) -> Histograms:
-        """Merge slots by period: column 0 reference, 1 problem, 2 history."""
+        """Merge time slots by period: column 0 reference, 1 problem, 2 history."""
         roles = self.roles
         return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Self times of calls, scaled by pattern (`given_pattern`), by site and slot; values of a baseline
-        block are in its first slot."""
+        """Own times of calls, scaled by pattern (`given_pattern`), by site and time slot; values of a
+        baseline block are in its first time slot."""
         return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
-        """Self times (`own_times`) with slots merged by period (`by_period`)."""
+        """Own times (`own_times`) with time slots merged by period (`by_period`)."""
         return self.by_period(self.own_times)
 
     @cached_property
     def own_requests(self) -> F8:
-        """Number of requests with a self time, float64[sites, columns]."""
+        """Number of requests with a own time, float64[sites, columns]."""
         return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
 
     def own_times_after(self, sites: B1) -> Histograms:
-        """Self times in the problem at the sites in mask `sites`, by slot."""
+        """Own times in the problem at the sites in mask `sites`, by time slot."""
         values = self.own_times
         if self._shard is not None and sites.any():  # a shard has blocks of the problem instead of slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
@@ -258,7 +259,7 @@ class View:
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of the median self time of each site: (against the baseline; with a history also against the
+        """Change of the median own time of each site: (against the baseline; with a history also against the
         reference alone, else None)."""
         return self.level(self.own_times)
 
@@ -331,8 +332,8 @@ class View:
         return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
 
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
-        """Lower p of large changes with few requests, by their size instead of by ranks: ranks of four
-        against four values give 3 % at best."""
+        """Lower the p of large changes with few requests, using their size instead of ranks: a rank test of
+        four against four values gives 3 % at best."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
             large = np.abs(found.change) > np.log(settings.few_times)
@@ -391,7 +392,7 @@ class View:
     def visit_ratio(self) -> F8:
         """Ratio, after to before, of the denominator of pattern tests at each site.
 
-        It is `call_ratio`; at points of records, where a request counts once, the ratio of requests.
+        It is `call_ratio`; at points of activity records, where a request counts once, the ratio of requests.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))
@@ -404,7 +405,8 @@ class View:
 
     @property
     def makes_several(self) -> B1:
-        """bool[sites]: True where some requests make several calls; always False for points of records."""
+        """bool[sites]: True where some requests make several calls; always False for points of activity
+        records."""
         several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
         return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
@@ -418,7 +420,7 @@ def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
 def is_known(reference: Estimate, settings: RobustSettings) -> B1:
     """True where the reference has enough requests to be distinguished from a history.
 
-    Five are enough; fewer suffice only if they differ significantly from those of the history.
+    Five are enough; fewer suffice only if they differ significantly from the requests of the history.
     """
     known = reference.n0 >= LEAST_IN_ENVELOPE
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
@@ -433,7 +435,7 @@ def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
 
 
 def values_of(votes: Votes, measure: int) -> Votes:
-    """Select the per-request values of a measure, by site, call pattern and slot.
+    """Select the per-request values of a measure, by site, call pattern and time slot.
 
     Weighted requests are scaled to the effective number of requests.
     """
@@ -449,5 +451,5 @@ def values_of(votes: Votes, measure: int) -> Votes:
 
 
 def by_site(values: Votes) -> Histograms:
-    """Merge the histograms of all call patterns, by site and slot."""
+    """Merge the histograms of all call patterns, by site and time slot."""
     return values.histograms(values.keys[1], values.keys[3])

@@ -39,15 +39,14 @@ _GRID: Final = 401
 
 @dataclass(frozen=True, slots=True)
 class TwoBehaviours:
-    """Mixture of two log-normal laws that fits an edge's times better than one.
-
-    delta_bic: improvement of the Bayesian information criterion.
-    """
+    """Mixture of two log-normal laws that fits an edge's times better than one."""
 
     delta_bic: float
+    """Improvement of the Bayesian information criterion over a single law."""
     low_us: float
+    """Median of the faster mode, µs."""
     high_us: float
-    """low_us, high_us: median of the faster and of the slower mode, µs."""
+    """Median of the slower mode, µs."""
     high_share: float
     """Share of the slower mode among the requests that pass the edge, in [0, 1]."""
     cut_us: float

@@ -27,14 +27,15 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Maximum number of call sites of rare paths that are separate parts, those with most variance; the others
-are merged into one part."""
+"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); the
+others are merged into one part."""
 _WINSORISED_AT: Final = 0.995
 """Quantile at which times are cut, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
 """Minimum number of requests: three in each block, for the smallest number of blocks that can be permuted."""
 _MOST_PARTS: Final = 40
-"""Maximum number of parts that are correlated, those with the largest shares: 780 pairs."""
+"""Maximum number of parts that are correlated with each other (the parts with the largest shares): 780
+pairs."""
 _MOST_REQUESTS: Final = 5_000
 """Maximum number of requests that are correlated; of more, an evenly spaced selection in time: a rank
 correlation of 0.1 is then 7 standard errors."""
@@ -48,8 +49,6 @@ _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.
 class GroupParts:
     """Parts of the response times of one group of requests, ordered by start; each column of `us` adds up to
     the response time.
-
-    weight, category: [requests] weight, and index of the category.
     """
 
     names: tuple[PartName, ...]
@@ -59,7 +58,9 @@ class GroupParts:
     marked: B1
     """bool[parts]: True for parts that a marker removes from the residual."""
     weight: F8
+    """Weight of each request, float64[requests]."""
     category: I8
+    """Index of each request's category, [requests]."""
     row: I8
     """Index of each request in its category, int64[requests]."""
 
@@ -134,16 +135,16 @@ def _sites(
 
 @dataclass(frozen=True, slots=True)
 class CovarianceShares:
-    """Decomposition of a variance; arrays are float64[parts], in µs and µs².
-
-    mean, part_variance: of each part; share: Cov(part, total) / variance.
-    """
+    """Decomposition of a variance by parts; arrays are float64[parts]."""
 
     variance: float
     """Variance of the response time, µs²; if it is 0, all shares are 0."""
     mean: F8
+    """Mean time of each part, µs."""
     part_variance: F8
+    """Variance of each part, µs²."""
     share: F8
+    """Cov(part, response time) / `variance`; adds up to 1."""
     share_winsorised: F8
     """Shares of the variance when each part is cut at a quantile of its times; they also add up to 1."""
     kept: float
@@ -184,16 +185,16 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two correlated parts.
-
-    one, other: indices of the parts; q: significance, adjusted for all pairs.
-    """
+    """Two correlated parts."""
 
     one: int
+    """Index of the first part."""
     other: int
+    """Index of the second part."""
     rho: float
     """Spearman's rank correlation of the two parts."""
     q: float
+    """p of the correlation, corrected for the number of pairs."""
     covariance: float
     """Covariance of the two parts, µs²."""
 
@@ -202,7 +203,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
     """Find pairs of parts with a significant correlation of at least _LEAST_RHO, largest |covariance| first.
 
     us: float64[parts, requests] in order of time. The standard error of ρ is its standard deviation over all
-    permutations of blocks of time of one part, or that of independent requests if larger; q by
+    permutations of blocks of time of one part, or the standard error of independent requests if larger; q by
     Benjamini-Hochberg over all pairs. O(blocks · parts² · requests).
     """
     if us.shape[1] < _LEAST_REQUESTS:
@@ -257,12 +258,10 @@ def squares_over_orders(cut: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class DecomposedGroup:
-    """Group of requests with the decomposition of its variance into parts.
-
-    group: its index; pairs: correlated parts.
-    """
+    """Group of requests with the decomposition of its variance into parts."""
 
     group: int
+    """Index of the group."""
     category: str | None
     """Key of the group's category; None for a group of rare paths."""
     impact: float
@@ -270,6 +269,7 @@ class DecomposedGroup:
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
+    """Significantly correlated pairs of parts."""
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:

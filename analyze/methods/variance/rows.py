@@ -241,8 +241,8 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
 
 
 def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
-    """Rows of sources with an `inadvertent` marker that holds, with their shares of the variance; those with
-    C² below 1 last."""
+    """Rows of sources with an `inadvertent` marker that holds, with their shares of the variance; sources
+    with C² below 1 come last."""
     shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
@@ -314,7 +314,7 @@ def _look(run: VarianceRun, group: int) -> DecomposedGroup:
 
 
 def _part_order(look: DecomposedGroup) -> list[int]:
-    """Indices of a group's parts, largest share first; those with a negative share come last."""
+    """Indices of a group's parts, largest share first; parts with a negative share come last."""
     found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
     return found
 

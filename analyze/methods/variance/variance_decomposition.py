@@ -116,19 +116,20 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value: of a sample, of each group and of each root type.
-
-    weight, mean: of the sample; group_weight, root_weight: sums of weights.
-    """
+    """Weights and weighted means of a value: of a sample, of each group and of each root type."""
 
     value: F8
     """Value of each request that is averaged, float64[requests]."""
     weight: float
+    """Sum of the weights of the sample's requests."""
     mean: float
+    """Mean of the sample."""
     group_weight: F8
+    """Sum of weights of each group, float64[groups]."""
     group_mean: F8
     """Mean of each group, float64[groups]."""
     root_weight: F8
+    """Sum of weights of each root type, float64[roots]."""
     root_mean: F8
     """Mean of each root type, float64[roots]; 0 for one without requests."""
 
@@ -172,8 +173,8 @@ class VarianceSplit:
     within: F8
     """Part within paths, p_g σ_g², float64[groups]."""
     block_total: F8
-    """Weighted squared deviations from the mean over the sample's weight, float64[blocks]; they add up to
-    `total`."""
+    """Sum over each time block of weight times squared deviation from the mean, divided by the sample's
+    weight, float64[blocks]; adds up to `total`."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
@@ -205,7 +206,7 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 class SiteVariances:
     """Variances of all call sites in one sample; arrays are [sites] unless stated; µs and µs².
 
-    y: time for which a request waits at the site; T: its response time.
+    In names, y is the time for which a request waits at the site, T its response time.
     """
 
     n: I8
@@ -297,9 +298,10 @@ def deviation(sums: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class GroupVariances:
-    """Variances of the groups of a sample; n: int64[groups] number of requests."""
+    """Variances of the groups of a sample."""
 
     n: I8
+    """Number of requests of each group, int64[groups]."""
     sums: F8
     """Sums of weight, weight·T, weight·T² of response times T in µs, float64[groups, blocks, 3]."""
 
@@ -332,7 +334,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Variances of one value per request: its response time, or that without marked sources."""
+    """Variances of one value per request: its response time, or the response time without marked sources."""
 
     levels: Levels
     split: VarianceSplit
@@ -342,10 +344,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
-    """Variances of one sample, with and without marked sources; whole: all sources."""
+    """Variances of one sample, with and without marked sources."""
 
     groups: RequestGroups
     whole: Measured
+    """Variances of all sources."""
     residual: Measured | None
     """Variances without marked sources; None if no marker matches."""
 

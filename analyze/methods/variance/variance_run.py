@@ -21,14 +21,13 @@ from schemas.errors import PeriodError
 
 @dataclass(frozen=True, slots=True)
 class VarianceRun:
-    """Variances of all samples, and the inputs from which they were computed.
-
-    times: self and critical times by path; rules: markers.
-    """
+    """Variances of all samples, and the inputs from which they were computed."""
 
     population: Population
     times: AllPathTimes
+    """Own and critical times by path."""
     rules: LabelRules
+    """Markers that have not expired."""
     samples: tuple[SampleVariance, ...]
     settings: VarianceSettings
     limits: ReportLimits

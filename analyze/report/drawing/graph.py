@@ -104,8 +104,8 @@ class Steps:
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(index of a box, index of a box) -> edge (src, dst) that the arrow stands for; None for several edges,
-    into or out of folded branches.
+    """(index of a box, index of a box) -> edge (src, dst) that the arrow between the boxes shows; None if it
+    shows several edges, into or out of folded branches.
     """
 
 
@@ -162,11 +162,12 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Merge boxes 0..n-1 into regions: only quiet boxes, and only of one colour; all other boxes stay single.
+    """Merge boxes 0..n-1 into regions: only quiet boxes, and only boxes of one colour; all other boxes stay
+    single.
 
-    In series: a box and its only successor, if it is that one's only predecessor. In parallel: boxes with the
-    same only predecessor and the same only successor. Boxes without predecessor or successor stay single.
-    Repeated until nothing more merges; O(n · rounds), at most n rounds, few in practice.
+    In series: a box and its only successor, if the box is the successor's only predecessor. In parallel:
+    boxes with the same only predecessor and the same only successor. Boxes without predecessor or successor
+    stay single. Repeated until nothing more merges; O(n · rounds), at most n rounds, few in practice.
     """
     after: dict[int, set[int]] = {i: set() for i in range(n)}
     before: dict[int, set[int]] = {i: set() for i in range(n)}
@@ -224,7 +225,8 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
-    """Make boxes from groups of positions, in topological order. folds: indices of groups that are pills."""
+    """Make boxes from groups of positions, in topological order. folds: indices of groups that are drawn as a
+    pill (folded steps)."""
     order = sorted(range(len(groups)), key=lambda g: groups[g][0])
     box = {position: i for i, g in enumerate(order) for position in groups[g]}
     steps = []

@@ -14,8 +14,8 @@ GAP_X = 26.0
 SWEEPS = 6
 """Rounds of ordering and of aligning; more made no visible difference on graphs of 200 boxes."""
 MAX_BENDS = 4000
-"""Maximum number of bends of long arrows in one drawing; beyond it, long arrows are straight, so that a wide
-graph can be drawn.
+"""Maximum number of bends of long arrows in one drawing; beyond this, long arrows are straight, so that a
+wide graph can be drawn.
 """
 
 

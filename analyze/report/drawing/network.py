@@ -99,8 +99,8 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """Draw the line of a dependency, with an arrow head if it is directed. upwards: its first variable is
-    below.
+    """Draw the line of a dependency, with an arrow head if it is directed. upwards: True if the edge's first
+    variable is below the second.
     """
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}

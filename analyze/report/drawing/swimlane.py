@@ -21,7 +21,7 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A bar: one span, or a run of consecutive records on one component and host."""
+    """A bar: one span, or consecutive activity records on one component and host."""
 
     lane: str
     """Component, followed by `@host` if the host is known."""
@@ -70,7 +70,7 @@ def cells(bar: Activity, axis_us: float, count: int) -> Cells:
 def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
     """Bars of one flow, each after its predecessors, siblings by start.
 
-    `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
+    flow: row of FLOWS_SCHEMA; structure: row of STRUCTURES_SCHEMA of the flow's category; both as dicts.
     """
     nodes: list[dict[str, Any]] = structure["nodes"]
     if any(node["side"] == START for node in nodes):
@@ -141,7 +141,7 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 
 
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
-    """Start position of a span -> self time on this request's critical path, ns.
+    """Start position of a span -> own time on this request's critical path, ns.
 
     Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
     request is not enough to learn it. Sums to the response time if every span lies inside its parent.
@@ -159,8 +159,8 @@ def _record_bars(
     edges: Sequence[tuple[int, int]],
     responses: Sequence[int],
 ) -> list[Activity]:
-    """Bars of a flow of records: one per run of consecutive records on one component and host, without a
-    split or join inside.
+    """Bars of a flow of activity records: one bar for consecutive records on one component and host, without
+    a split or join inside.
     """
     offsets = flow["offset_ns"]
     failures = _failures(flow)
@@ -211,7 +211,7 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Order runs so that each follows all its predecessors; ties by position.
+    """Order bars of records so that each follows all its predecessors; ties by position.
 
     At a fork, the branch that started first is followed to its join before the next branch.
     """

@@ -1,9 +1,9 @@
 """Train schedule of a request (technical report, Figure 7).
 
-A lane is a component. An edge of the graph is work of one component, or a message: for records an edge
-between two components, for spans the way from the caller's side of a remote call to the serving span, and
-back. If a span calls another component without a span for the caller's side, the call takes no recorded time
-and is drawn vertically.
+A lane is a component. An edge of the graph is work of one component, or a message: for activity records an
+edge between two components, for spans the way from the caller's side of a remote call to the serving span,
+and back. If a span calls another component without a span for the caller's side, the call takes no recorded
+time and is drawn vertically.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _call(
 
 
 def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Units that are the caller's side of a remote call: spans with one child, which serves the call."""
+    """Units (calls) that are the caller's side of a remote call: spans whose only child serves the call."""
     if not sites.are_calls:
         return set()
     children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)

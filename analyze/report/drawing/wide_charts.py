@@ -118,8 +118,8 @@ def draw_density(
 ) -> Markup:
     """Draw density curves on one axis, scaled to the highest, with ranges of response times as bands below.
 
-    axis_us: ends of the axis, those of the bins; curves: CSS class (`before` or `after`), and points (µs > 0,
-    density), ascending. Without a curve only the bands are drawn.
+    axis_us: (start, end) of the axis, the ends of the bins; curves: CSS class (`before` or `after`), and
+    points (µs > 0, density), ascending. Without a curve only the bands are drawn.
     """
     low, high = max(axis_us[0], _LEAST_US), max(axis_us[1], 2 * _LEAST_US)
     if high <= low:

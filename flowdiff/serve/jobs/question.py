@@ -1,7 +1,7 @@
 """Question to a method: periods, filters, method. Relative times are resolved once, when it is asked.
 
-Its identity covers the content of every window it reads, so that the same question on the same data is
-answered once, and a repair or a late window makes it a different one.
+The key of a question covers the content of every window it reads, so that the same question on the same data
+is answered once, and a repair or a late window makes it a different one.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ def _touches(known: Known, period: Period) -> bool:
 
 
 def identity(question: Question, known: Known, version: str) -> str:
-    """32 hex digits that identify a question together with the content of the windows that it reads."""
+    """Key of a question, 32 hex digits: identifies it together with the content of the windows that it
+    reads."""
     digest = hashlib.sha256(f"{version}\n{known.lake}\n{question.model_dump_json()}\n".encode())
     names = [*_NAMES] if any(getattr(question, name) for name in _NAMES[:3]) else []
     texts = [text for name in names for text in getattr(question, name)]

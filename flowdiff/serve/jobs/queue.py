@@ -34,7 +34,8 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 @dataclass(slots=True)
 class Job:
-    """A question that is being answered. The queue changes its jobs under its lock, and hands out copies."""
+    """A question and the state of its answering. The queue changes its jobs under its lock, and hands out
+    copies."""
 
     key: str
     question: Question
@@ -66,7 +67,7 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """Identity of a question -> its job, latest last."""
+        """Key of a question (`identity`) -> its job, latest last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:
@@ -124,7 +125,7 @@ class Jobs:
             self._kill(job)
 
     def wait(self, key: str, seconds: float) -> Job | None:
-        """Wait until a job is over, or for `seconds`; return a copy of it, None if it is unknown or
+        """Wait until a job is over, or for `seconds`; return a copy of the job, None if it is unknown or
         forgotten.
         """
         with self._lock:

@@ -207,7 +207,7 @@ def _listed(table: pa.Table) -> list[_Request]:
 
 
 def _examples(found: Finding, sample: str) -> list[_Request]:
-    """Example requests of a finding from one period; these are normal ones if no request of it shows the
+    """Example requests of a finding from one period; normal ones if no request of the period shows the
     finding.
     """
     return [_Request(one.request_id, "", one.response_us) for one in found.examples if one.sample == sample]

@@ -45,7 +45,7 @@ REFRESH_SECONDS: Final = 5
 MOST_CELLS: Final = 288
 """Maximum number of cells in a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
-"""Maximum number of root types with a strip, most total time first; of the rest, only the number is shown."""
+"""Maximum number of root types with a strip, most total time first; the number of further ones is shown."""
 
 
 def now(site: Site, asked: Asked) -> Answer:

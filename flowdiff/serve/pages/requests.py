@@ -45,14 +45,15 @@ from schemas.report.findings import Example, Finding, FindingsSection
 from schemas.trace_urls import TRACE_ID
 
 MOST_BARS: Final = 120
-"""Maximum number of bars drawn for a request; of the rest, only the number is shown."""
+"""Maximum number of bars drawn for a request; the number of further ones is shown."""
 MOST_ROWS: Final = 15
 """Maximum number of places listed as different, largest difference first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Work of one kind in a request and its twin: time that each response waited for it, µs."""
+    """Kind of work that occurs in a request or its twin, with the time that each response waited for it,
+    µs."""
 
     lane: str
     name: str
@@ -134,8 +135,8 @@ class Shown:
 
     @property
     def end_us(self) -> float:
-        """End of the time axis on which to draw the request, µs: that of the last bar, but 1 to 1.5 times the
-        response time.
+        """End of the time axis on which to draw the request, µs: end of the last bar, limited to 1 to 1.5
+        times the response time.
         """
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
@@ -155,8 +156,8 @@ class RequestPair:
 
 
 def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, str]:
-    """(Finding with the request as an example, id of an example of the other period or ""); (None, "")
-    without one.
+    """(finding that has the request as an example, id of an example of the other period or ""); (None, "") if
+    there is none.
     """
     if stored is None:
         return None, ""

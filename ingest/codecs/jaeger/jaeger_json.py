@@ -22,7 +22,7 @@ from schemas.rejects import Reason
 
 
 class JaegerJsonCodec:
-    """`jaeger-json`: a span, a list of spans, or a span a line.
+    """`jaeger-json`: a span, a list of spans, or one span per line.
 
     A span is written as storage plugins and the UI do, or in protobuf's JSON form as the Collector does.
     """
@@ -30,7 +30,7 @@ class JaegerJsonCodec:
     name = "jaeger-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the span in its payload."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the span in its payload."""
         return decode_json_spans(
             payloads,
             config,
@@ -45,7 +45,7 @@ class JaegerUiCodec:
     name = "jaeger-ui"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the span in its payload."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the span in its payload."""
         return decode_json_spans(payloads, config, _spans_of_traces, add_jaeger_span)
 
 

@@ -39,12 +39,12 @@ JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 
 
 class JaegerProtoCodec:
-    """`jaeger-proto`: one Span message a payload."""
+    """`jaeger-proto`: one Span message per payload."""
 
     name = "jaeger-proto"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is 0. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is 0. O(bytes)."""
         good, log = sized(payloads, config)
         return decode_messages(payloads, good, config, log, JaegerSpan, _add)
 

@@ -101,8 +101,8 @@ def _write(file: IO[bytes], blocks: Sequence[bytes]) -> None:
 
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000
-"""Payloads combined into one block; a payload that is not a single record costs its block 2 µs per
-payload."""
+"""Maximum number of payloads combined into one block. If one payload of a block is not a single record, the
+block takes 2 µs more per payload."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
@@ -125,7 +125,8 @@ class NativeCodec:
         self._reader = NdjsonReader(DUCKDB_TYPES)
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the line, or the index in the array. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the line, or the index in the array.
+        O(bytes)."""
         good, log = sized(payloads, config)
         oddities: Counter[str] = Counter()
         tables = []
@@ -195,16 +196,16 @@ class _Lines:
         """Blocks of lines, none ending with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """(Payload, items) of each block. Payload: index for all of its lines, or one for each line. Items:
-        number of its lines, or the item of each line.
+        """(payload, items) of each block. payload: index of the payload of all its lines, or one index per
+        line. items: number of its lines, or the item number of each line.
         """
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
-        """Add payloads that are one record each, as messages of a log are; return False, adding none, if not
-        all are.
+        """Add payloads that are one record each, as messages of a log are, as one block; return False and add
+        none if some payload is not.
 
-        They become one block, and Python does not touch single payloads: each must begin with a brace, and
-        have no line end except possibly at its end.
+        Python does not touch single payloads: each must begin with a brace, and have no line end except
+        possibly at its end.
         """
         chosen = [payloads[i] for i in indexes]
         lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
@@ -337,7 +338,7 @@ def _may_name_twice(line: bytes, value: object) -> bool:
 
 
 def _first_of_each(line: bytes) -> dict[str, object]:
-    """Record as DuckDB reads it: of several values under one name the first counts."""
+    """Record as DuckDB reads it: if a name occurs several times, its first value."""
     return dict(reversed(members(line)))
 
 

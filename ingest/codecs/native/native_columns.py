@@ -25,8 +25,8 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Field -> DuckDB type of its column. Optional fields are read as text: DuckDB would silently turn a value of
-another type into a null.
+"""Field -> DuckDB type of its column. Optional fields are read as text: of other types DuckDB would silently
+turn a value that does not fit into a null.
 """
 
 _IDS = ("breadcrumb", "request_id", "id")
@@ -38,7 +38,7 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """(Event table with one row a line, [rows] True if the row is invalid).
+    """(Event table with one row per line, [rows] True if the row is invalid).
 
     trusted: True for lines that this program rewrote, in which text that looks like an object or a boolean is
     text.
@@ -134,8 +134,8 @@ def _check_words(
 
 
 def _looks_converted(column: pa.Array) -> pa.Array:
-    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line is parsed
-    again.
+    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line must be
+    parsed again.
     """
     first = pc.binary_slice(pc.cast(column, pa.binary()), 0, 1)
     suspects = pc.is_in(first, pa.array([b"{", b"[", b"t", b"f"]))

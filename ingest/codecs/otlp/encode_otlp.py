@@ -28,8 +28,8 @@ Attribute = tuple[str, str | float | bool]
 
 
 def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE) -> Iterator[bytes]:
-    """Yield `ExportTraceServiceRequest` objects as JSON, one a line (no line end). Raises InputError on
-    records.
+    """Yield `ExportTraceServiceRequest` objects as JSON, one per line (without line end). Raises InputError
+    on activity records.
     """
     for resources in _requests(events, spans_per_message):
         yield msgspec.json.encode(
@@ -46,7 +46,8 @@ def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE
 
 
 def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute], list[Row]]]]:
-    """Yield slices of `size` spans, each as (attributes of a resource, its spans) for every resource."""
+    """Yield slices of `size` spans; a slice is a list of (attributes of a resource, spans of the
+    resource)."""
     if events.num_rows and pc.min(events["kind"]).as_py() < SPAN_KIND_BASE:
         raise InputError("Activity records are no spans.", remedy="Write them in the native format.")
     for start in range(0, events.num_rows, size):
@@ -62,7 +63,7 @@ def _resource(component: str, host: str | None) -> list[Attribute]:
 
 
 def _attributes(row: Row) -> list[Attribute]:
-    """Attributes of an event in OTLP: its parameters, and the columns that are attributes there."""
+    """Attributes of an event in OTLP: its parameters, and the columns that OTLP has as attributes."""
     params = row["params"] or []
     out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]
     known = {key for key, _ in out}

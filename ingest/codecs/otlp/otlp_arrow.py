@@ -1,4 +1,4 @@
-"""Turn OTLP spans of nested Arrow (one row a request message) into span columns.
+"""Turn OTLP spans of nested Arrow (one row per request message) into span columns.
 
 The protobuf reader (ptars) and the JSON reader (pyarrow.json) both give this nesting; they differ in the
 spelling of field names and in the types of ids, times and nested values. Columnar throughout.
@@ -40,7 +40,7 @@ class OtlpArrowReader:
         self._nested_text = nested_text
 
     def spans(self, resource_spans: pa.Array) -> SpanBatch:
-        """Span columns of a `list<ResourceSpans>` column with one row a payload. O(size)."""
+        """Span columns of a `list<ResourceSpans>` column with one row per payload. O(size)."""
         spell = self._spell
         per_payload, resources = ragged(resource_spans)
         per_resource, scopes = ragged(pc.struct_field(resources, spell("scope_spans")))

@@ -49,7 +49,8 @@ class OtlpJsonCodec:
     name = "otlp-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. In a payload of several documents, `item` is the document's index.
+        """Decode payloads (`Codec.decode`). In a payload of several documents, `item` of a reject is the
+        document's index.
 
         O(bytes).
         """
@@ -82,8 +83,8 @@ class _Document:
 
 
 def texts_of(payload: bytes) -> list[bytes]:
-    """Documents of a payload: of an array its elements, if some are objects; answers of Jaeger's API
-    unwrapped.
+    """Documents of a payload: the elements of an array, if some are objects; else the payload, without the
+    wrapping of Jaeger's API.
     """
     texts: list[bytes] = []
     for text in documents_of(payload):
@@ -97,7 +98,8 @@ def texts_of(payload: bytes) -> list[bytes]:
 
 
 def _unwrapped(text: bytes) -> bytes:
-    """Request inside an answer of Jaeger's API, `{"result": …}`, one of a stream; else the text itself."""
+    """Request inside an answer of Jaeger's API (`{"result": …}`, one line of a stream); any other text
+    unchanged."""
     if _ANSWER.match(text):
         with suppress(*JSON_ERRORS):  # the reader reports the error
             members = _MEMBERS.decode(text)
@@ -107,9 +109,10 @@ def _unwrapped(text: bytes) -> bytes:
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
-    """Span columns of the documents `run` (indices into `texts`); None if a document is spelt differently.
+    """Read the documents `texts[i]`, i in `run`, as one batch of span columns; None if one of them needs the
+    reader of single items (unusual names, null elements, deep nesting).
 
-    `payload` of a span is the index of its document.
+    `payload` of a span is the index of its document in `texts`.
     """
     try:
         table = pj.read_json(
@@ -168,14 +171,15 @@ def _read_items(
 
 
 def _placed(documents: list[_Document], reject: Reject) -> Reject:
-    """Reject of a document, whose index is in `payload`, converted to a reject of its payload."""
+    """Convert a reject of a document (its `payload` is the document's index) to a reject of the payload that
+    contains the document."""
     document = documents[reject.payload]
     item = reject.item if document.line is None else document.line
     return replace(reject, payload=document.payload, item=item)
 
 
 def _raw_spans(value: object) -> Callable[[int], bytes]:
-    """Function from an item to the JSON text of its span in a decoded document."""
+    """Function: item -> JSON text of the span with this item number, in a decoded document."""
     spans = span_values(value)
     return lambda item: json_bytes(spans[item])
 
@@ -196,7 +200,7 @@ _SCALARS = [
     ("bytesValue", _TEXT),
 ]
 _NO_FIELDS = pa.struct([])
-"""Struct type without fields: not null where there is an object, whatever its content."""
+"""Struct type without fields, as which any JSON object is read: not null where there is an object."""
 _ELEMENT = pa.struct([*_SCALARS, ("arrayValue", _NO_FIELDS), ("kvlistValue", _NO_FIELDS)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _ELEMENT)])
 _VALUE = pa.struct(
@@ -268,15 +272,16 @@ _READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""Maximum documents, and maximum bytes, of a refused list that is read item by item instead of halved again:
-a call of pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s.
+"""Maximum documents, and maximum bytes, of a refused list that is read item by item; a larger one is halved
+and tried again. A call of pyarrow costs 2 ms, so halving 400,000 refused lines of 15 bytes took 94 s.
 """
 _RUN_BYTES = 64 * 2**20
 """Approximate bytes of documents passed to pyarrow at once: its offsets are 32 bit."""
 
 
 class _Nothing(msgspec.Struct):
-    """Any object: decoding into it checks the grammar and skips the contents, at about 1.6 GB/s."""
+    """Type of any JSON object: decoding into it checks the grammar and skips the contents, at about 1.6
+    GB/s."""
 
 
 _ANY_OBJECT = msgspec.json.Decoder(_Nothing)

@@ -141,9 +141,8 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
 
 
 def _object(value: object, what: str) -> Object:
-    """Fields of the object `value` under their current names, which take precedence over older ones.
-
-    Raises ItemError.
+    """Fields of the object `value` under their current names. If a field has both its current and an older
+    name, the current one counts. Raises ItemError.
     """
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):

@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-The native library (`wire`) reads all payloads in one pass, except those with bytes that it does not
-understand. For these, or for all without the library, protobuf's own parser decides which are accepted; ptars
-turns them into nested Arrow.
+The native library (`wire`) reads all payloads in one pass, except payloads with bytes that it does not
+understand. For the latter, or for all without the library, protobuf's own parser decides which are accepted;
+ptars turns them into nested Arrow.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""Bytes above which an array or object is not converted to JSON, as `max_text_bytes` of it are kept."""
+"""Bytes above which an array or object is not converted to JSON, as only the first `max_text_bytes` would be
+kept."""
 _ELEMENT_BYTES = 2
 """Bytes of the tag and the length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
-"""Bytes that the native library reads at a time: its tables take up to nine times as much."""
+"""Bytes that the native library reads in one call: its tables take up to nine times the memory."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -81,16 +82,17 @@ _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_C
 
 
 class OtlpProtoCodec:
-    """`otlp-proto`: one request message a payload."""
+    """`otlp-proto`: one request message per payload."""
 
     name = "otlp-proto"
 
     def __init__(self, found: Found | None = None) -> None:
-        """found: the native library, or the reason for its absence; by default that of this installation."""
+        """found: the native library, or the reason for its absence; None: the library of this
+        installation."""
         self._library = (native_library() if found is None else found).library
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. O(bytes)."""
+        """Decode payloads (`Codec.decode`). O(bytes)."""
         left, log = sized(payloads, config)
         reader = _Reader(payloads, config, log, self._library)
         left = reader.read_at_once(left)
@@ -131,8 +133,10 @@ class _Reader:
             self.results.append(result)
 
     def read_at_once(self, indexes: list[int]) -> list[int]:
-        """Read payloads up to GROUP_BYTES with the native library, in one pass; return the indexes of all
-        others."""
+        """Read payloads of at most GROUP_BYTES with the native library, many per call.
+
+        Returns the indexes of the payloads not read: larger ones, and those the library does not understand;
+        all without the library."""
         if self._library is None:
             return indexes
         left = {i for i in indexes if len(self._payloads[i]) > GROUP_BYTES}
@@ -143,7 +147,8 @@ class _Reader:
         return sorted(left)
 
     def _walk(self, indexes: list[int], messages: list[bytes]) -> list[int]:
-        """Read messages with the native library; return the indexes of those that it read."""
+        """Read messages with the native library; return the payload indexes of the messages that it
+        understood."""
         if self._library is None or not messages:
             return []
         result, read = read_messages(self._library, messages, indexes, self._config)
@@ -152,8 +157,8 @@ class _Reader:
         return read
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
-        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of the dense
-        ones."""
+        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of dense
+        payloads (`batches_of`), which were not read."""
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
@@ -177,9 +182,9 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Rewrite payloads in canonical form, if they were not in it, and read them natively.
+        """Rewrite payloads that are not in protobuf's canonical form, and read the result natively.
 
-        Returns the indexes of those not read.
+        Returns the indexes of the payloads not read.
         """
         if self._library is None:
             return indexes
@@ -279,7 +284,8 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Concatenate pieces (payload indexes, column) to one batch, whose payloads are those indexes."""
+    """Concatenate pieces (payload indexes, column) to one batch; `payload` of its spans is the payload
+    index."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -318,8 +324,8 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
-    """Function from an item to the bytes of its span, or of the whole message if protobuf cannot parse it;
-    the message's first span is item `first`."""
+    """Function: item -> bytes of the span; of the whole message if protobuf cannot parse it. first: item of
+    the message's first span."""
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:

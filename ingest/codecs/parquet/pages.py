@@ -13,8 +13,8 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 _HEADS: Final = (256, 2**14, 2**20, 2**24)
-"""Numbers of bytes read for a header, tried in turn: nearly all take less than a hundred, but statistics
-contain values of any size.
+"""Numbers of bytes read for a page header, tried in turn: nearly all headers take less than a hundred, but
+their statistics may contain values of any size.
 """
 _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
 """Paths of fields in a PageHeader: kind, decompressed size, compressed size; and, for data pages of versions

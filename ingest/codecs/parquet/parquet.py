@@ -1,8 +1,8 @@
 """Decode rows of a table of spans: Arrow IPC streams, whose columns have the names of `SpanColumns`.
 
-Such tables follow no standard, so many column types are accepted: ids as text or bytes, times as timestamps
-or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state, and per
-refused row.
+As no standard exists for these tables, many column types are accepted: ids as text or bytes, times as
+timestamps or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state,
+and per refused row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
 INDEX_BYTES: Final = 4
 """Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
-"""Decimal digits of precision with which a decimal number of 76 digits is exact in ns."""
+"""Precision, decimal digits, of the conversion of decimal numbers to ns: exact for 76 digits."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
@@ -55,7 +55,8 @@ class ParquetCodec:
     name = "parquet"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the row in its payload. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the row in its payload.
+        O(bytes)."""
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
         for index in good:
@@ -250,7 +251,8 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
-    """[n] results of `of`, called once per distinct value with its upper-case text; "" for null."""
+    """[n] results of `of`, called once per distinct value, converted to upper case; a null is passed as
+    ""."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
     column = columns[name]

@@ -83,7 +83,8 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
-    """(Plain column, [rows] True if it has text that is not UTF-8)."""
+    """Decode dictionaries, and bytes to text unless `bytes_stay`: (column, [rows] True where bytes are not
+    UTF-8)."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_bytes(column.type):

@@ -82,13 +82,13 @@ class SpanBatch:
     resource: I8
     """[n] index of the span's resource."""
     component: pa.Array
-    """[resources] component, if the format has it outside the attributes; else null."""
+    """[resources] component, if the format has a field for it; null if it is an attribute."""
     host: pa.Array
-    """[resources] host, if the format has it outside the attributes; else null."""
+    """[resources] host, if the format has a field for it; null if it is an attribute."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service, if the format has it outside the attributes; None: it has not."""
+    """[n] name of the called service, if the format has a field for it; None: the format has none."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
@@ -183,7 +183,7 @@ def log_bad_spans(
 ) -> None:
     """Log refused spans.
 
-    open_payload: called once a payload with its index; returns a function from an item to the bytes of its
+    open_payload: called once per payload with its index; returns a function from an item to the bytes of its
     span.
     """
     order = np.lexsort((bad.item, bad.payload))

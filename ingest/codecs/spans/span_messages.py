@@ -17,7 +17,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 _MOST_SPANS: Final = 5_000
-"""Maximum spans converted to events at once: a call costs 2 ms whatever its size; columns are large."""
+"""Maximum spans converted to events in one call: a call costs 2 ms however few there are, and columns take
+much memory."""
 _CROWDED: Final = f"the span has more than {MAX_FIELDS:,} fields"
 
 

@@ -157,7 +157,8 @@ def _turned(rows: list[tuple[Any, ...]], n_columns: int) -> list[tuple[Any, ...]
 
 
 class _PairRows:
-    """Attributes in the making: keys and values, with the rows that own them."""
+    """Collector of attributes: keys and values, with the index of the row (span, resource or event) that owns
+    each."""
 
     def __init__(self) -> None:
         self._owner: list[int] = []
@@ -200,10 +201,11 @@ def decode_json_spans(
     add_span: AddSpan,
     batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`).
+    """Decode payloads of JSON documents (one per payload, or one per line) whose items are spans
+    (`read_items`).
 
-    batch_of: makes columns of the rows; a format gives its own if a column is better computed for all spans
-    at once.
+    batch_of: makes columns of the rows; a format passes its own function if a column is better computed for
+    all spans together.
     """
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)

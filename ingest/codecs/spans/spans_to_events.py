@@ -39,9 +39,10 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""Earliest valid time, 1990-01-01 UTC, ns: earlier ones come from a clock that was never set."""
+"""Earliest valid time, 1990-01-01 UTC, ns: an earlier time comes from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""First time that is too late, 2200-01-01 UTC, ns: it has a wrong unit or is garbage (int64 ends in 2262)."""
+"""First invalid time, 2200-01-01 UTC, ns: a time from then on has a wrong unit or is garbage (int64 ends in
+2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
@@ -57,7 +58,7 @@ class SpanResult:
     """Events and refused spans of a batch."""
 
     events: pa.Table
-    """EVENT_SCHEMA, rows in the order of the batch."""
+    """Table with EVENT_SCHEMA, rows in the order of the batch."""
     payload: I8
     """[rows] index of the payload of each event."""
     bad: BadSpans
@@ -180,7 +181,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """([spans] component, [spans] host, attributes of resources that are neither)."""
+    """([spans] component, [spans] host, the remaining attributes of resources)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))
@@ -250,7 +251,8 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """[spans] peer: as given by the format, else `peer.service`, else (callers only) the server's address."""
+    """[spans] peer: from the format's field, else the attribute `peer.service`, else (callers only) the
+    server's address."""
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer

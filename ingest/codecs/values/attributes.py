@@ -19,7 +19,7 @@ from schemas.arrays import B1, I8
 
 @dataclass(frozen=True, slots=True)
 class AttributeTable:
-    """Attributes of spans, resources or span events; one row an attribute.
+    """Attributes of spans, resources or span events; one row per attribute.
 
     `owner` is not decreasing. Exactly one of `num` and `text` is set in a row.
     """
@@ -60,7 +60,8 @@ class AttributeTable:
         return replace(self, owner=owner, code=self.code[take], row=row)
 
     def first_text(self, key: str, n_rows: int) -> pa.Array:
-        """[n_rows] first value under `key` of each owner, as text (numbers printed); null without one."""
+        """[n_rows] first value under `key` of each owner, as text (numbers printed); null if the owner lacks
+        the key."""
         out = pa.nulls(n_rows, pa.string())
         if key not in self.keys:
             return out
@@ -118,7 +119,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
-    """(num, text) of one value: one of the two is None, and both are for the value None."""
+    """(num, text) of one value: one of the two is None; both are None for the value None."""
     if value is None:
         return None, None
     if isinstance(value, bool):

@@ -24,7 +24,7 @@ from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
-"""[256] both hex digits of each byte value, as one 16-bit number (one gather a byte instead of two)."""
+"""[256] both hex digits of each byte value, as one 16-bit number (one gather per byte instead of two)."""
 _LOWER_HEX = np.zeros(256, np.uint8)
 _LOWER_HEX[_DIGITS] = _DIGITS
 _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)
@@ -132,7 +132,7 @@ def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
-    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes a step."""
+    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes per step."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     out: B1 = halves[:, 0] != 0
     for column in range(1, halves.shape[1]):
@@ -176,7 +176,7 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""(Bytes of an id, pattern of its base64 text, in either alphabet)."""
+"""(bytes of an id, pattern of its base64 text in the standard or the URL alphabet)."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
 """Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""

@@ -126,8 +126,8 @@ class _Flat:
         return rows
 
     def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
-        """(Attributes, those of text r owned by `owner[r]`; owners with a number out of the range of a
-        double).
+        """(attributes, owners with a number out of the range of a double); attributes of text r are owned by
+        `owner[r]`.
 
         Only for texts that are not nested. Nulls are left out.
         """

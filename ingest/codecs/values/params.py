@@ -33,9 +33,10 @@ def params_column(
 ) -> pa.Array:
     """[rows] list of the row's parameters, `list<PARAM_TYPE>`, sorted by key; null where a row has none.
 
-    Of several values under one key the first counts (tables in order, then rows); the others are counted as
-    `duplicate-param`. Bounds: `max_text_bytes`, `max_name_bytes` of keys, `max_params_per_event`; NUL
-    characters are replaced. O(attributes + distinct key sequences · their length).
+    If a key occurs several times in a row, its first value counts (tables in order, then rows); the others
+    are counted as `duplicate-param`. Bounds: `max_text_bytes`, `max_name_bytes` of keys,
+    `max_params_per_event`; NUL characters are replaced. O(attributes + distinct key sequences · their
+    length).
     """
     tables = [t for t in tables if len(t)]
     if not tables:
@@ -104,9 +105,9 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """([rows] number of the row's key sequence, [sequences] one row that has it).
+    """([rows] number of the row's key sequence, [sequences] index of one row with the sequence).
 
-    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 per pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)
@@ -150,7 +151,7 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """(Sorted keys of all tables that are kept; of each table: [attributes] index of the key, -1:
+    """(Kept keys of all tables, sorted; for each table [attributes] index of the attribute's key, -1:
     dropped).
     """
     privacy = privacy_of(config.params)

@@ -40,7 +40,7 @@ def parses(message: Any, payload: bytes) -> bool:
 def canonical(message: Any, payload: bytes) -> bytes | None:
     """Payload as rewritten by protobuf; None if protobuf's own parser refuses it.
 
-    Unknown fields are dropped, of a repeated single field the last value counts (messages are merged), and
+    Unknown fields are dropped, if a single field is repeated the last value counts (messages are merged), and
     numbers have their shortest form, so that other readers need no special cases. Takes five times as long as
     parsing.
     """
@@ -60,7 +60,7 @@ def batches_of(
     reads.
 
     Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group of
-    items without content is left out: at 2 bytes an item its columns take 80 times its size.
+    items without content is left out: at 2 bytes per item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)
@@ -118,8 +118,8 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Maximum fields of one span over `PART_BYTES`; more carry no information. SDKs stop at 128 attributes,
-events and links each."""
+"""Maximum fields of one span larger than `PART_BYTES`; a span with more is refused as noise. SDKs stop at 128
+attributes, events and links each."""
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:

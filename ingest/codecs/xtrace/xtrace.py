@@ -64,7 +64,7 @@ class XTraceCodec:
     name = "xtrace"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the report in its payload."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the report in its payload."""
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
         reports: list[_Report] = []

@@ -26,7 +26,7 @@ class ZipkinCodec:
     name = "zipkin"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the span in its payload."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the span in its payload."""
 
         def add(rows: SpanRows, payload: int, item: int, value: object) -> None:
             add_zipkin_span(rows, payload, item, _fields_of(value), config)

@@ -42,12 +42,13 @@ _KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
-    """`zipkin-proto`: one list of spans a payload. Oddities: as `zipkin` has."""
+    """`zipkin-proto`: one list of spans per payload. Reports the same oddities as `zipkin`."""
 
     name = "zipkin-proto"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the index of the span in its list. O(bytes)."""
+        """Decode payloads (`Codec.decode`). `item` of a reject is the index of the span in its list.
+        O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
 

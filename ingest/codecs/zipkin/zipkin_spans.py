@@ -48,7 +48,7 @@ KINDS: Final[dict[str | None, EventKind]] = {
 
 
 class ZipkinFields(NamedTuple):
-    """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
+    """Fields of a span in JSON or protobuf. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
     """(Trace id, span id, span id of the parent)."""

@@ -1,4 +1,4 @@
-"""Name records without a request id, over all segments of a log: linked records are one request.
+"""Name records without a request id, over all log segments of a log: linked activity records are one request.
 
 Applies `assign_requests` to the linking columns of all records that the log has, about 300 bytes a record;
 none are in memory while every record has an id.
@@ -23,10 +23,10 @@ COLUMNS = [*LINKING_COLUMNS, "ts_ns", "end_ns"]
 
 
 class LooseRecords:
-    """Linking columns and times of all records of a log, by segment."""
+    """Linking columns and times of all activity records of a log, by log segment."""
 
     def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
-        """read: reads the named columns of all events of a segment."""
+        """read: reads the named columns of all events of a log segment."""
         self._read = read
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 

@@ -24,8 +24,8 @@ AHEAD: Final = 3
 GATHERED_BYTES: Final = 4 * 2**20
 """Bytes of gathered messages that trigger a decode."""
 GATHERED_SHARE: Final = 96
-"""Divisor of the memory budget for gathered messages: events take ten times their messages, and some decodes
-are pending at once."""
+"""Divisor of the memory budget that gives the bytes of gathered messages: their events take ten times as
+much, and several decodes are pending together."""
 GATHERED_MESSAGES: Final = 20_000
 GATHERED_NS: Final = 250_000_000
 """Maximum time for which messages are gathered, ns."""

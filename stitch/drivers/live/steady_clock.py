@@ -31,7 +31,7 @@ class Moment:
     back.
     """
     earliest_ns: int
-    """Lower bound of the time: whatever ended before it has certainly ended."""
+    """Lower bound of the current time, ns: an interval that ended before it has certainly ended."""
     latest_ns: int
     """Upper bound of the time: nothing later than it can have happened."""
 

@@ -37,14 +37,15 @@ from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Maximum chunks decoded or queued ahead of the one whose events are partitioned: so no decoder idles."""
+"""Maximum chunks decoded or queued ahead of the chunk whose events are partitioned: enough that no decoder
+idles."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
-"""Minimum bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes
-and stitches about as much.
+"""Minimum bytes of input for which processes are started: starting them takes 0.6 s, in which one process
+decodes and stitches about as many bytes.
 """
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Minimum bytes of input beside the largest file for which two processes finish sooner than two threads,
-which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6.
+"""Minimum bytes of input besides the largest file for which two processes finish sooner than two threads,
+which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4; 132 MB in 4.0 s, not 3.6.
 """
 
 
@@ -61,7 +62,8 @@ class Engine(Protocol):
         ...
 
     def begin(self, absurd_days: I8) -> None:
-        """Prepare stitching, once all files are read; events of `absurd_days` are refused."""
+        """Prepare stitching, once all files are read. absurd_days: days since 1970-01-01 (UTC) whose events
+        are refused."""
         ...
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
@@ -69,7 +71,8 @@ class Engine(Protocol):
         ...
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """Merge the parts of each window, and write the windows to the stage. Returns when all is done."""
+        """Merge the parts of each window, and write the windows to the import's stage folders. Returns when
+        all is done."""
         ...
 
 
@@ -79,8 +82,9 @@ class Cluster(Protocol):
     def executor(self, stage: str) -> AbstractContextManager[tuple[Executor, int]]:
         """Start the workers: (executor, number of tasks it runs at once).
 
-        stage: prefix of the names of the import's folders in the lake. A task may be run more than once; its
-        result is that of one attempt. An exception in the block cancels running tasks. Raises ConfigError.
+        stage: prefix of the names of the import's stage folders in the lake. A task may be run more than
+        once; its result is the result of one attempt. An exception in the block cancels running tasks. Raises
+        ConfigError.
         """
         ...
 
@@ -129,7 +133,7 @@ class _Threads:
         self._settings = settings
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """See Engine. Threads decode while the calling one collects."""
+        """Decode every file once, in threads, while the calling thread collects the events."""
         ahead = 0 if self.at_once == 1 else _DECODED_AHEAD
         for source in sources:
             for decoded in source.decoded(self._settings, self._pool, ahead):
@@ -140,15 +144,15 @@ class _Threads:
             progress.decoded(source.size, 0)
 
     def begin(self, absurd_days: I8) -> None:
-        """See Engine."""
+        """Prepare stitching; events of `absurd_days` (days since 1970-01-01 UTC) are refused."""
         self._stitcher = Stitcher(self._manifest, self._settings, absurd_days)
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
-        """See Engine."""
+        """Start stitching a group in a thread; the returned function waits for the outcome."""
         return self._pool.submit(self._stitcher.stitch_group, self._staging, group, part).result
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """See Engine."""
+        """Merge the parts of each window, and write the windows; returns when all is done."""
         list(self._pool.map(lambda window: write_windows(self._staging, [window]), windows))
 
 
@@ -164,7 +168,7 @@ class _OtherProcesses:
         self._job = job
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """See Engine. Starts with the largest files; records results in the order of `sources`."""
+        """Decode every file once, the largest first; results are recorded in the order of `sources`."""
         decoders = 1 if len(sources) >= self.at_once else DECODERS
         tasks: dict[Source, Future[FileDealt]] = {}
         for source in sorted(sources, key=lambda source: -source.size):
@@ -178,11 +182,11 @@ class _OtherProcesses:
             progress.decoded(source.size, dealt.counts.events)
 
     def begin(self, absurd_days: I8) -> None:
-        """See Engine."""
+        """Prepare stitching; events of `absurd_days` (days since 1970-01-01 UTC) are refused."""
         self._job = self._job.with_absurd_days(tuple(absurd_days.tolist()))
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
-        """See Engine."""
+        """Start stitching a group in a process; the returned function waits for the outcome."""
         # What was dealt again, or named, lies where this process wrote it.
         group.paths = self._job.exchange.hand_on(group.paths)
         task = self._pool.submit(stitch_group, self._job, group, part)
@@ -195,7 +199,7 @@ class _OtherProcesses:
         return ended
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """See Engine."""
+        """Merge the parts of each window, and write the windows; returns when all is done."""
         shares = [windows[at :: self.at_once] for at in range(self.at_once)]
         tasks = [self._pool.submit(write_window_files, self._job, share) for share in shares if share]
         for task in tasks:

@@ -35,7 +35,8 @@ class StoredFile:
 
 
 _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
-"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so none leads out of it."""
+"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so the name stays inside
+the folder."""
 
 _LONGEST_REASON: Final = 200
 """Maximum characters of Arrow's error message that a LakeError quotes."""
@@ -102,22 +103,23 @@ class SharedFolder:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """See Exchange."""
+        """New folder for one attempt, below `path`; remains when the block ends."""
         own = self.path / secrets.token_hex(8)
         own.mkdir(mode=FOLDER_MODE, parents=True)
         yield own
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """See Exchange."""
+        """The files unchanged: all tasks can already read them."""
         return [*files]
 
     def name_of(self, file: HandedFile) -> str:
-        """See Exchange."""
+        """Path of a file relative to `path`, with `/`."""
         assert isinstance(file, Path), "nothing here is remote"
         return file.relative_to(self.path).as_posix()
 
     def file_of(self, name: str) -> HandedFile:
-        """See Exchange. A symbolic link counts as a name outside."""
+        """File below `path` with a given relative path. Raises LakeError for a name that leads out of `path`,
+        also by a symbolic link."""
         path = self.path / name
         if not _NAME.fullmatch(name) or path.resolve() != self.path.resolve() / name:
             raise outside(name)
@@ -126,7 +128,8 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStage:
-    """Exchange in a remote lake. Files become objects of the import's stage, and are removed with it."""
+    """Exchange in a remote lake: files are objects in the import's stage folders, and are removed with
+    these."""
 
     lake: str
     attempts: str
@@ -134,12 +137,13 @@ class RemoteStage:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """See Exchange."""
+        """Local scratch folder for one attempt, removed when the block ends."""
         with Scratch() as scratch:
             yield scratch.folder
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """See Exchange."""
+        """Upload local files as objects of the lake, durably, and return their addresses; files already in
+        the lake are unchanged. Raises OSError, LakeError."""
         store = open_store(self.lake)
         own = f"{self.attempts}{secrets.token_hex(8)}"
         given: list[HandedFile] = []
@@ -155,12 +159,12 @@ class RemoteStage:
         return given
 
     def name_of(self, file: HandedFile) -> str:
-        """See Exchange."""
+        """Name of an uploaded file without the prefix `attempts`."""
         assert isinstance(file, StoredFile), "a file that was handed on lies in the store"
         return file.name.removeprefix(self.attempts)
 
     def file_of(self, name: str) -> HandedFile:
-        """See Exchange."""
+        """File with a given name below the prefix `attempts`. Raises LakeError for an invalid name."""
         if not _NAME.fullmatch(name):
             raise outside(name)
         return StoredFile(self.lake, f"{self.attempts}{name}")

@@ -31,11 +31,12 @@ class LeftPart:
 
 WaitingPart = WindowPart | LeftPart
 WindowParts = tuple[int, list[WaitingPart]]
-"""(Number of the resulting file, parts of one window that are merged into one file a table)."""
+"""(Number of the resulting file, parts of one window that are merged into one file per table)."""
 
 
 def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:
-    """Write parts to one file of the exchange, and return where in it each lies. Raises OSError."""
+    """Write parts to one file of the exchange, and return the place of each part in the file. Raises
+    OSError."""
     if not parts:
         return []
     starts = []

@@ -39,7 +39,7 @@ from stitch.drivers.spill import Dealt, Group
 from stitch.lake.layout import SIDE_TABLES, WINDOW_TABLES, origin
 
 _STAGED: Final = re.compile(r"[0-9a-f]{16}/[a-z_]+-[0-9A-Za-z-]+\.parquet", re.ASCII)
-"""Name of a data file written by an attempt at a task, without the common prefix of the stage folders."""
+"""Name of a data file written by an attempt at a task, relative to the common prefix of the stage folders."""
 _ERRORS: Final = {
     name: kind
     for name, kind in vars(errors).items()
@@ -55,7 +55,7 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Job of a worker, and the inputs that it may read: those of its own command line."""
+    """Job of a worker, and the inputs that the worker may read: the ones its own command line names."""
 
     job: Job
     inputs: OwnInputs
@@ -76,7 +76,8 @@ class _FileInput(Config):
 
 
 class GivenFile(_FileInput):
-    """Input file of a task that the command line names; its name is as `own_inputs.named` makes it."""
+    """Input file of a task, named on the worker's command line; its name is in the form of
+    `own_inputs.named`."""
 
     kind: Literal["file"] = "file"
 
@@ -92,7 +93,8 @@ class StagedFile(_FileInput):
     kind: Literal["staged"] = "staged"
 
     def source(self, at: Workplace) -> Source:
-        """Source that this message describes. Raises LakeError for a name outside the stage."""
+        """Source that this message describes. Raises LakeError for a name outside the import's stage
+        folders."""
         file = at.job.exchange.file_of(self.name)
         path = RemoteFile(file.lake, file.name) if isinstance(file, StoredFile) else file
         return Source(self.name, path, self.sha256, self.size, self.mtime_ns)
@@ -166,7 +168,8 @@ class LeftPartAt(Config):
         )
 
     def part(self, at: Workplace) -> LeftPart:
-        """Part that this message describes. Raises LakeError for a file that is not on the stage."""
+        """Part that this message describes. Raises LakeError for a file outside the import's stage
+        folders."""
         window = Window(self.start_ns, self.length_ns)
         return LeftPart(window, self.nbytes, at.job.exchange.file_of(self.file), self.start)
 
@@ -204,7 +207,8 @@ class StitchGroup(Config):
         return cls(streams=streams, part=part, absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Arguments for the call of `stitch_group`. Raises LakeError for files outside the stage."""
+        """Arguments for the call of `stitch_group`. Raises LakeError for files outside the import's stage
+        folders."""
         group = Group(paths=[at.job.exchange.file_of(name) for name in self.streams])
         return at.job.with_absurd_days(self.absurd_days), group, self.part
 
@@ -234,7 +238,8 @@ class WriteWindowFiles(Config):
         return cls(windows=tuple(files), absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Arguments for the call of `write_window_files`. Raises LakeError for files outside the stage."""
+        """Arguments for the call of `write_window_files`. Raises LakeError for files outside the import's
+        stage folders."""
         windows = [(window.number, [part.part(at) for part in window.parts]) for window in self.windows]
         return at.job.with_absurd_days(self.absurd_days), windows
 
@@ -293,7 +298,8 @@ class FileWasDealt(Config):
         )
 
     def returned(self, at: Workplace) -> FileDealt:
-        """Result that this message describes. Raises LakeError for files that are not on the stage."""
+        """Result that this message describes. Raises LakeError for files outside the import's stage
+        folders."""
         file_of = at.job.exchange.file_of
         days = DaysSeen.of(self.starts, self.ends)
         return FileDealt(
@@ -338,7 +344,7 @@ class GroupWasStitched(Config):
 
     @classmethod
     def of(cls, at: Workplace, returned: tuple[GroupOutcome, tuple[Publish, ...]]) -> GroupWasStitched:
-        """Message that describes the result `returned`: (outcome, files on the stage)."""
+        """Message that describes the result `returned`: (outcome, files in the stage folder)."""
         outcome, files = returned
         return cls(
             totals=outcome.totals,
@@ -350,7 +356,8 @@ class GroupWasStitched(Config):
         )
 
     def returned(self, at: Workplace) -> tuple[GroupOutcome, tuple[Publish, ...]]:
-        """Result that this message describes. Raises LakeError for files that are not on the stage."""
+        """Result that this message describes. Raises LakeError for files outside the import's stage
+        folders."""
         outcome = GroupOutcome(
             at.job.settings.max_dead_letters_per_file,
             Counter(self.totals),
@@ -370,11 +377,11 @@ class WindowsWereWritten(Config):
 
     @classmethod
     def of(cls, at: Workplace, files: tuple[Publish, ...]) -> WindowsWereWritten:  # noqa: ARG003 - as others
-        """Message that describes the result `files`, which are on the stage."""
+        """Message that describes the result `files`, which are in the stage folder."""
         return cls(files=files)
 
     def returned(self, at: Workplace) -> tuple[Publish, ...]:
-        """Files written to the stage. Raises LakeError for files that are not on it."""
+        """Files written to stage folders. Raises LakeError for files outside the import's."""
         return _own_files(self.files, at)
 
 

@@ -1,4 +1,4 @@
-"""Stitch one group of whole requests, and write the flows of each window to the stage."""
+"""Stitch one group of whole requests, and write the flows of each window to the stage folder."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ class Stitcher:
         return outcome
 
     def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
-        """Events of requests that the lake already has, without those of identical flows (duplicates)."""
+        """Events of requests that the lake already has, without the events of identical flows
+        (duplicates)."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
         n_same = int(np.count_nonzero(same))
@@ -145,7 +146,7 @@ class Stitcher:
 
 
 def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
-    """Write windows to the stage, merging the parts of each into one file a table. Raises OSError,
+    """Write windows to the stage folder, merging the parts of each into one file per table. Raises OSError,
     LakeError."""
     for part, of_window in load_parts(windows):
         window = _merged(of_window)

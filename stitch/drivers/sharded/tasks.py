@@ -33,7 +33,7 @@ from stitch.lake.staging import Staging
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Data shared by all tasks of one import. Jobs are equal if their stages are."""
+    """Data shared by all tasks of one import. Jobs are equal if their `stage` is."""
 
     lake: str
     lane: int
@@ -45,7 +45,8 @@ class Job:
     absurd_days: tuple[int, ...] = field(default=(), compare=False)
 
     def with_absurd_days(self, days: tuple[int, ...]) -> Job:
-        """Copy of the job that refuses events of these days; made once all files are read."""
+        """Copy of the job that refuses events of the given days (since 1970-01-01 UTC); made once all files
+        are read."""
         return replace(self, absurd_days=days)
 
 
@@ -95,7 +96,7 @@ def _one_batch(rejects: pa.Table) -> pa.RecordBatch:
 
 
 def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple[Publish, ...]]:
-    """Stitch a group (`Stitcher.stitch_group`): (outcome, files written to the stage)."""
+    """Stitch a group (`Stitcher.stitch_group`): (outcome, files written to the stage folder)."""
     staging, stitcher = _at_work(job)
     outcome = stitcher.stitch_group(staging, group, part)
     outcome.left, outcome.waiting = leave_parts(outcome.waiting, job.exchange), []
@@ -103,7 +104,7 @@ def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple
 
 
 def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publish, ...]:
-    """Write windows (`write_windows`); return the files written to the stage."""
+    """Write windows (`write_windows`); return the files written to the stage folder."""
     staging, _ = _at_work(job)
     write_windows(staging, windows)
     return staging.persisted()

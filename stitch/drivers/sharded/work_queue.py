@@ -84,7 +84,7 @@ class JobWorker:
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
-        """See `Cluster.executor`. This process also runs tasks."""
+        """Start the workers (`Cluster.executor`). This process also runs tasks."""
         at_once = self.ahead * self.workers
         queue = self._queue(f"{stage}{self._suffix}")
         with self._failures(), _Leader(queue, at_once, self.poll_s) as executor:
@@ -199,7 +199,7 @@ class _Queue:
         self._own = own
         self._number = str(own.number).encode()
         self._claims: dict[str, bytes] = {}
-        """Task -> number of the worker that claimed it, as far as known here."""
+        """Task -> number of the worker that claimed it, as far as this worker knows."""
 
     def at(self, job: Job) -> Workplace:
         """Workplace for running the tasks of `job` in this process."""
@@ -236,7 +236,8 @@ class _Queue:
             return None
 
     def forget(self, task: str) -> None:
-        """Remove the files of a done task; none may be left when the stage is swept. Raises OSError."""
+        """Remove the files of a done task; none may be left when the stage folder is swept. Raises
+        OSError."""
         for kind in _KINDS:
             self._store.remove(f"{self.folder}/{kind}-{task}")
 
@@ -263,7 +264,8 @@ class _Queue:
         return True
 
     def _claim(self) -> str | None:
-        """Name of a task claimed by this worker, now or before it was restarted; None if there is none."""
+        """Name of a task that this worker claims now, or claimed before it was restarted; None if there is
+        none."""
         names = self._store.names(self.folder)
         tasks, claims, results = (
             {name.removeprefix(f"{kind}-") for name in names if name.startswith(kind)} for kind in _KINDS
@@ -313,14 +315,15 @@ class _Leader(Executor):
         self._own = self._threads.submit(self._work)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor. `fn` is a task; its first argument is the job."""
+        """Put a task into the queue; the future waits for its result. `fn` is a task; its first argument is
+        the job."""
         assert not kwargs, "a task's arguments have an order"
         job, *arguments = args
         assert isinstance(job, Job), "a task is of a job"
         return self._threads.submit(self._run, f"{next(self._numbers):06d}", fn, job, tuple(arguments))
 
     def __exit__(self, *_: object) -> None:
-        """Wait for the task running here, but for no others."""
+        """Wait for the task that runs in this process, but not for tasks of other workers."""
         self._over.set()
         self._threads.shutdown(cancel_futures=True)
 

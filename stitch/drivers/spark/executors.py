@@ -43,7 +43,7 @@ class SparkCluster:
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:  # noqa: ARG002 - none is needed
-        """See `Cluster.executor`."""
+        """Start the workers (`Cluster.executor`)."""
         # Python of the executors: their image is ours, if nobody says otherwise.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setMaster(self.master).setAppName("flowdiff")
@@ -71,7 +71,7 @@ class _Executors(Executor):
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="spark")
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See Executor."""
+        """Run a call as a Spark job; the future has its result."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -21,14 +21,14 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, concatenated by flow; numbers of segments are local to the flow, so that
-    flows can be copied.
+    """Contracted DAGs of a batch, concatenated by flow. A segment is a chain of nodes; numbers of segments
+    are local to the flow, so that flows can be copied.
     """
 
     first: I8
     """[flows + 1] offsets into the segments."""
     level: I8
-    """[segments] number of nodes on the longest path before the segment."""
+    """[segments] number of nodes on the longest path that ends before the segment (a chain of nodes)."""
     length: I8
     """[segments] number of nodes in the segment."""
     first_edge: I8
@@ -73,7 +73,8 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Round of a sweep: segment `into[k]` gets the sum of `count[k]` colours: `seen`, from `first[k]` on."""
+    """Round of a sweep: segment `into[k]` gets the sum of `count[k]` colours, from index `first[k]` of `seen`
+    on."""
 
     seen: I8
     first: I8
@@ -82,15 +83,15 @@ class _Step:
 
 
 def stages(graphs: SegmentGraphs) -> tuple[I8, int]:
-    """`(stage, number of stages)`; stage: [segments] dense rank of the level over the batch; grows along
-    edges.
+    """`(stage, number of stages)`; stage: [segments] rank of the segment's level among all distinct levels of
+    the batch; it grows along edges.
     """
     distinct, stage = np.unique(graphs.level, return_inverse=True)
     return stage.astype(np.int64), len(distinct)
 
 
 def _steps(seen: I8, into: I8, stage: I8, n_stages: int) -> list[_Step]:
-    """Rounds of a sweep along edges `seen → into`, by the stage of `into`."""
+    """Rounds of a sweep along edges `seen → into`: one per stage of the segments `into`."""
     by_segment, _ = group_stably(into, len(stage))
     by_stage, bounds = group_stably(stage[into[by_segment]], n_stages)
     ordered = by_segment[by_stage]
@@ -137,8 +138,8 @@ class _Cells:
 
 
 def refine(graphs: SegmentGraphs, colour: U8) -> U8:
-    """[segments] stable colours: segments of equal colour have equal multisets of colours before and behind
-    them.
+    """[segments] stable colours: segments of equal colour have equal multisets of colours among their
+    predecessors and among their successors.
 
     Segments with a unique colour stay as they are. The others form clusters, of colours connected by edges; a
     cluster is finished at the first pair of sweeps that splits none of its colours. So a flow's colours

@@ -44,7 +44,8 @@ class Dags:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalOrder:
-    """Order of the nodes of each member (copy of a DAG, with its own times), and the edges of each DAG."""
+    """Order of the nodes of each member (a copy of a DAG, with times of its own), and the edges of each
+    DAG."""
 
     order: I8
     """[member nodes] member by member: the member's node (counted from its first) at each position."""
@@ -65,13 +66,13 @@ def canonical_order(
 ) -> CanonicalOrder:
     """Canonical order of the nodes of every member.
 
-    member: [members] the DAG whose labels and edges the member has, node by node; null: one member a DAG, in
-    order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches are ordered by the
-    times of their first nodes. tie: returns a stable hash of the given member nodes, used where such times
-    are equal; null: nodes as numbered.
+    member: [members] the DAG whose labels and edges the member has, node by node; None: one member per DAG,
+    in order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches are ordered by
+    the times of their first nodes. tie: returns a stable hash of the given member nodes, used where such
+    times are equal; null: nodes as numbered.
 
-    Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work for
-    n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
+    Structure work is done once per DAG, so pass repeated DAGs once with many members. O(n log n) array work
+    for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
     """
     if member is None:
         member = np.arange(len(dags.first_node) - 1, dtype=np.int64)
@@ -151,7 +152,8 @@ def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
 
 
 def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
-    """[segments] colours; refined, from seeds that include levels, in flows where `flows` [flows] is True."""
+    """[segments] colours: refined in flows where `flows` [flows] is True, starting from `colour` combined
+    with the level; else unchanged."""
     part, segments = graphs.take(np.flatnonzero(flows))
     seed = mix(colour[segments] ^ mix(part.level.astype(np.uint64)))
     refined = colour.copy()

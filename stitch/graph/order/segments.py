@@ -35,8 +35,8 @@ class Segments:
     dst: I8
     """[segment edges] destination segment."""
     inner: B1
-    """[edges] True if the edge lies inside a chain; the others are listed in `src`, `dst`, in the given
-    order.
+    """[edges] True if the edge lies inside a chain; edges that do not are listed in `src`, `dst`, in the
+    given order.
     """
 
     @property

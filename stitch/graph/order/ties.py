@@ -50,8 +50,8 @@ k - 1.
 """
 
 MAX_STAGES = 20_000
-"""Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
-ties are ordered by time alone, which can split a category, never merge two.
+"""Bound on the number of turns times the number of distinct levels of a flow; two turns are always allowed.
+Past the bound the remaining ties are ordered by time alone, which can split a category, never merge two.
 """
 
 _NEVER = np.iinfo(np.int64).max
@@ -59,7 +59,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class TiedCells:
-    """Segments sorted by (flow, level, colour), and the runs of equal ones."""
+    """Segments sorted by (flow, level, colour); consecutive equal ones form a cell."""
 
     order: I8
     """[segments] segment at each position; a topological order inside every flow."""
@@ -76,7 +76,8 @@ class TiedCells:
 
 
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
-    """Sort segments into cells of equal (flow, rank, colour); `rank` is the level or a coarser cell."""
+    """Sort segments into cells of equal (flow, rank, colour); rank: level of each segment, or a coarser
+    number."""
     order = np.lexsort((colour, rank, graphs.flow))
     number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
@@ -86,16 +87,20 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch, numbered by the segments they place, counted from the flow's first one."""
+    """Decisions of a batch on the order of tied segments; a decision has the number of a segment that it
+    places, counted from the flow's first one."""
 
     path: I8
-    """[segments] decision that a tied segment lies under, maybe its own; -1 for segments without a tie."""
+    """[segments] decision that determines the place of a tied segment, maybe the segment's own; -1 for
+    segments without a tie."""
     above: I8
-    """[segments] for a decision: the decision above it, -1: none. -1 for other segments."""
+    """[segments] for a decision: the decision that it depends on, -1: none. -1 for segments that are no
+    decision."""
     depth: I8
-    """[segments] for a decision: its depth, 1 at the top. 0 for other segments."""
+    """[segments] for a decision: its depth, 1 at the top. 0 for segments that are no decision."""
     group: I8
-    """[segments] for a decision: the smallest segment among those ordered together with it. -1 for others."""
+    """[segments] for a decision: the smallest segment among all that are ordered together with it. -1 for
+    segments that are no decision."""
     hard: B1
     """[flows] True if decisions do not explain every tie; the other fields are undefined there."""
     culprit: B1
@@ -114,7 +119,8 @@ class TiePlan:
 
 
 class _Planner:
-    """Builds a TiePlan stage by stage; numbers are of the batch until `plan` makes them local."""
+    """Builder of a TiePlan, level by level; segments are numbered within the batch until `plan` converts the
+    numbers to local ones."""
 
     def __init__(self, graphs: SegmentGraphs, cells: TiedCells) -> None:
         n = len(graphs.level)
@@ -216,9 +222,8 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark the clusters of segments `odd` hard, and set the cell that is individualised first.
-
-        It is the cell of a decided predecessor; without one, the segments' own cell.
+        """Mark the clusters of segments that contain one of `odd` as hard, and choose in each the cell that
+        is individualised first: the cell of a decided predecessor; without one, the segments' own cell.
         """
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):

@@ -68,8 +68,8 @@ def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
 
 
 def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int) -> B1:
-    """[edges] True if redundant, for one group of flows; vertices are numbered locally, `width`: mask words
-    of each vertex."""
+    """[edges] True if redundant, for one group of flows; vertices are numbered locally, `width`: number of
+    mask words per vertex."""
     n = len(rounds)
     own = np.zeros((n, width), dtype=np.uint64)
     marked = np.flatnonzero(bit >= 0)

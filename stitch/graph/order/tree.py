@@ -26,7 +26,8 @@ class CanonicalTree:
     start: I8
     """[spans] position of the span's start node in its flow."""
     size: I8
-    """[spans] nodes in the span's subtree: starts, ends and marks; its end lies at `start + size - 1`."""
+    """[spans] number of nodes in the span's subtree: starts, ends and marks; the span's end is at position
+    `start + size - 1`."""
     sync_rank: I8
     """[spans] rank among the synchronous children of the parent; undefined for asynchronous spans and
     roots.
@@ -68,7 +69,7 @@ def order_trees(
     mark_hash: U8,
     levels: tuple[I8, I8],
 ) -> CanonicalTree:
-    """Canonical positions of a forest (one tree a flow).
+    """Canonical positions of a forest (one tree per flow).
 
     parent: [spans] row of the parent, the number of spans for roots. asynchronous: [spans] nothing returns to
     the parent. n_marks, mark_hash: [spans] number of marks of the span and a commutative hash of them.

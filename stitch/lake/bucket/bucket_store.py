@@ -113,7 +113,8 @@ PUT_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Maximum names whose sizes are requested one by one; more are found in listings of 1,000 names."""
+"""Maximum names whose sizes are requested one by one; sizes of more names are taken from listings of 1,000
+names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
 """Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
@@ -153,11 +154,11 @@ class BucketStore:
     # -- reading ------------------------------------------------------------------------------------
 
     def read(self, name: str) -> pa.Buffer:
-        """See Store."""
+        """Whole content of a file. Raises FileNotFoundError."""
         return self._asked(name, lambda: pa.py_buffer(obstore.get(self._client, name).bytes()))
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
-        """See Store."""
+        """Last `n_bytes` bytes of a file, all of it if shorter. Raises FileNotFoundError."""
         if n_bytes <= 0:
             return self.read(name).slice(0, 0)
         end: Any = {"range": {"suffix": n_bytes}}
@@ -173,15 +174,15 @@ class BucketStore:
         self._asked(name, get)
 
     def size(self, name: str) -> int | None:
-        """See Store. None for a folder."""
+        """Size of a file in bytes; None where it is missing, and for a folder."""
         try:
             return self._asked(name, lambda: int(obstore.head(self._client, name)["size"]))
         except FileNotFoundError:
             return None
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """See Store. Many names are looked up in one listing per top folder, from its first to its last
-        name."""
+        """Sizes of files in bytes; None where one is missing. Many names are looked up in one listing per top
+        folder, from its first to its last name."""
         if len(names) <= _HEADS_AT_MOST:
             return [*self._pool.map(self.size, names)]
         found: dict[str, int] = {}
@@ -194,7 +195,7 @@ class BucketStore:
         return [found.get(name) for name in names]
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """See Store."""
+        """Sorted names in a folder (last parts only) that sort after `after`; empty for a missing folder."""
         if after:
             start = f"{folder}/{after}"
             cut = len(folder) + 1
@@ -205,7 +206,8 @@ class BucketStore:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def written(self, folder: str) -> dict[str, int]:
-        """See Store. Times are whole seconds, as S3 reports them."""
+        """Time at which each file in a folder was written, ns since the epoch, in whole seconds, as S3
+        reports them."""
         listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
@@ -213,7 +215,7 @@ class BucketStore:
         }
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """See Store. `is_folder` is not needed: only files are listed."""
+        """Names of all files below a folder, sorted. `is_folder` is not needed: only files are listed."""
         del is_folder
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
@@ -233,7 +235,7 @@ class BucketStore:
     # -- writing ------------------------------------------------------------------------------------
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Store. Waits only for room; `persist` raises errors of the upload."""
+        """Start uploading a new staged file. Waits only for room; `persist` raises errors of the upload."""
         n_bytes = len(data) if isinstance(data, bytes) else data.size
         self._room.take(n_bytes)
         future = self._pool.submit(self._create, name, data)
@@ -242,7 +244,7 @@ class BucketStore:
             self._under_way[name] = future
 
     def persist(self, names: Sequence[str]) -> None:
-        """See Store."""
+        """Wait until the uploads of `put` are done, and raise their errors."""
         wanted = {*names}
         for future in self._settled(lambda name: name in wanted):
             future.result()
@@ -251,16 +253,16 @@ class BucketStore:
                 raise FileNotFoundError(errno.ENOENT, "it was removed by another writer", name)
 
     def settle(self, folder: str) -> None:
-        """See Store. Nothing to do: visible objects are durable."""
+        """Do nothing: visible objects are durable."""
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """See Store. No draft is needed: `stage` is ignored."""
+        """Write a file under a free name, atomically. No draft is needed: `stage` is ignored."""
         del stage
         self._create(name, data)
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """See Store: all files are copied and seen under their final names before the staged ones are
-        deleted.
+        """Move files to their final names: all are copied, and seen under these names, before the staged ones
+        are deleted.
 
         A store may answer 200 to a copy that failed, so an answer alone is no reason to delete the staged
         file.
@@ -273,18 +275,18 @@ class BucketStore:
         self._delete([move.stage for move in moves])
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
-        """See Store. Putting a whole object is one step."""
+        """Replace a file's content. Putting a whole object is one step: `stage` is ignored."""
         del stage
         self._asked(name, lambda: obstore.put(self._client, name, data, use_multipart=False))
 
     def remove(self, name: str) -> None:
-        """See Store. Waits for unfinished puts below the name."""
+        """Remove a file or a folder with its content. Waits for unfinished puts below the name."""
         for future in self._settled(lambda other: other == name or other.startswith(f"{name}/")):
             future.exception()
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Remove the puts of names that `mine` accepts from the list of unfinished ones, and return them."""
+        """Remove and return the unfinished puts whose names `mine` accepts."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 

@@ -1,7 +1,7 @@
 """Files hidden by upkeep: of retired windows, replaced files, handled late events.
 
 Upkeep has a lane of its own, so that it never disturbs another: readers and writers of other lanes look up
-here which of their files it hides. A hidden file is deleted later (`upkeep_lane`).
+here whether it hides a file of theirs. A hidden file is deleted later (`upkeep_lane`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hidden:
     """Files that upkeep took out of a lake, as rules by window, lane and commit."""
 
     retired_to_ns: int | None
-    """End, ns: windows that end at or before it are retired; None: none are."""
+    """Windows that end at or before this time, ns since the epoch, are retired; None: no window is."""
     length_ns: int
     starts_ns: I8
     """[windows] ascending starts of the rewritten windows."""
@@ -43,7 +43,8 @@ class Hidden:
     seqs: I8
     """[windows] number of the upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
-    """Table outside windows -> lane -> number of the last commit whose files are hidden."""
+    """Name of a table without windows -> lane -> number of the last commit whose files in the table are
+    hidden."""
 
     @property
     def live_seqs(self) -> I8:
@@ -66,7 +67,8 @@ class Hidden:
         return found
 
     def is_gone(self, table: str, lane: int, seq: int) -> bool:
-        """True if a file outside windows is hidden, given its table, lane and commit."""
+        """True if upkeep hides a file of a table without windows (late events, repaired events, dead
+        letters), given the table's name, and the lane and number of the commit that wrote the file."""
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:

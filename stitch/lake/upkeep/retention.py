@@ -30,7 +30,8 @@ class Retired:
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
-    """Number of files and folders deleted from the store: those hidden longer than the grace period."""
+    """Number of files and folders deleted from the store, because they were hidden for longer than the grace
+    period."""
     held_back: int
     """Number of windows past their age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
@@ -93,7 +94,7 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class AgedSide:
-    """Files of one table outside windows that are past their age."""
+    """Files past their age of one table without windows (late or repaired events, dead letters)."""
 
     table: SideTable
     through: tuple[tuple[int, int], ...]

@@ -77,8 +77,7 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Key of a change without its host: key of its site, family of its kind, and True if the value
-        rose."""
+        """Key of a change without its host: (key of its site, family of its kind, True if the value rose)."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -92,8 +91,9 @@ _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
 @dataclass(frozen=True, slots=True)
 class Failures:
     """Numbers of failed requests by the operation at which their first failure began; a request counts once.
-    With few requests a caller's failures may be significant while those of each of its callees are not; these
-    counts point to the callee."""
+
+    With few requests a caller's failures may be significant while the failures of each single callee are not;
+    these counts point to the callee."""
 
     n: I8
     """int64[2]: number of requests of reference and problem."""
@@ -108,10 +108,10 @@ class Failures:
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """Component of the callee at which most of the failures that `lead` reports began; empty for none, or
-        if that is the component of the operation of `lead`.
+        """Component of the callee at which most of the failures that `lead` reports began; empty if there is
+        none, or if that component is the one of `lead`.
 
-        Failures count that began at that operation or below it.
+        Failures count that began at the operation of `lead` or below it.
         """
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:
@@ -151,14 +151,14 @@ class Context:
     settings: CausesSettings
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
-    """Operation -> component that its calls go to -> 1 if they go there more often than before, -1 if less
-    often."""
+    """Operation -> {component that its calls go to -> 1 if they go there more often than before, -1 if less
+    often}."""
     mean_ns: float
     """Larger of the mean response times of reference and problem, ns, at least 1."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """True if the operation of `one` is below that of `other` in the calling context (records: after
-        it)."""
+        """True if the operation of `one` is below the operation of `other` in the calling context (activity
+        records: after it in time)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
@@ -170,8 +170,8 @@ class Context:
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """Growth factor of the traffic at a change's site: of its calls; for a loop of records, whose calls
-        are its iterations, of its requests."""
+        """Growth factor of the traffic at a change's site: of its calls; for a loop of activity records,
+        whose calls are its iterations, of its requests."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 

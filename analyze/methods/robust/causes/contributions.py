@@ -28,11 +28,10 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 class Contributions:
     """Change of the mean response time divided among causes, ns; with the rest the parts add up to the whole
     change.
-
-    of_causes: part of each cause.
     """
 
     of_causes: tuple[float, ...]
+    """Part of each cause, ns."""
     rest: F8
     """float64[rows]: part of each row of the breakdown that no cause accounts for, ns."""
     mix: F8
@@ -105,8 +104,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Sites of steps taken more or less often (by a factor over `calls_moved`) that touch the operations, or
-    are connected to them by such steps."""
+    """Sites of steps taken more or less often (by a factor over `calls_moved`) that touch `operations`, or
+    are connected to these by steps of the same kind."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

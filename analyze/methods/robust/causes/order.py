@@ -21,22 +21,23 @@ _REQUESTS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Counts, from stored statistics, of the point that precedes the first occurrence of each record point:
-    they give the points' order in time."""
+    """Counts, from stored statistics, of the point that precedes the first occurrence of each trace point of
+    activity records: they give the points' order in time."""
 
     place: Mapping[int, int]
-    """Operation of a record point -> its index in the arrays."""
+    """Operation of a trace point of activity records -> its index in the arrays."""
     requests: F8
     """float64[operations]: number of requests that pass each point."""
     later: I8
-    """later, earlier, n: [pairs] index of a point, of the point right before its first occurrence, and the
-    number of requests with this pair."""
+    """[pairs] index of a trace point of activity records."""
     earlier: I8
+    """[pairs] index of the point right before the first occurrence of `later`."""
     n: F8
+    """[pairs] number of requests with the pair (earlier, later)."""
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Collect the pairs of record points from a profile. O(rows)."""
+        """Collect the pairs (preceding point, point) of activity records from a profile. O(rows)."""
         names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -60,8 +61,8 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """Find for each operation of `asked` the other ones that come before it in more requests than after
-        it.
+        """Find, for each operation in `asked`, the other operations in `asked` that come before it in more
+        requests than after it.
 
         Follows each first occurrence back to the start of the request as a Markov chain (independent steps)
         and solves for the expected visits.
@@ -93,7 +94,8 @@ class Order:
     depth: tuple[int, ...]
     """Depth of the deepest occurrence of each operation, by its number."""
     ancestors: tuple[frozenset[int], ...]
-    """Operations that are above each operation on any path; for activity records, those before it in time."""
+    """Operations that are above each operation on any path; for activity records, the operations before it in
+    time."""
     records: frozenset[int] = frozenset()
     """Operations of activity records, which have an order in time instead of a depth."""
 
@@ -104,8 +106,8 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order operations by a profile's calling paths; the records in `asked` by the requests of `groups`,
-        or by `entries` if given. O(paths · depth + groups · asked²)."""
+        """Order operations by a profile's calling paths; the activity records in `asked` by the requests of
+        `groups`, or by `entries` if given. O(paths · depth + groups · asked²)."""
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
         trail: list[tuple[int, ...]] = []
@@ -133,15 +135,15 @@ class Order:
 
     def is_nearer(self, operation: int, other: int) -> bool:
         """True if `operation` is closer than `other` to the origin of a change that the same requests show at
-        both: the callee is closer than the caller; of records, the earlier point."""
+        both: the callee is closer than the caller; of activity records, the earlier point."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """Find for each operation of `asked` the others whose first occurrence precedes its own in most requests
-    with both."""
+    """Find, for each operation in `asked`, the others in `asked` that occur first earlier than it in most
+    requests with both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

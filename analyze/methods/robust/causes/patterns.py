@@ -40,8 +40,8 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Change of another pattern's share at the same site that went most in the other direction; None if there
-    is none."""
+    """Change of another pattern's share at the same site, the largest one in the opposite direction; None if
+    there is none."""
     others = [
         other
         for other in changes
@@ -79,9 +79,7 @@ def what_moved(
 
 def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
     """Find components to which the site of `lead` sends more or fewer calls than before: component -> 1 or
-    -1.
-
-    Only those for which the share of the site's requests changed by more than `least`.
+    -1. Components are left out unless the share of the site's requests changed by more than `least`.
     """
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)
@@ -160,8 +158,8 @@ def last_callees(
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
-    """First component other than the unit's own, following last calls downward from a unit (a call); ""
-    without one. last: unit -> the unit that it called last."""
+    """First component other than the unit's own, following last calls downward from a unit (here: a call); ""
+    without one."""
     sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

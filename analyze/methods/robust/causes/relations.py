@@ -106,8 +106,8 @@ def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a change due to other requests to the path change above that adds or removes these requests.
 
-    A time that fell follows only down to what the lost calls explain: the requests that stay were the faster
-    part before.
+    A fall of time follows only as far as the lost calls explain: the remaining requests were the faster part
+    before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
@@ -133,8 +133,8 @@ def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers that fail by one component, or stop after calling it; the call of that component
-    leads."""
+    """Relate callers that fail because of one component, or stop after calling it; the symptom at the call of
+    that component leads."""
     if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
         return None
     fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
@@ -145,8 +145,8 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate operations of one component with the same failure, loop or added call at once: they share
-    code."""
+    """Relate operations of one component that started the same failure, loop or additional call together:
+    they share code."""
     if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
@@ -154,8 +154,8 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Value that symptoms at two operations of a component must have in common to be alike; None: the symptom
-    is alike to no other.
+    """Key that symptoms at two operations of a component must share to be alike; None: the symptom is alike
+    to no other.
 
     Failing calls of different callees have different causes.
     """
@@ -180,8 +180,8 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component whose waits for it changed alike: the finding counts the requests of
-    all."""
+    """Relate callers of one component whose waits for it changed alike; the finding counts the requests of
+    all callers."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
@@ -196,8 +196,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time to its paths, or to its callers' paths: the time leads, except over larger
-    loops, and over failures if it fell."""
+    """Relate a component's time to its paths, or to its callers' paths. The time leads, except over larger
+    loops, and over failures if the time fell."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
@@ -220,7 +220,7 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a change of a component to the instance with most of it, if the other instances hardly
+    """Relate a change of a component to the instance with most of the change, if the other instances hardly
     changed."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
@@ -236,13 +236,13 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if both u and v belong to segments of requests: changes of two segments never have one cause."""
+    """True if both u and v belong to attribute segments: changes of two segments never have one cause."""
     return u.segment is not None and v.segment is not None
 
 
 def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate failures at a call site to a segment with nearly all of them, if the segment also fails
-    elsewhere."""
+    """Relate failures at a call site to the attribute segment that has nearly all these failures, if the
+    segment also fails elsewhere."""
     if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
         return None
     common = u.common(v, related=False)
@@ -251,8 +251,8 @@ def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a segment to the call site that locates it: with most of its failing requests, or for times in
-    the same component."""
+    """Relate an attribute segment to the call site that locates it: with most of its failing requests, or for
+    times in the same component."""
     if u.segment is None or v.segment is not None or not _same_way(u, v):
         return None
     if u.timed:

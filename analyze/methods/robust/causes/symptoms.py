@@ -15,21 +15,20 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind
 
 _ONE_SIDED_95 = 1.645
 BundleKey = tuple[int, bool, bool, Instance | None, Segment | None]
-"""Key of a symptom: (operation, True for a change of time, True if faster, instance or None, segment or
-None)."""
+"""Key of a symptom: (operation, True for a change of time, True if faster, instance or None, attribute
+segment or None)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Symptom:
-    """Changes at one operation: of its time, in one direction, or of its structure (paths, calls, errors).
-
-    timed: True for changes of time; lead: the change that stands for the symptom.
-    """
+    """Changes at one operation: of its time, in one direction, or of its structure (paths, calls, errors)."""
 
     operation: int
     timed: bool
+    """True for changes of time, False for changes of structure."""
     changes: tuple[Change, ...]
     lead: Change
+    """Change that stands for the symptom."""
     requests: B1
     """bool[requests of all groups]: True for requests that show the symptom; empty if there are only
     statistics."""
@@ -37,14 +36,14 @@ class Symptom:
     """Rank of the symptom: lower bound of its part of the mean response time, or share of requests, in [0,
     1]."""
     size: float
-    """Like `score`, but with point estimates of times; decides which of two symptoms leads if either
-    could."""
+    """`score` from point estimates of times instead of lower bounds; decides which symptom of a pair leads if
+    either could."""
     component: str
     """Component that the symptom points to, i.e. the first to look at."""
     suspect: str = ""
     """Component after whose call requests are cut short, or whose calls fail; empty for none."""
     by_load: bool = False
-    """True if the symptom is explained by load, so that it is not a finding by itself."""
+    """True if load explains the symptom: it is no finding by itself."""
     counted: int = 0
     """Number of requests that show the symptom, from statistics; used if `requests` is empty."""
 
@@ -58,8 +57,8 @@ class Symptom:
         return int(self.requests.sum()) if len(self.requests) else self.counted
 
     def common(self, other: Symptom, *, related: bool) -> int:
-        """Number of requests that show both this symptom and `other`. Statistics do not record it: then the
-        largest possible number if `related`, else 0."""
+        """Number of requests that show both this symptom and `other`. From statistics, which do not record
+        that: the largest possible number if `related`, else 0."""
         if len(self.requests):
             return int((self.requests & other.requests).sum())
         return min(self.n_requests, other.n_requests) if related else 0
@@ -71,12 +70,12 @@ class Symptom:
 
     @property
     def instance(self) -> Instance | None:
-        """Instance to which the symptom is limited; None: it is not limited to one."""
+        """Instance to which the symptom is limited; None: not limited to an instance."""
         return self.lead.instance
 
     @property
     def segment(self) -> Segment | None:
-        """Segment of requests to which the symptom is limited; None: it is not limited to one."""
+        """Attribute segment to which the symptom is limited; None: it is not limited to one."""
         return self.lead.segment
 
     @cached_property
@@ -90,12 +89,13 @@ class Symptom:
         return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def outranks(self, other: Symptom) -> bool:
-        """True if this symptom leads where either of the two could: it has the larger `size`."""
+        """True if this symptom leads where either it or `other` could: it has the larger `size`."""
         return (self.size, -self.operation) > (other.size, -other.operation)
 
 
 def one_a_site(changes: Iterable[Change]) -> list[Change]:
-    """Keep one change of time per site: that of the median if it has both, otherwise that of the tail."""
+    """Keep one change of time per site: the change of the median if it has both, otherwise that of the
+    tail."""
     ordered = sorted(changes, key=lambda change: change.kind is not ChangeKind.TAIL)
     return list({change.site: change for change in ordered}.values())
 
@@ -119,7 +119,7 @@ def sure_part(change: Change) -> float:
 
 
 def bundles(changes: Sequence[Change], names: Names) -> dict[BundleKey, list[Change]]:
-    """Group changes into symptoms: by operation, time or structure, direction of time, instance and
+    """Group changes into symptoms: by operation, time or structure, direction of time, instance and attribute
     segment."""
     bundles: dict[BundleKey, list[Change]] = defaultdict(list)
     for change in changes:
@@ -182,7 +182,7 @@ def _speaks_for(operation: int, names: Names, caller_weight: float) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Edge from a symptom to the one it follows from, with the relation that applies."""
+    """Link from a symptom to the symptom that it follows from, with the relation that applies."""
 
     changes: tuple[Change, ...]
     """Changes of the symptom that follows."""
@@ -192,38 +192,38 @@ class Edge:
     """Name of the relation, a row of RELATIONS."""
     follows: bool
     """True if the symptom is a consequence, direct or indirect; False if it is the same change elsewhere, or
-    another part of it."""
+    a further part of that change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Changes that become one finding: a leading symptom and the symptoms that follow from it.
-
-    lead: leading change; operation: of the leading symptom; score: rank as in `Symptom`.
-    """
+    """Changes that become one finding: a leading symptom and the symptoms that follow from it."""
 
     lead: Change
+    """Leading change."""
     operation: int
+    """Operation of the leading symptom."""
     component: str
     """Component that the finding points to, i.e. the first to look at."""
     changes: tuple[Change, ...]
     score: float
+    """Rank of the cause, as `Symptom.score`."""
     suspect: str = ""
     """Component after whose call requests are cut short, or whose calls fail; empty for none."""
     elsewhere: tuple[Change, ...] = ()
     """Leading changes of symptoms with the same change elsewhere: on other hosts, in other operations, at
     other callers; without `lead`."""
     hosts: tuple[str, ...] = ()
-    """Hosts that show the leading change, that of the leading site first; empty if sites do not name
+    """Hosts that show the leading change, the host of the leading site first; empty if sites do not name
     hosts."""
     spared: tuple[str, ...] = ()
     """Hosts on which the leading site was tested and did not change."""
     edges: tuple[Edge, ...] = ()
-    """Edges from the symptoms that follow to the ones they follow from, one per symptom."""
+    """Links from each symptom that follows to the symptom it follows from, one per following symptom."""
 
     @property
     def alike(self) -> tuple[Change, ...]:
-        """Changes of the same kind, one per site: the lead, those at other callers of its operation, and
+        """Changes of the same kind, one per site: `lead`, changes at other callers of its operation, and
         `elsewhere`."""
         related = {id(change) for edge in self.edges for change in edge.changes}
         own = [change for change in self.changes if id(change) not in related and _alike(change, self.lead)]

@@ -44,7 +44,7 @@ _NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.I
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls of one operation without recorded children, in requests in which no other operation has the same
+    """Calls without recorded children of one operation, in requests in which no other operation has the same
     stored name."""
 
     place: tuple[str, str]
@@ -61,11 +61,11 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Find the callees of operations that record none: operation -> name of its callee.
+    """Find the callees of operations whose callees record no spans: operation -> name of its callee.
 
-    Looked up are operations that changed, that changed patterns call, or that are in `failing`. Left out are
-    those that have recorded child calls in any request, begin a request, or are the server's side of a call.
-    Empty without requests. Reads parameters of `callee_requests` requests per operation.
+    Examined are operations that changed, that changed patterns call, or that are in `failing`; but not
+    operations that have recorded child calls in any request, begin a request, or are the server's side of a
+    call. Empty without requests. Reads parameters of `callee_requests` requests per operation.
     """
     calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
@@ -89,7 +89,7 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """Numbers of the operations to look up, those with the largest changes first."""
+    """Numbers of the operations to look up, by size of their changes, descending."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
@@ -105,8 +105,10 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 def _ends(
     population: Population, groups: Sequence[RequestGroup], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """Find calls without recorded children: operation -> its calls, in the order of `wanted`, at most `most`
-    operations. O(groups · units)."""
+    """Find calls without recorded children: operation -> its calls, in the order of `wanted`, for at most
+    `most` operations.
+
+    O(groups · units), units being calls or steps."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
@@ -147,8 +149,8 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
 def _chosen(
     population: Population, calls: Mapping[int, _Calls], most: int
 ) -> tuple[ChosenRequests, dict[int, int]]:
-    """Choose requests of which parameters are read: (at most `most` requests per operation, evenly spaced,
-    one group per operation; operation -> number of its calls in them)."""
+    """Choose requests whose parameters are read: (at most `most` requests per operation, evenly spaced, one
+    group per operation; operation -> number of its calls in these requests)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []
@@ -170,8 +172,8 @@ def _chosen(
 
 
 def _agreed(said: Counter[str], least: float) -> str:
-    """Name that at least `least` calls state; empty if there is none, or if it is only an address. said:
-    value of the parameter -> number of calls."""
+    """Name that at least `least` calls state; empty if there is none, or if it is only an address. said: name
+    -> number of calls that state it."""
     name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     return name if times >= least and _is_name(name) else ""
 

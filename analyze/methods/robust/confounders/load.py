@@ -46,7 +46,7 @@ def load_met(comparison: Comparison) -> LoadMet:
     """Compute the mean over requests of the arrival rate in the block of time around each request.
 
     The rate of a whole period would hide bursts: twice the load in half of the time is the same number of
-    requests. A block has about `load_requests` requests; for statistics it is a slot of the profile.
+    requests. A block has about `load_requests` requests; for statistics it is a time slot of the profile.
     O(requests).
     """
     population, roles = comparison.population, comparison.roles
@@ -133,7 +133,7 @@ def _factors(view: View, ratio: float) -> tuple[F8, F8]:
     measured), both float64[sites].
 
     One server with random arrivals (M/M/1): t = s / (1 - rho), with rho / (1 - rho) requests present. So rho
-    follows from the number present, slot by slot; with rho·ratio >= 1 the factor is infinite.
+    follows from the number present, time slot by time slot; with rho·ratio >= 1 the factor is infinite.
     """
     profile, roles, votes = view.profile, view.roles, by_site(view.values(OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)

@@ -3,7 +3,7 @@
 The name of the caller's side of a remote call includes the callee if the callee's span arrives. Without that
 span the same call appears under the name without callee, as often as before: callers did not stop. They also
 call a service that is down, but then calls fail or their duration changes. If neither happens, the time of
-the component's spans is now counted as its callers' self time, and the service did not change.
+the component's spans is now counted as its callers' own time, and the service did not change.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Silent:
 
     component: str
     calls: tuple[Rename, ...]
-    """Renames of its callers' calls: from the name with the component as callee to the name without
-    callee."""
+    """Renames of the calls of the component's callers: from the name with the component as callee to the name
+    without callee."""
 
 
 @dataclass(frozen=True, slots=True)

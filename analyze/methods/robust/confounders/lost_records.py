@@ -1,9 +1,9 @@
 """Explain changes by events of one period that were lost in transit.
 
 If three of a hundred events are lost, only four in ten requests of thirty events arrive whole. Some losses
-are visible (a missing end, a parent without a record), most are not: a step is skipped. But random loss has
-the same rate everywhere, so the median share of missing calls measures it, and a site where more calls are
-missing has changed.
+are visible (a missing end, a parent without an activity record), most are not: a step is skipped. But random
+loss has the same rate everywhere, so the median share of missing calls measures it, and a site where more
+calls are missing has changed.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """For each call that nearly every request at a site makes, the share of these calls that is missing in
-    the lossy period, float64[such calls].
+    """For each call that nearly every request at a site makes, the share of these requests that lack it in
+    the lossy period, relative to the other period; one float64 per such call.
 
-    whole, lossy: masks of the slots of the two periods.
+    whole, lossy: bool[slots] masks of the two periods.
     """
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
@@ -116,15 +116,16 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Votes by site and call pattern in two periods.
-
-    site, pattern: [rows]; votes: float64[rows, 2] weighted; total: float64[sites, 2].
-    """
+    """Votes by site and call pattern in two periods."""
 
     site: I8
+    """Index of the call site, int64[rows]."""
     pattern: I8
+    """Index of the call pattern, int64[rows]."""
     votes: F8
+    """Weighted votes for the pattern in either period, float64[rows, 2]."""
     total: F8
+    """Weighted votes at each site in either period, float64[sites, 2]."""
 
     @staticmethod
     def of(profile: Profile, first: B1, second: B1) -> _Patterns:
@@ -150,9 +151,10 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
-        """True if a path changed by no more than the loss allows, towards patterns that arise by loss. Self
-        times are compared within a pattern, which includes the calls made: so loss changes paths, and among
-        times only those of steps over lost records."""
+        """True if a path changed by no more than the loss allows, towards patterns that arise by loss.
+
+        Own times are compared within a pattern, which includes the calls made: so loss changes paths, and no
+        times except those of steps over lost activity records."""
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:

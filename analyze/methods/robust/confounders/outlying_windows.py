@@ -29,15 +29,14 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Noticed):
-    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline.
-
-    of: number of windows that were tested; where: "history" or "reference".
-    """
+    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline."""
 
     texts: tuple[str, ...]
     """Text per excluded window: its time, and the values in which it differs from the others."""
     of: int
+    """Number of windows that were tested."""
     where: str
+    """Baseline that the windows belong to: "history" or "reference"."""
 
 
 class OutlyingWindows(Confounder):
@@ -92,8 +91,10 @@ class OutlyingWindows(Confounder):
 
 
 def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
-    """[blocks] True for candidates whose mean response time or share of failures differs from the others. All
-    False if that holds for many, or if too few blocks would remain: frequent values are normal."""
+    """[blocks] True for candidates whose mean response time or share of failures differs from all other
+    blocks.
+
+    All False if many candidates differ, or if too few blocks would remain: frequent values are normal."""
     settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
     verdict = settings.verdict
     for value, variance, assumed in _levels(blocks, verdict.assumed_tau, settings.outlying_share_tau):

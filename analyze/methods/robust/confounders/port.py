@@ -41,7 +41,7 @@ class Confounder(ABC):
     case: str
     """Test case that fails without the confounder."""
     state: ClassVar[type[Noticed] | None] = None
-    """Class of the state that `adjust` stores in the comparison; None if it adjusts nothing."""
+    """Class of the state that `adjust` stores in the comparison; None if the confounder adjusts nothing."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
         """Remove the confounder's effect from the comparison where possible; the default returns it

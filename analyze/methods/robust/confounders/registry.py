@@ -36,12 +36,13 @@ _REAL: Final = (AbnormalReference.name, Load.name)
 
 @dataclass(frozen=True, slots=True)
 class Confounded:
-    """Significant changes divided into those that become findings and those explained by a confounder."""
+    """Significant changes, divided into changes that become findings and changes explained by a
+    confounder."""
 
     kept: tuple[Change, ...]
     """Changes that no confounder explains; they become findings."""
     explained: Mapping[str, Explained]
-    """Name of a confounder -> the changes that it explains, with its text."""
+    """Name of a confounder -> changes that it explains, with its sentence for the report."""
 
     def text(self, name: str) -> str:
         """Text of the confounder `name` for the report; empty if it does not occur."""
@@ -57,9 +58,9 @@ class Confounded:
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
     def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
-        """Remove changes from those that the confounder `name` explains, because findings claim them.
+        """Move changes out of the ones that the confounder `name` explains, because findings claim them.
 
-        taken: Python ids of these changes.
+        taken: Python ids of the changes to move.
         """
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):
@@ -79,7 +80,8 @@ def adjusted(comparison: Comparison) -> Comparison:
 
 
 def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
-    """Divide changes into kept and explained ones; each confounder in turn gets the changes that remain."""
+    """Divide changes into kept and explained ones; each confounder in turn is asked about the changes that
+    earlier ones left."""
     left = list(changes)
     explained = {}
     for confounder in _used(comparison):

@@ -1,5 +1,4 @@
-"""Find renamed operations: those that vanished under one name and appeared under another, at the same call
-sites.
+"""Find renamed operations: a name vanished and another one appeared, at the same call sites.
 
 A deploy that renames a label makes every path through it new. The place remains: the new name has the old
 one's neighbours, in as many requests. The problem is then tested under the old names, so that other changes
@@ -50,10 +49,7 @@ class Renames(Noticed):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Use of operations in one period; arrays are float64[operations].
-
-    calls: number of calls; inclusive_ns: sum of their durations with child calls, ns.
-    """
+    """Use of operations in one period; arrays are float64[operations]."""
 
     n: F8
     """Number of recorded requests that pass the operation, summed over its call sites: the sample size."""
@@ -62,7 +58,9 @@ class Uses:
     failing: F8
     """Number of recorded requests with a failing call of the operation."""
     calls: F8
+    """Number of calls."""
     inclusive_ns: F8
+    """Sum of the calls' durations with child calls, ns."""
     requests: float
     """Number of recorded requests of the period."""
 
@@ -135,7 +133,8 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Components of which only some operations seem renamed while others are gone: these were not renamed.
+    """Components of which only some operations seem renamed while others are gone: such a component was not
+    renamed.
 
     gone: operations without requests in the problem; found: old name -> new name.
     """
@@ -144,10 +143,10 @@ def _half_moved(gone: list[OperationName], found: Mapping[OperationName, Operati
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """True if two names may belong to one operation: they differ in the point only, or in a component or
-    callee that is itself gone (new) while the point is equal. Otherwise the new one is another route.
+    """True if two names may belong to one operation: they differ in the point only, or the point is equal and
+    the old component or callee is gone, the new one new. Otherwise the new name is another route.
 
-    moved: components gone in the problem, components new in it.
+    moved: (components gone in the problem, components new in it).
     """
 
     def same(one: str, other: str) -> bool:
@@ -161,7 +160,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """Sum the use of operations in the slots with mask `slots`. O(sites)."""
+    """Sum the use of operations in the time slots with mask `slots`. O(sites)."""
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
@@ -173,7 +172,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def _ways(profile: Profile, slots: B1) -> Ways:
-    """Find the neighbours of operations in the slots with mask `slots`. O(sites)."""
+    """Find the neighbours of operations in the time slots with mask `slots`. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -199,7 +198,7 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Overlap of the neighbours of `old` before with those of `new` after, in [0, 1].
+    """Overlap, in [0, 1], of the neighbours of operation `old` before and the neighbours of `new` after.
 
     Neighbours in `gone` and in `come` count as equal, as they may be renamed, too.
     """
@@ -219,7 +218,7 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) in one component for which the self time of `new` is so much shorter that the
+    """Find pairs (old, new) in one component for which the own time of `new` is so much shorter that the
     response time changes noticeably: these are two different operations."""
     names = profile.names.operations
     inside_one = {
@@ -296,7 +295,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """Sentence on the renames for the report; names at most `most` of them."""
+    """Sentence on the renames for the report; lists at most `most` renames."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

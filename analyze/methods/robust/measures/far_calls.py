@@ -28,12 +28,12 @@ class FarCalls:
     """Calls of the problem that are far slower than all baseline calls; arrays are [sites]."""
 
     threshold: I8
-    """int64: highest bin (`bin_of`, ns) of self time that is not far slower."""
+    """int64: highest bin (`bin_of`, ns) of own time that is not far slower."""
     n: F8
     """float64: number of the problem's requests above the threshold."""
     p: F8
-    """p of at least as many far slower calls at the site, or in one of its sets of sites, under continued
-    tails; 1 if there are none."""
+    """p of at least as many far slower calls at the site, or in a set of sites that it belongs to, if the
+    tails of before continue; 1 if there are none."""
     passes: B1
     excess_ns: F8
     """Mean time above the threshold, ns per call of the problem."""
@@ -49,7 +49,7 @@ def far_calls(
     """Find far slower calls; every site is tested together with each set of sites that it belongs to, as it
     does not matter who makes a slow call, or what follows a slow step.
 
-    values: self times given their patterns, by site and period (column 1 the problem, others baseline).
+    values: own times given their patterns, by site and period (column 1 the problem, others baseline).
     by_block: function from bool[sites], the wanted sites, to their times in the problem by block. alike:
     partitions of the sites, each int64[sites] numbers of sets. visited: sums of the problem. Each site has
     its own threshold; numbers are summed over a set. O(rows).
@@ -99,8 +99,10 @@ class _Seen:
 
 
 def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings) -> tuple[F8, B1]:
-    """Test each set of sites: (float64[sites] p, bool[sites] True if the other conditions hold), both those
-    of the site's set. sets: int64[sites] number of each site's set."""
+    """Test each set of sites: (float64[sites] p of the site's set, bool[sites] True if the other conditions
+    hold for the site's set).
+
+    sets: int64[sites] number of each site's set."""
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)

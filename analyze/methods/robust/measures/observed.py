@@ -12,13 +12,11 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Observations of one measure; arrays are [rows], a row is a site (with a pattern or instance).
-
-    estimate: the tested change of each row.
-    """
+    """Observations of one measure; arrays are [rows], a row is a site (with a pattern or instance)."""
 
     site: I8
     estimate: Estimate
+    """Tested change of each row."""
     tested: B1
     """True for rows that are tested: both periods have enough requests, and the value can have changed."""
     floor: F8 | float
@@ -46,8 +44,8 @@ class Observed:
     instance: Sequence[Instance] | None = None
     """Instance to which each row's change is limited; None for measures that do not distinguish instances."""
     of_calls: B1 | None = None
-    """True for rows whose share is of the calls that a request makes at the site (some requests make
-    several), False for shares of requests; None: all are shares of requests."""
+    """True for rows whose share is a share of the calls that a request makes at the site (some requests make
+    several), False for a share of requests; None: all are shares of requests."""
 
     by_p_alone: bool = False
     """True if the estimate has no standard error, so that only p and `matters` decide."""

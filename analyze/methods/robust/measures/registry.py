@@ -36,7 +36,7 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
-"""Bin of a number of one call, as numbers of calls are scaled by RATIO_SCALE."""
+"""Bin of the number 1 of calls, as numbers of calls are binned after multiplication by RATIO_SCALE."""
 
 
 class Look(StrEnum):
@@ -57,10 +57,7 @@ class Look(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Quantity tested at call sites: a row of MEASURES.
-
-    observe: function from a view to the observations; unit: of values before and after.
-    """
+    """Quantity tested at call sites: a row of MEASURES."""
 
     name: str
     doc: str
@@ -68,21 +65,24 @@ class Measure:
     case: str
     """Test case that fails without the measure (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
+    """Function from a view to the estimates of the measure at all places; None: it cannot be measured
+    there."""
     kinds: tuple[ChangeKind, ChangeKind | None]
     """Kinds of change: (rise, fall); None: a fall is not a change. New and gone patterns become `NEW_PATH`
     and `LOST_PATH`."""
     unit: Unit
+    """Unit of the values before and after."""
     look: Look = Look.FIRST
     of: str = ""
-    """Name of the measure of first looks that decides where this one (a second look) is tested; empty for
-    none."""
+    """Name of a measure of the first look, whose significance at a call site decides whether this measure is
+    tested there (`Look.WHERE_SILENT`, `Look.WHERE_FOUND`); empty: it is tested at every site."""
 
 
 # ---------------------------------------------------------------- times
 
 
 def own_time(view: View) -> Observed:
-    """Observe the self time of a call given its pattern; responses must have waited for the change.
+    """Observe the own time of a call given its pattern; responses must have waited for the change.
 
     For a large change that is significant in many requests, a smaller part of the response time suffices: 100
     µs of 20 ms (NSDI §8.6).
@@ -96,7 +96,7 @@ def own_time(view: View) -> Observed:
 
 
 def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
-    """bool[sites]: True where responses waited for the change of self times from `before` (sums of a
+    """bool[sites]: True where responses waited for the change of own times from `before` (sums of a
     period)."""
     settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):
@@ -158,10 +158,11 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Estimate the change, against the reference alone, of the share of calls that are very slow by the
-    reference's limit; by chance alone. With bool[sites]: True where responses waited for them.
+    """Change of the share of very slow calls against the reference alone: (estimate by chance alone,
+    bool[sites] True where responses waited for these calls).
 
-    Needed because a history with an incident would raise the limit so far that no call is very slow.
+    Calls are very slow by the reference's limit: a history with an incident would raise the limit so far that
+    no call is very slow.
     """
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
@@ -242,8 +243,8 @@ def far_slower_calls(view: View) -> Observed:
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
-    """Two partitions of the sites, int64[sites] set numbers each: by operation; by operation, but steps of
-    records by their first point."""
+    """(int64[sites], int64[sites]) set numbers of two partitions of the sites: by operation; by operation,
+    except that steps between activity records are grouped by their first point."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
@@ -278,7 +279,8 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how many times a request takes a step between activity records: the only sign of a loop."""
+    """Observe how many times a request takes a step between two trace points of activity records: only this
+    shows a loop."""
     return _calls(view, SiteKind.STEP)
 
 
@@ -289,8 +291,8 @@ def calls(view: View) -> Observed | None:
 
 
 def _calls(view: View, kind: SiteKind) -> Observed | None:
-    """Observe mean numbers of calls of sites of one kind. Not medians: most requests call once, whatever a
-    loop does."""
+    """Observe mean numbers of calls at sites of one kind. Medians would not show a loop, as most requests
+    call once."""
     settings, n_sites = view.settings, view.n_sites
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     if not chosen.any():
@@ -336,9 +338,8 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns].
-
-    columns: as in `Estimate` (before, after, blocks); calls: number; inclusive_ns: sum of durations, ns.
+    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns], with the columns
+    of an `Estimate`: before, after, then baseline blocks.
     """
 
     site: I8
@@ -348,7 +349,9 @@ class _Patterns:
     requests: F8
     """Number of requests with the pattern at the site."""
     calls: F8
+    """Number of calls."""
     inclusive_ns: F8
+    """Sum of the calls' durations with child calls, ns."""
 
     @staticmethod
     def of(view: View) -> _Patterns:
@@ -421,8 +424,8 @@ def new_failing(view: View) -> Observed | None:
     """Observe root types that are absent from the baseline and fail: they have no earlier value that could
     have changed.
 
-    p is the probability that so many requests are absent from the baseline by chance. The estimate is the
-    share of the root type's requests that fail, with the error of a count.
+    p is the probability that the baseline has no such request by chance, given their number in the problem.
+    The estimate is the share of the root type's requests that fail, with the error of a count.
     """
     settings, names = view.settings, view.names
     roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)

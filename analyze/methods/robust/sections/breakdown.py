@@ -223,18 +223,18 @@ _ROOTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WaterfallRow:
-    """Row of a waterfall: a call site, the workload mix, or all other call sites together.
-
-    calls, structure, slower: parts of `total`, in the measure's unit.
-    """
+    """Row of a waterfall: a call site, the workload mix, or all other call sites together."""
 
     row: AccountRow | None
     """Row of the call site in the report; None for the mix or the rest."""
     text: str
     """Label of a row that is not a call site; empty otherwise."""
     calls: float
+    """Part of `total` due to the number of calls, in the measure's unit (ns, or a share)."""
     structure: float
+    """Part of `total` due to other paths, in the measure's unit (ns, or a share)."""
     slower: float
+    """Part of `total` due to longer calls, in the measure's unit (ns, or a share)."""
     total: float
 
 

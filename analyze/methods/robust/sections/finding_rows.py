@@ -205,13 +205,13 @@ def _finding(
 
 
 def _interval(change: Change) -> Interval:
-    """Confidence interval of after - before for the report; that of shares is cut to [-1, 1]."""
+    """Confidence interval of after - before for the report; cut to [-1, 1] for shares."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
-    """Interval of a finding's share of the change, in [0, 1], with the same relative width as that of the
+    """Interval of a finding's share of the change, in [0, 1], as wide in proportion as the interval of the
     leading change."""
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
@@ -231,11 +231,11 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Choose example requests: of the reference at the median, of the affected ones of the problem at the
-    median and in the tail.
+    """Choose example requests: from the reference the one at the median; from the affected requests of the
+    problem one at the median and one in the tail.
 
-    The example of the reference has the same root type as the one at the problem's median, if possible: the
-    two are shown side by side.
+    The example of the reference has the same root type as the problem's example at the median, if possible:
+    the two are shown side by side.
     """
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
@@ -338,7 +338,7 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 
 def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
     """Sample the requests whose difference is to be explained: affected ones and others that touch the site;
-    None without requests, or for a segment, which is an explanation itself."""
+    None without requests, or for an attribute segment, which is an explanation itself."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before or lead.segment is not None:  # a segment explains itself
@@ -401,8 +401,8 @@ _STEPS = 200
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Histogram of the self time per request of the site's calls, µs, before and after; None if that time is
-    0 throughout."""
+    """Histogram of the own time per request of the site's calls, µs, before and after; None if all own times
+    are 0."""
     before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
@@ -411,8 +411,8 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
-    """Compare the steps of two paths: for a changed path, of it and the path it replaced; otherwise before
-    and after on the path with most affected requests. None without requests."""
+    """Compare the steps of two paths: a changed path with the path it replaced; otherwise the path with most
+    affected requests, before and after. None without requests."""
     if not at:
         return None
     counts = _counts(at)
@@ -444,8 +444,8 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Find begin and end of a change from the start times of the requests at a site, and which of them show
-    it.
+    """Find begin and end of a change from the start times of the requests at a site, and from which requests
+    show the change.
 
     If no request of the reference touches the site or instance, all requests of the same root types are
     counted.

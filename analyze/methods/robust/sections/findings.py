@@ -76,8 +76,8 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose indices to show: the first `most`, but the largest |part| instead of the last one if it comes
-    later.
+    """Choose indices to show: the first `most` parts; if the largest |part| comes later, it replaces the last
+    one.
 
     Improvements rank last, and may account for most of the change of the mean.
     """
@@ -367,8 +367,8 @@ def share_sentence(finding: Finding) -> str:
 
 
 def part_unknown(finding: Finding, mean: Interval | None) -> str:
-    """Reason why a finding has no share of the change of the mean, namely that the change is not significant;
-    empty if it has one. mean: interval of the change of the mean, None if significant."""
+    """Reason why a finding has no share of the change of the mean: the change is not significant. Empty if
+    the finding has a share. mean: interval of the change of the mean, None if significant."""
     if mean is None or not moves(finding.contribution_us):
         return ""
     sure = mean.low > 0 or mean.high < 0  # at 95 %; significance demands more

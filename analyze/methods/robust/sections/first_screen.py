@@ -238,8 +238,8 @@ def _facts(
     accounts: Accounts,
     word: str,
 ) -> Iterator[b.Fact]:
-    """Yield the lines below the headline: about its finding, the other findings, or the reason why there is
-    none."""
+    """Yield the lines below the headline: about the headline's finding, further findings, or the reason why
+    there is no finding."""
     verdict, mean = report.section(VerdictSection), accounts["mean"]
     if found:
         others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
@@ -314,7 +314,7 @@ def _explains(finding: Finding, mean: Account) -> str:
 
 
 def _only(explanation: Explanation) -> b.Words:
-    """Text of the rule that holds for most of the affected and fewest of the other requests."""
+    """Text of the rule that covers most of the affected requests and fewest of the others."""
     contrast = explanation.contrast
 
     def shares(rule: Rule) -> tuple[float, float]:
@@ -332,10 +332,11 @@ def _only(explanation: Explanation) -> b.Words:
 
 
 def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
-    """Identifiers that changed with the period, each with the name of its operation or component; those whose
-    two values are most similar first, as versions are.
+    """Identifiers that changed with the period, each with the name of its operation or component; identifiers
+    whose two values are most similar come first, as versions are.
 
-    Identifiers with several values, such as ids that are new at every start, only if there are no others.
+    Identifiers with several values, such as ids that are new at every start, are listed only if there are no
+    others.
     """
     places: dict[tuple[str, str, str], list[ChangedIdentifier]] = {}
     for one in identifiers:

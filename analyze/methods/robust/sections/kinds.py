@@ -74,8 +74,8 @@ def _rows(run: RobustRun) -> Iterator[KindRow]:
 
 
 def _by_chance(n: Sequence[F8], requests: Sequence[float]) -> F8:
-    """float64[operations]: p of so many requests falling into one period only by chance. n: requests with the
-    operation, requests: all, of (baseline, problem)."""
+    """float64[operations]: p of "all requests with the operation lie in one period only by chance". n:
+    numbers of requests with the operation, requests: numbers of all requests, each of (baseline, problem)."""
     counts = [np.rint(np.minimum(mine, of)).astype(np.int64) for mine, of in zip(n, requests, strict=True)]
     of = [np.full_like(mine, round(total)) for mine, total in zip(counts, requests, strict=True)]
     return fisher(counts[0], of[0], counts[1], of[1]).p

@@ -89,14 +89,13 @@ def _word(step: FlowStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Row of the picture: the box of a step, or a line of text about steps that are not drawn.
-
-    lane: indentation level; lines: texts in the box; top: y of the upper edge, px.
-    """
+    """Row of the picture: the box of a step, or a line of text about steps that are not drawn."""
 
     step: FlowStep | None
     lane: int
+    """Indentation level."""
     lines: tuple[str, ...]
+    """Lines of text in the box."""
     right: str = ""
     """Text at the right end of the first line; empty for none."""
     above: int | None = None
@@ -104,6 +103,7 @@ class _Row:
     straight: bool = False
     """True if the arrow enters the box from above, False if from the side."""
     top: float = 0.0
+    """y of the upper edge, px."""
 
     @property
     def height(self) -> float:
@@ -149,8 +149,8 @@ def _rows(picture: FlowPicture) -> list[_Row]:
 
 
 def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str, ...], str]:
-    """Texts of a box: (lines, text at the right end of the first line). above: step that it is below; lane:
-    indentation level."""
+    """Texts of a box: (lines, text at the right end of the first line). above: step drawn above the box, its
+    caller; lane: indentation level."""
     room = WIDTH - 4 - 10 - lane * _LANE - 24
     name = step.operation or step.component
     if not _sign(step):
@@ -168,14 +168,14 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
 
 
 def _ending(text: str, room: float, letter: float) -> str:
-    """Shorten a text to `room` px by cutting its beginning, as names often begin alike; letter: mean width of
-    a letter, px."""
+    """Shorten a text to `room` px by cutting its beginning, as names often begin with the same words; letter:
+    mean width of a letter, px."""
     most = max(int(room / letter), 2)
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _usual(step: FlowStep, above: FlowStep | None) -> str:
-    """Text for a step that did not change itself: number of calls if it is not one, and self time.
+    """Text for a step that did not change itself: number of calls if it is not one, and own time.
 
     Below a step that takes other paths: the number of calls before and after.
     """
@@ -268,7 +268,7 @@ def _arrow(above: _Row, row: _Row) -> Markup:
 
 
 def _look(step: FlowStep | None) -> str:
-    """CSS class of a step's box and of the arrow to it; None: of a line of text."""
+    """CSS class of a step's box and of the arrow to it; step None: of a line of text."""
     if step is None or not _sign(step):
         return "quiet"
     if step.only:

@@ -78,7 +78,7 @@ def verdict_section(
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
-    """Largest changes that the baseline hides, each with the windows in which such values occurred."""
+    """Largest changes hidden by the baseline, each with the baseline windows that had the same values."""
     return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
 
 
@@ -228,8 +228,8 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on severe limits of the data, to be read before the headline; without those that are
-    reasons."""
+    """Sentences on severe limits of the data, to be read before the headline; limits that are already reasons
+    are left out."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 

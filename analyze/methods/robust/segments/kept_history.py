@@ -1,4 +1,4 @@
-"""Counts of segments for a history that is stored as statistics."""
+"""Counts of attribute segments for a history that is stored as statistics."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class KeptHistory:
         """Count requests with an attribute value, and all requests, by block and root type; None if no block
         stored the attribute.
 
-        component: requests that pass it count, hits are those that fail there; SLOW: all requests count, hits
-        are slow ones.
+        component: requests that pass the component are counted, and are hits if they fail there; SLOW: all
+        requests are counted, and slow ones are hits.
         """
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)
@@ -52,16 +52,17 @@ class KeptHistory:
 class _Rows:
     """Rows of a table of stored counts, of all blocks together, in ascending order of `value`; arrays are
     [rows].
-
-    value: key of an attribute value; n: requests; hits: failed or slow ones.
     """
 
     value: I8
+    """Key of an attribute value."""
     block: I8
     root: I8
     component: I8
     n: F8
+    """Number of requests."""
     hits: F8
+    """Number of hits: failed requests, or slow ones."""
 
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:

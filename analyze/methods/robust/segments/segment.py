@@ -1,4 +1,4 @@
-"""Segment: the requests with one attribute value, or with two."""
+"""Attribute segment: the requests with one attribute value, or with two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from schemas.arrays import I8
 
 Attributes = tuple[tuple[str, str], ...]
-"""Attribute values that hold together: (attribute, value) pairs."""
+"""(attribute, value) pairs that all hold for a request."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -19,28 +19,29 @@ class Segment:
     """Requests, with one or two attribute values, to which a change is limited."""
 
     where: Attributes
-    """Attribute values that define the segment; its requests have all of them."""
+    """Attribute values that define the segment; its requests have all these values."""
     alike: Attributes
-    """Further attribute values that almost exactly the same requests have."""
+    """Further attribute values that occur in almost exactly the same requests."""
     rows: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the segment's requests that could have the outcome
-    (failing, slow), in both periods."""
+    """Index of a category -> ascending row indices of the attribute segment's requests that could have the
+    outcome (failing, slow), in both periods."""
     hits: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the segment's requests that have the outcome."""
+    """Index of a category -> ascending row indices of the attribute segment's requests that have the
+    outcome."""
     sites: tuple[int, ...]
     """Indices of the call sites that show the change, the leading one first."""
     operations: int
     """Number of distinct operations of `sites`."""
     elsewhere: float
-    """Change of the requests outside the segment, in the unit of the change."""
+    """Change of the requests outside the attribute segment, in the same unit as the segment's change."""
 
     def rows_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the segment; empty if there are none."""
+        """Row indices of a category's requests in the attribute segment; empty if there are none."""
         return self.rows.get(category, _NONE)
 
     def hits_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the segment that have the outcome; empty if there are
-        none."""
+        """Row indices of a category's requests in the attribute segment that have the outcome; empty if there
+        are none."""
         return self.hits.get(category, _NONE)
 
     @property

@@ -28,7 +28,8 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 def segment_changes(
     comparison: Comparison, groups: Sequence[RequestGroup], names: Names
 ) -> tuple[Change, ...]:
-    """Find segments and the call sites that show them, one change per segment; empty without requests."""
+    """Find attribute segments and the call sites that show them, one change per segment; empty without
+    requests."""
     settings = comparison.settings
     if not groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
@@ -43,7 +44,7 @@ def segment_changes(
 
 
 class _Places:
-    """Call sites of the requests of one segment."""
+    """Call sites of the requests of one attribute segment."""
 
     def __init__(
         self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
@@ -84,8 +85,8 @@ class _Places:
         )
 
     def failing(self) -> Change | None:
-        """Change of a segment that fails, at the call sites where more failures begin than the reference
-        predicts.
+        """Change of an attribute segment that fails, at the call sites where more failures begin than the
+        reference predicts.
 
         The site with the largest excess leads. None without failures.
         """
@@ -120,8 +121,8 @@ class _Places:
         )
 
     def slower(self) -> Change | None:
-        """Change of a segment that is slow, at the component whose self time rose most in it; None if it is
-        too small."""
+        """Change of an attribute segment that is slow, at the component whose own time rose most in it; None
+        if it is too small."""
         component, sites, gain, (before, after, error), others = self._own_times()
         settings = self.search.settings
         if component is None or after - before - others < settings.time_floor * max(before, 1.0):
@@ -137,8 +138,8 @@ class _Places:
     def _own_times(
         self,
     ) -> tuple[str | None, tuple[int, ...], float, tuple[float, float, float], float]:
-        """Find the component whose self time rose most: (component, its sites that rose, ns added in total,
-        (before, after, standard error) ns per visit, rise outside the segment)."""
+        """Find the component whose own time rose most: (component, its sites that rose, ns added in total,
+        (before, after, standard error) ns per visit, rise outside the attribute segment)."""
         flat, n_sites = self.search.flat, len(self.names.sites)
         # [sites, in the segment or not, before or after]: visits, ns, squares of ns
         sums = np.zeros((3, n_sites, 2, 2))

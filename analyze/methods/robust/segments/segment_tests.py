@@ -1,4 +1,4 @@
-"""Test if failing, or slow, requests of a segment increased by more than those of all others.
+"""Test if failing, or slow, requests of an attribute segment increased by more than in all other requests.
 
 Counts are kept by (value, block, stratum): requests and hits (requests with the outcome). A segment is
 compared with the other requests of the same strata, and its change with theirs, so that neither another mix
@@ -43,37 +43,41 @@ class Outcome:
 
 
 class Counts(NamedTuple):
-    """Numbers of requests and hits by block of time and stratum."""
+    """Numbers of requests and hits (requests with the outcome) by time block and stratum."""
 
     n: F8
-    """n, x: float64[values, blocks, strata], requests of each segment and hits among them."""
+    """Requests of each attribute segment, float64[values, blocks, strata]."""
     x: F8
+    """Hits of each attribute segment, float64[values, blocks, strata]."""
     n_all: F8
-    """n_all, x_all: float64[blocks, strata], all requests and hits among them."""
+    """All requests, also those outside of the attribute segments, float64[blocks, strata]."""
     x_all: F8
+    """Hits among all requests, float64[blocks, strata]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Counts of segments and of the other requests; arrays are float64[values, 2], before and after."""
+    """Counts of attribute segments and of the other requests; arrays are float64[values, 2], before and
+    after."""
 
     n: F8
-    """Number of requests of the segment, in strata that have other requests."""
+    """Number of requests of the attribute segment, in strata that have other requests."""
     x: F8
-    """Number of hits among the segment's requests."""
+    """Number of hits among the attribute segment's requests."""
     y: F8
     """Number of hits among the other requests."""
     e: F8
-    """Number of hits expected in the segment at the rate of all requests."""
+    """Number of hits expected in the attribute segment at the rate of all requests."""
     f: F8
     """Number of hits expected in the other requests at the rate of all requests."""
     alike: F8
-    """Weight, in hits, of the prior that the segment's rate of hits before equals that of the others,
-    float64[values]."""
+    """Weight, in hits, of the prior that the attribute segment's rate of hits before equals the rate of the
+    other requests, float64[values]."""
 
     @property
     def ordinary(self) -> F8:
-        """Ratio of the rate of hits in the segment to that of the others, before; float64[values]."""
+        """Ratio of the rate of hits in the attribute segment to the rate in the other requests, before;
+        float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             of_others = self.f[:, 0] / self.e[:, 0]
             ratio = (self.x[:, 0] + self.alike) / (self.y[:, 0] + self.alike * of_others) * of_others
@@ -81,25 +85,25 @@ class Compared:
 
     @property
     def expected(self) -> F8:
-        """Number of hits expected in the segment after, if it had changed as the others did;
+        """Number of hits expected in the attribute segment after, if it had changed as the others did;
         float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
         return np.where(self.f[:, 1] > 0, found, np.inf)
 
     def one(self, at: int) -> Compared:
-        """Counts of only the segment at index `at`, as arrays with one row."""
+        """Counts of only the attribute segment at index `at`, as arrays with one row."""
         return Compared(*(getattr(self, name)[at : at + 1] for name in self.__slots__))
 
     @property
     def share(self) -> F8:
-        """Rate of hits in the segment, float64[values, 2]; 0 without requests."""
+        """Rate of hits in the attribute segment, float64[values, 2]; 0 without requests."""
         return self.x / np.maximum(self.n, 1e-300)
 
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
-    """Count segments before (block 0) and after (block 1). rows: for each value the indices of its requests;
-    block: int64[requests]. O(all rows)."""
+    """Count attribute segments before (block 0) and after (block 1). rows: for each value the indices of its
+    requests; block: int64[requests]. O(all rows)."""
     # Values of one block are gathered at once: as many rows as four attributes of all requests have.
     most = max(FEW_CELLS, 4 * len(block))
     width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
@@ -109,7 +113,7 @@ def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Comp
 
 
 def compared_counts(counts: Counts, alike: F8) -> Compared:
-    """Compare segments, given counts with two blocks, before and after."""
+    """Compare attribute segments, given counts with two blocks, before and after."""
     n, x, y, e, f = _exposed(counts)
     return Compared(n, x, y, e, f, alike)
 
@@ -124,11 +128,12 @@ def _exposed(counts: Counts) -> tuple[F8, ...]:
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
-    """Weight, in hits, of the prior that a value's rate of hits before equals the others', float64[values].
+    """Weight, in hits, of the prior that a value's rate of hits before equals the rate of the other requests,
+    float64[values].
 
-    It is the inverse of the variance of the ratio of rates between the values of an attribute (key: [values]
-    its number). That variance is the excess of (x - e)² over the binomial variance, shrunk towards that of
-    all attributes, which is shrunk towards the assumed variance.
+    The weight is the inverse of the variance, between the values of an attribute, of the ratio of rates. That
+    variance is the excess of (x - e)² over the binomial variance, shrunk towards the variance of all
+    attributes, which is shrunk towards the assumed variance. key: [values] number of each value's attribute.
     """
     x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
     e = part * (x + c.y[:, 0])
@@ -141,7 +146,7 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
 
 
 def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
-    """Count segments by block and stratum.
+    """Count attribute segments by block and stratum.
 
     rows: for each value the indices of its requests; block: int64[requests], -1 for requests left out.
     """
@@ -160,8 +165,8 @@ def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> C
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
-    """Test segments against chance: (float64[values] p, float64[values] smallest p possible if the baseline's
-    rate were known); NaN where the segment is too small to be tested.
+    """Test attribute segments against chance: (float64[values] p, float64[values] smallest p possible if the
+    baseline's rate were known); NaN where the segment is too small to be tested.
 
     p is the larger of two: of the segment's share of the hits rising so far by chance, and of its rate of
     hits doing so.
@@ -190,8 +195,8 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
 
 
 def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
-    """Over-dispersion between blocks of one segment's share of the hits, at least 1; pooled over `periods`
-    and shrunk towards the assumed value."""
+    """Over-dispersion between blocks of one attribute segment's share of the hits, at least 1; pooled over
+    `periods` and shrunk towards the assumed value."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
     for n, x, n_all, x_all in periods:
         y, m = x_all - x, n_all - n

@@ -39,8 +39,8 @@ def quality_rows(
 ) -> tuple[QualityRow, ...]:
     """Make the rows on names, sampling, excluded flows, load, mix and history.
 
-    roots: root types in the order of the blocks; rates: of all requests, then of each root type; history: its
-    windows as blocks, None without one.
+    roots: root types in the order of the blocks; rates: changes of the arrival rate of all requests, then of
+    each root type; history: its windows as blocks, None without one.
     """
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
@@ -109,8 +109,8 @@ def useless_rows(
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
-    """True if distinct names of one kind (root types, components) are so many for the number of traces that
-    they must contain ids."""
+    """True if distinct names of one kind (root types, components) are too many, for the number of traces, to
+    be without ids."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
 
 
@@ -226,7 +226,8 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on a reference far outside of the history; they also say if the problem resembles it.
+    """Yield rows on a reference far outside of the history; they also say if the problem resembles that
+    reference.
 
     Far means outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise
     between windows included, or by an exact test of the share of failures.

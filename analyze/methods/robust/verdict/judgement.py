@@ -56,9 +56,9 @@ class Judgement:
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
         """Interval of a measure's change and its significance: (low, high, True if changed significantly).
 
-        low and high are None for too few requests. For the tail the interval is that of its first threshold;
-        it changed if it did at any threshold. For errors the interval is that of requests with a failing
-        call; they changed if these changed, or requests whose root failed.
+        low and high are None for too few requests. The tail has the interval of its first threshold, and
+        changed if the share at any threshold did. Errors have the interval of requests with a failing call,
+        and changed if these changed, or requests whose root failed.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:
@@ -183,7 +183,7 @@ def _against_all(
     """Compare the problem with the whole baseline as one period: (sizes of possible changes, sums of the
     baseline's windows).
 
-    Slow thresholds are those of the baseline.
+    A request is slow by the thresholds of the baseline.
     """
     roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
@@ -202,8 +202,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """Rows of data quality, with one for each confounder that explained changes: severe rows first; among
-    equals, `first` before the others."""
+    """Rows of data quality, and one for each confounder that explained changes: severe rows first; among
+    equally severe rows, `first` before `rows`."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()

@@ -26,18 +26,18 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Change of the arrival rate of a root type, or of all requests.
-
-    p: of no change, noise included; changed: True if significant and large enough.
-    """
+    """Change of the arrival rate of a root type, or of all requests."""
 
     root: str
     """Root type of the requests; empty for all requests."""
     rate0: float
+    """Weighted requests per second, before."""
     rate1: float
-    """rate0, rate1: weighted requests per second, before and after."""
+    """Weighted requests per second, after."""
     p: float
+    """p of "no change", noise included."""
     changed: bool
+    """True if the change is significant and large enough."""
 
     @property
     def ratio(self) -> float:
@@ -83,18 +83,18 @@ def rate_changes(
 
 @dataclass(frozen=True, slots=True)
 class MixChange:
-    """Change of the shares of root types among all requests.
-
-    p: of independence; share0, share1: float64[roots], before and after.
-    """
+    """Change of the shares of root types among all requests."""
 
     moved: float
     """Share of requests that moved to other root types, in [0, 1]: half the sum of |share after - share
     before|."""
     p: float
+    """p of "the root type does not depend on the period"."""
     changed: bool
     share0: F8
+    """Share of each root type before, float64[roots]."""
     share1: F8
+    """Share of each root type after, float64[roots]."""
 
 
 def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
@@ -151,7 +151,8 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
-    """Mean idle gap before a request, µs: from the end of all earlier ones to its start, 0 if they overlap.
+    """Mean idle gap before a request, µs: from the end of all earlier requests to its start, 0 if they
+    overlap.
 
     None for fewer than two requests. If requests are sampled, it is the gap between sampled requests.
     O(requests log requests).

@@ -39,18 +39,18 @@ class VerdictReached:
 class VerdictBasis:
     """Facts that decide the outcome. Functions are called only if the outcome or a sentence needs their
     value.
-
-    mix_changed: True if the mix of root types changed; findings: their number.
     """
 
     measures: tuple[PeriodMeasure, ...]
     """Measures of the whole period; empty if a period has no requests."""
     mix_changed: bool
+    """True if the mix of root types changed significantly."""
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
     """Function that computes the number of additional requests of the problem that would decide; None: no
     number suffices."""
     findings: int = 0
+    """Number of findings."""
     has_noise: bool = False
     """True if a history, or a long reference, shows the difference between normal periods."""
     timeless: bool = False
@@ -59,7 +59,7 @@ class VerdictBasis:
     """Share of the change of the mean response time that findings explain; None if the mean is exactly
     equal."""
     external: Callable[[], str] = str
-    """Function that returns the sentence that clients sent fewer requests, and not because answers took
+    """Function that returns a sentence on clients that sent fewer requests although answers did not take
     longer; empty if they did not."""
     by_load: str = ""
     """Sentence on the change that load explains; empty if it explains none."""
@@ -72,8 +72,8 @@ class VerdictBasis:
     """Reasons on changes that are significant against the reference alone, but not against the whole
     baseline."""
     silent: str = ""
-    """Sentence on a time without records in which requests were expected, which counts as a change; empty for
-    none."""
+    """Sentence on a stretch of time without any record in which requests were expected, which counts as a
+    change; empty for none."""
 
 
 def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:

@@ -38,15 +38,14 @@ ASK_AGAIN: Final = Reason(
 
 @dataclass(frozen=True, slots=True)
 class ExplainedShare:
-    """Share of the change of the mean response time that findings explain.
-
-    found_us: sum of the findings' parts, µs; interval: 95 % interval of the change, µs.
-    """
+    """Share of the change of the mean response time that findings explain."""
 
     found_us: float
+    """Sum of the findings' parts of the change, µs."""
     change_us: float
     """Change of the mean response time, µs; not 0."""
     interval: tuple[float, float]
+    """95 % confidence interval of `change_us`, µs."""
     significant: bool = True
 
     @property
@@ -91,7 +90,7 @@ def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Reasons for the measures of whole periods that changed significantly."""
+    """One reason for each measure of whole periods that changed significantly."""
     return _once(
         _about(
             test,
@@ -104,8 +103,7 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """Reasons for changes of whole periods whose interval excludes 0 but that are not significant: they say
-    why."""
+    """Reasons why changes of whole periods are not significant, although their interval excludes 0."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -198,7 +196,7 @@ def what_helps(*, has_noise: bool) -> Reason:
 
 def likely_place(mean: Account, least: float) -> Iterator[Reason]:
     """Yield a reason that names the component with at least `least` of a significant change of the mean that
-    no finding explains: by its self time and its callers' waits for it.
+    no finding explains: by its own time and its callers' waits for it.
 
     Used for short references, against which no site may be significant.
     """
@@ -239,8 +237,8 @@ def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator
 
 
 def hidden_places(found: Sequence[HiddenChange], total: int) -> tuple[Reason, ...]:
-    """Reason on sites that are significant against the reference alone: why they are not findings, and which
-    windows had such values. found: the largest; total: number of all such sites."""
+    """Reason on sites whose change is significant against the reference alone: why they are not findings, and
+    which windows had the same values. found: the largest; total: number of all of these sites."""
     if not found:
         return ()
     first = found[0]
@@ -272,7 +270,7 @@ def _about(test: PeriodMeasure, kind: ReasonKind, text: str) -> Reason:
 
 
 def _once(reasons: Iterable[Reason]) -> list[Reason]:
-    """Keep the first reason of each measure: of the tail that with the lowest threshold."""
+    """Keep the first reason of each measure; for the tail that is the reason with the lowest threshold."""
     first: dict[str | None, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.measure, reason)

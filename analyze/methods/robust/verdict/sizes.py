@@ -46,8 +46,9 @@ class Paths:
     float64[roots]."""
 
     n0: F8
+    """Effective number of requests (Kish) before, float64[roots]."""
     n1: F8
-    """n0, n1: Kish's effective numbers of requests, before and after."""
+    """Effective number of requests (Kish) in the problem, float64[roots]."""
     weight: F8
     """Number of recorded requests of both periods together."""
     hidden: float
@@ -55,9 +56,10 @@ class Paths:
     shift that is not significant (`Tested.open_path`); the larger."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Smallest share of requests on a new path, or with an error that the reference never had, that would
-        have been found at a root type (its index); inf for too few requests. factor: multiple of the present
-        requests."""
+        """Smallest share of requests on a new path, or with a new error, that would have been found at a root
+        type (its index); inf for too few requests.
+
+        factor: number of requests as a multiple of the present number."""
         n0, n1 = (int(n[root] * factor) for n in (self.n0, self.n1))
         if min(n0, n1) < settings.min_requests:
             return np.inf
@@ -85,10 +87,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class LargestChange:
-    """Largest changes, up or down, that the data do not exclude; inf: not bounded.
-
-    path: share of requests on another path.
-    """
+    """Largest changes, up or down, that the data do not exclude; inf: not bounded."""
 
     mean: float
     """Largest relative change of the mean response time."""
@@ -98,12 +97,14 @@ class LargestChange:
     slow: float | None
     """Largest change of the share of slow requests; None if a period has too few requests for the tail."""
     errors: float
-    """Largest change of the share of failed requests, or of those with a failing call."""
+    """Largest change of the share of failed requests, or of the share of requests with a failing call; the
+    larger of both."""
     path: float
+    """Largest share of requests that may take another path."""
     usual: bool
     """True if the measured changes are within the difference of two normal periods."""
     windows: int = 0
-    """Number of the baseline's windows in the comparison; 0 if it is with the reference alone."""
+    """Number of the baseline's windows in the comparison; 0: only the reference was compared."""
 
     def within(self, settings: RobustSettings) -> bool:
         """True if no change that matters is possible. Without a tail (too few requests), the other measures
@@ -144,19 +145,18 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Estimates from which the largest possible changes are computed.
-
-    windows: as in `LargestChange`.
-    """
+    """Estimates from which the largest possible changes are computed."""
 
     whole: Whole
     site_times: SiteTimes
     paths: Paths
     settings: RobustSettings
     windows: int = 0
+    """As `LargestChange.windows`."""
 
     def largest(self, factor: float = 1.0) -> LargestChange:
-        """Compute the largest possible changes for `factor` times as many requests with the same values."""
+        """Compute the largest possible changes if both periods had `factor` times as many requests with the
+        same values."""
         level, measures = self.settings.verdict.level, self.whole.measures
         # Of several tails the first one counts: reversed, it is stored last.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}

@@ -30,14 +30,12 @@ root failed ("errors"), share of requests with a failing call, root included ("f
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise between two normal periods, in addition to sampling within them.
-
-    freedom: degrees of freedom of `tau`.
-    """
+    """Noise between two normal periods, in addition to sampling within them."""
 
     tau: float
     """Standard deviation between normal windows of the log of a window's mean."""
     freedom: float = np.inf
+    """Degrees of freedom of `tau`; inf if `tau` is assumed."""
     phi: float = 1.0
     """Lower bound of the over-dispersion φ of shares, >= 1."""
     windows: tuple[int, int] = (1, 1)
@@ -87,15 +85,13 @@ def rate_tau(windows: PeriodBlocks | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PeriodMeasure:
-    """Estimate of one measure of the whole period, with the criteria of its test.
-
-    alpha: level of the test.
-    """
+    """Estimate of one measure of the whole period, with the criteria of its test."""
 
     name: Name
     estimate: Estimate
     """Estimate with a single element: log of the mean response time in µs, or a share."""
     alpha: float
+    """Significance level of the test."""
     floor: float
     """Smallest change that counts, in the unit of the estimate."""
     margin: float
@@ -188,10 +184,7 @@ class PeriodMeasure:
 
 @dataclass(frozen=True)
 class Whole:
-    """Estimates of the changes of two periods as wholes.
-
-    band: as `Noise.band`.
-    """
+    """Estimates of the changes of two periods as wholes."""
 
     measures: tuple[PeriodMeasure, ...]
     """Mean, share of slow requests at each threshold, shares of failed and failing requests; empty if a
@@ -200,6 +193,7 @@ class Whole:
     """Change of log mean response times: of all requests (element 0), then of each root type."""
     noise: Noise
     band: float
+    """Relative difference up to which the means of two periods count as equal (`Noise.band`)."""
     time_share: F8
     """Share of each root type in the response time, in [0, 1], float64[roots]; both periods have equal
     weight."""
@@ -264,8 +258,8 @@ def _shares(
     settings: VerdictSettings,
     least_slow: float,
 ) -> list[PeriodMeasure]:
-    """Estimate the shares of slow requests at each threshold, of failed ones, and of those with a failing
-    call."""
+    """Estimate the change of three shares of requests: slow ones at each threshold, failed ones, and requests
+    with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
     found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)

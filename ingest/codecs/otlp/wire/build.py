@@ -18,7 +18,7 @@ SOURCES: Final = ("Cargo.toml", "Cargo.lock", "src/*.rs")
 _BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platform, "libwire.so")
 """File name of the library as built by cargo."""
 LIBRARY: Final = "libwire.native"
-"""File name of the library as installed: Python takes a `.so` for a module of its own."""
+"""File name of the installed library; not `.so`, which Python would take for an extension module."""
 DIGEST: Final = "libwire.sha256"
 """File beside the library with the digest of the sources that the library was built from."""
 

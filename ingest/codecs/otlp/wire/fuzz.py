@@ -1,9 +1,9 @@
 """Fuzz the native reader: `fuzz.py [--seconds S] [--seed N]`.
 
-Messages are made by a grammar (most of them sound, so that the library reads them), mutated and random; in
+Messages are made by a grammar (most are sound, so that the library reads them), mutated and random; in
 CONFIGS both readers must give the same events, dead letters and counts. The portable reader is the authority:
-protobuf's own parser decides what it accepts. Every few polls a message alone must give what it gave beside
-others. What differs is made small and printed; the exit code is 1 then.
+protobuf's own parser decides what it accepts. Every few polls a message alone must give the same events as
+beside others. A difference is reduced to a small message and printed; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONFIGS: Final = (
     DecodeConfig(event_points=("e", "exception")),
     DecodeConfig(params=ParamRules(hash=("http.*", "k"), hash_key=b"0" * 16)),  # type: ignore[arg-type]
 )
-"""Settings to draw from: half of them the defaults, which nearly everyone has."""
+"""Settings to draw from: half are the defaults, which nearly every user has."""
 _ODD_KEYS: Final = ("z" * 300, "n\0ul", "sampler.param")
 _KEYS: Final = (
     *("http.route", "http.method", "service.name", "host.name", "k8s.pod.name", "peer.service", "error.type"),

@@ -71,7 +71,7 @@ def native_library() -> Found:
 
 
 def find_library(folder: Path) -> Found:
-    """Native library in a folder, if its sources are absent or it was built from them."""
+    """Native library in a folder, if it was built from the sources there, or if there are no sources."""
     path = folder / LIBRARY
     has_sources = bool(source_files(folder))
     if not path.is_file():

@@ -52,9 +52,9 @@ class Flag:
     LONG = 2
     """Word is longer than the limit passed to the walk."""
     ODD = 4
-    """Word has a digit or a character outside ASCII: `normalise_name` may change it."""
+    """The word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
-    """Word begins like JSON."""
+    """The word begins like a JSON object or array."""
     RAW = 16
     """Word is not text: bytes, or the elements of a nested value."""
 
@@ -163,7 +163,7 @@ def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
 
 
 def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
-    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code of each new one.
+    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code for each new code.
 
     dense: [codes]; negative codes are unchanged. used: [new codes].
     """
@@ -219,7 +219,7 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the parameters of span events among the sorted parameter names that are kept; -1: not kept."""
+    """Ranks of the parameters of span events among the kept parameter names, sorted; -1: not kept."""
 
     event_rank: I4
     """[events] rank of `event.<name>` among the kept names; -1: not kept."""
@@ -273,9 +273,10 @@ def parameter_columns(
     event_keys: EventKeys,
     rules: ParameterRules,
 ) -> ParameterColumns:
-    """Sort and bound the parameters of each span: first the span's, then its resource's, then its events'.
+    """Sort and bound the parameters of each span: first the span's own, then its resource's, then its
+    events'.
 
-    Of several values under one key the first counts. O(parameters).
+    If a key occurs several times, its first value counts. O(parameters).
     """
     n = len(tables.spans)
     spread = int(np.diff(resources.begin)[tables.spans["resource"]].sum())
