@@ -33,24 +33,20 @@ _CALLS_AT_ONCE: Final = 1 << 20
 
 
 class Level(NamedTuple):
-    """Instances of a component that have one value of an attribute in common, e.g. `zone = eu-1`.
-
-    hosts: their indices in the population.
-    """
+    """Instances of a component that have one value of an attribute in common, e.g. `zone = eu-1`."""
 
     attribute: str
     value: str
     hosts: tuple[int, ...]
+    """Indices of these instances in `Population.hosts`."""
     siblings: tuple[tuple[int, ...], ...]
     """Indices of the hosts with each other value of the attribute, one tuple per value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Sums over calls of components that have several instances; arrays are [rows].
-
-    A row has a component, call site, pattern, host, period (`late`) and bin of self time. count: sum of the
-    calls' weights.
+    """Sums over calls of components that have several instances; arrays are [rows], one row per component,
+    call site, pattern, host, period (`late`) and bin of own time.
     """
 
     component: I8
@@ -58,25 +54,26 @@ class Calls:
     pattern: I8
     host: I8
     late: I8
-    """int64[rows]: 1 for calls of the problem, 0 for those of the reference."""
+    """int64[rows]: 1 for calls of the problem, 0 for calls of the reference."""
     bin: I8
-    """int64[rows]: bin (`bin_of`) of the call's self time, ns."""
+    """int64[rows]: bin (`bin_of`) of the call's own time, ns."""
     n: F8
-    """float64[rows]: number of requests; the calls that a request makes at the row's site share one request
-    equally.
-
-    of_component: the same, but shared by its calls of the component.
+    """float64[rows]: number of requests; a request that makes several calls at the row's site is divided
+    equally among them.
     """
     of_component: F8
+    """float64[rows]: number of requests; a request is divided equally among all its calls of the
+    component."""
     failing: F8
-    """float64[rows]: number of requests with a failing call, shared by calls as in `n`."""
+    """float64[rows]: number of requests with a failing call, divided among calls as in `n`."""
     count: F8
+    """float64[rows]: sum of the calls' weights."""
     own_ns: F8
-    """float64[rows]: sum of the calls' self times, ns, weighted by the inverse sampling probability of the
+    """float64[rows]: sum of the calls' own times, ns, weighted by the inverse sampling probability of the
     request."""
 
     def where(self, rows: B1 | I8) -> Calls:
-        """Select rows: those where `rows` is True, or those with the numbers in `rows`."""
+        """Select rows by mask, or by index."""
         return Calls(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
@@ -96,7 +93,7 @@ class ByInstance:
         roles: Roles,
         settings: RobustSettings,
     ) -> ByInstance | None:
-        """Sum the calls of components with at least two instances; None if no component has several."""
+        """Sum the calls of components with at least two instances; None if there is no such component."""
         components = sorted({operation.component for operation in names.operations})
         number = {component: at for at, component in enumerate(components)}
         of_site = np.array(
@@ -252,8 +249,8 @@ def _levels_of(
     population: Population,
     attributes: Mapping[tuple[int, str], Mapping[int, str]],
 ) -> Iterator[Level]:
-    """Yield a level for each value of each attribute that has several values, first `host`. Of two attributes
-    that divide the hosts in the same way only the first counts."""
+    """Yield a level for each value of each attribute that has several values, `host` first. An attribute that
+    divides the hosts in the same way as an earlier one is skipped."""
     for host in hosts:
         yield Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
     seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}

@@ -1,8 +1,8 @@
 """Compare each instance of a component, and each version or zone, with its siblings in the problem.
 
 An instance has become slower if its times grew relative to its siblings', whatever else changed; one that was
-always slower has not. Self times are divided by the reference's median at their call site and pattern, so
-that those of a whole component can be pooled. A request counts once.
+always slower has not. Own times are divided by the reference's median at their call site and pattern, so that
+those of a whole component can be pooled. A request counts once.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from schemas.arrays import B1, F8, I8
 from stitch.columnar.runs import group_stably
 
 _MIDDLE: Final = 4096
-"""Bin of a relative self time of 1."""
+"""Bin of a relative own time of 1."""
 _MEDIAN_OF_MEAN: Final = 1.57
 """Ratio of the variance of a weighted median to that of the mean (for two values the median is the mean)."""
 
 
 class _Row(NamedTuple):
-    """Instance (or version, zone) at a site or component, compared with its siblings.
-
-    value: levels of log time, or numbers of failures: of the pooled siblings, of the instance, then of each
-    sibling. past: share of the instance's requests that failed before, NaN if unknown; added_ns: critical
-    time of the instance's calls, ns; tau: assumed standard deviation between instances.
-    """
+    """Instance (or version, zone) at a site or component, compared with its siblings."""
 
     site: int
     level: Level
     value: F8
+    """Levels of log time (or numbers of failures) of the pooled siblings, of the instance, then of each
+    sibling."""
     scale: F8
-    """Variances of `value`; for failures, numbers of requests."""
+    """Variances of `value`; for failures, the numbers of requests."""
     requests: float
     requests_before: float
-    """Number of requests that the instance is compared with: its own in the reference if these are enough;
-    otherwise, and for failures, the siblings' in the problem."""
+    """Number of requests that the instance is compared with: its own in the reference if there are enough;
+    otherwise, and for failures, its siblings' in the problem."""
     siblings: float
     """Change of the siblings against the reference, as log ratio; for failures, the siblings' share of
     failing requests in the problem."""
     rank_p: float = 1.0
     past: float = np.nan
+    """Share of the instance's requests that failed before, in [0, 1]; NaN if unknown."""
     added_ns: float = 0.0
+    """Critical time that the instance's calls add, ns."""
     tau: float = 0.0
+    """Assumed standard deviation between instances."""
     known: tuple[float, float] = (np.inf, np.inf)
     """Degrees of freedom of the first two variances in `scale`."""
 
@@ -95,7 +95,7 @@ def _observed(
 
 
 def slower_instance(view: View) -> Observed | None:
-    """Observe self times of calls on one instance, version or zone: the increase over the reference in excess
+    """Observe own times of calls on one instance, version or zone: the increase over the reference in excess
     of its siblings' increase."""
     found, after, settings = view.by_instance, view.after, view.settings
     if found is None:
@@ -209,8 +209,8 @@ def _levels_by_period(
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
-    """Find the site with most of the time of the calls in mask `mine`: (site, log of their median self time
-    there, ns)."""
+    """Find the site with most of the time of the calls in mask `mine`: (site, log of the median own time of
+    these calls at the site, ns)."""
     sites, code = np.unique(calls.site[mine], return_inverse=True)
     best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
     here = np.flatnonzero(mine)[code == best]
@@ -241,7 +241,7 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
 
 
 def _relative(calls: Calls, least: int) -> Calls:
-    """Divide self times by the reference's median at their site and pattern; calls with fewer than `least`
+    """Divide own times by the reference's median at their site and pattern; calls with fewer than `least`
     requests there are dropped."""
     code, first = numbered((calls.site, calls.pattern))
     before = calls.late == 0

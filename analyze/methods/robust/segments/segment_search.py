@@ -44,32 +44,34 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Significant segment, with its test.
-
-    values: attribute values that define it; alike: further values of almost the same requests; outcome: what
-    increased; q: p after Bonferroni's correction; phi: over-dispersion.
-    """
+    """Significant attribute segment, with its test."""
 
     values: tuple[AttributeValue, ...]
+    """Attribute values that define the segment."""
     alike: tuple[AttributeValue, ...]
+    """Further attribute values that almost the same requests have."""
     outcome: Outcome
+    """Outcome whose rate increased."""
     rows: I8
-    """Indices of the segment's requests."""
+    """Indices of the attribute segment's requests."""
     counts: Compared
     """Counts before (reference) and after; a single row."""
     p: float
     z: float
     q: float
+    """p after Bonferroni's correction."""
     phi: float
+    """Over-dispersion between time blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Test of an attribute value, or a pair of values, against the reference alone; c: counts."""
+    """Test of an attribute value, or a pair of values, against the reference alone."""
 
     values: tuple[AttributeValue, ...]
     outcome: Outcome
     c: Compared
+    """Counts of the tested segments."""
     at: int
     """Row of the tested segment in `c`."""
     p: float
@@ -80,7 +82,7 @@ class _Test:
 
 
 class SegmentSearch:
-    """Search for segments among the attribute values of a comparison's requests."""
+    """Search for attribute segments among the values of a comparison's requests."""
 
     def __init__(
         self,
@@ -162,8 +164,8 @@ class SegmentSearch:
                 yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
-        """Yield significant segments, the most significant first, each after removing the requests of earlier
-        ones."""
+        """Yield significant attribute segments, the most significant first, each found after removing the
+        requests of earlier ones."""
         if not self.values:
             return
         outcomes = list(self.outcomes())
@@ -308,7 +310,7 @@ class SegmentSearch:
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
 
     def _rows_of_both(self, pairs: Sequence[tuple[AttributeValue, AttributeValue]]) -> list[I8]:
-        """[pairs] indices of the requests that have both values, ascending."""
+        """[pairs] indices of the requests that have both values of a pair, ascending."""
         marked: dict[tuple[str, str], B1] = {}
         found = []
         for pair in pairs:
@@ -334,7 +336,8 @@ class SegmentSearch:
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
 
     def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """bool[segments]: True where the change, beyond that of the others, exceeds the floors."""
+        """bool[segments]: True where the change of the segment, beyond the change of the other requests,
+        exceeds the floors."""
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
@@ -440,7 +443,7 @@ def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> 
 def _distinct(
     values: Sequence[AttributeValue],
 ) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values with identical requests, that of the attribute with the fewest values.
+    """Keep one of several values with identical requests: the value of the attribute with the fewest values.
 
     Also returns the dropped ones: kept (attribute, value) -> the others with the same requests.
     """
