@@ -264,7 +264,9 @@ def test_settings_in_force_are_in_the_report():
     assert set(report.methods[0].settings) == set(PaperSettings.model_fields)
     assert report.preparation is not None
     assert report.preparation.level == "L3"
-    assert set(report.preparation.refine) == set(RefineSettings.model_fields) - {"level"}
+    assert {name.partition(".")[0] for name in report.preparation.refine} == set(
+        RefineSettings.model_fields
+    ) - {"level"}
     other = compare(calm, [Chosen(PAPER, PaperSettings(ranking="tr"))], refined=RefineSettings()).report
     assert other.id != report.id
 
