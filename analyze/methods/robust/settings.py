@@ -191,11 +191,11 @@ class ConfounderSettings(Config):
     rename_ways: float = Field(default=0.8, gt=0, le=1)
     """Share of the calls to and from an operation that must have the same neighbours under its new name."""
     rename_times: float = Field(default=2.0, gt=1, le=100)
-    """Factor by which self time may fall under a new name; an operation that becomes faster than that is
+    """Factor by which own time may fall under a new name; an operation that becomes faster than that is
     taken for another one.
     """
     rename_felt: float = Field(default=0.05, ge=0, le=1)
-    """Share of response time that the saved self time must reach for `rename_times` to apply."""
+    """Share of response time that the saved own time must reach for `rename_times` to apply."""
     nameless_time: float = Field(default=1.25, gt=1, le=100)
     """Largest factor between mean times of calls with and without a callee's name for them to be the same
     calls.
