@@ -214,8 +214,7 @@ def assemble(
         return ()
     labels = _Labels.of(graphs, names, words)
     graphs, labels, drafts = _canonical(drafts, graphs, labels)
-    settled = _settled(drafts, graphs)
-    made = _Made(drafts, graphs, labels, settled)
+    made = _Made(drafts, graphs, labels)
     groups: dict[tuple[str, str], list[int]] = {}
     for number in np.argsort([draft.structure for draft in drafts], kind="stable").tolist():
         groups.setdefault((drafts[number].category.structure.root, made.key(number)), []).append(number)
@@ -333,10 +332,9 @@ class _Times(NamedTuple):
 class _Made:
     """Categories made of drafts, whose graphs are in canonical order."""
 
-    def __init__(
-        self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels, settled: Sequence[_Times]
-    ) -> None:
-        self.drafts, self.graphs, self.labels, self.settled = drafts, graphs, labels, settled
+    def __init__(self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels) -> None:
+        self.drafts, self.graphs, self.labels = drafts, graphs, labels
+        self.fitting = _fitting_times(drafts, graphs)
         nodes, links = graphs.nodes, graphs.links
         base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
         self.code = labels.code.tolist()
@@ -384,11 +382,17 @@ class _Made:
             nesting=nesting if self.drafts[number].nested else None,
         )
 
+    def _times(self, number: int) -> _Times:
+        """Settled times of a draft; asked for once."""
+        if number in self.fitting:
+            return self.fitting.pop(number)
+        return _settle(self.drafts[number].times, self.graphs.of_draft(number))
+
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
         """Merge drafts with one graph."""
         graph = self.graph(root, key, numbers[0])
         members = [self.drafts[number] for number in numbers]
-        settled = [self.settled[number] for number in numbers]
+        settled = [self._times(number) for number in numbers]
         columns = [self.graphs.nodes.column[self._ranges(number)[0]] for number in numbers]
         skewed = np.zeros(len(graph.edges), dtype=np.bool_)
         for draft, column, times in zip(members, columns, settled, strict=True):
@@ -568,20 +572,17 @@ def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
     return changed
 
 
-def _settled(drafts: Sequence[Draft], graphs: DraftGraphs) -> list[_Times]:
-    """[drafts] settled times. Of small drafts those that fit their graphs are found together."""
-    found: list[_Times | None] = [None] * len(drafts)
+def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _Times]:
+    """Draft -> its times, of drafts with few requests whose times fit their graphs as they are: most."""
     n_nodes = np.diff(graphs.first)
     n_requests = np.array([draft.n_requests for draft in drafts])
     few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
     n_stored = np.array([len(draft.times) for draft in drafts])
-    for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS):
-        for number, times in _fitting(drafts, graphs, few[part], n_requests):
-            found[number] = times
-    return [
-        _settle(draft.times, graphs.of_draft(number)) if times is None else times
-        for number, (draft, times) in enumerate(zip(drafts, found, strict=True))
-    ]
+    return {
+        number: times
+        for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS)
+        for number, times in _fitting(drafts, graphs, few[part], n_requests)
+    }
 
 
 def _fitting(

@@ -120,9 +120,9 @@ def _chosen(
         wanted = pc.is_in(coded.dictionary, value_set=texts.cast(coded.dictionary.type))
         mine &= wanted.to_numpy(zero_copy_only=False)[coded.indices.to_numpy()]
     rows = np.flatnonzero(mine)
-    return (file.read_row_group(group, names) if len(rows) else file.schema_arrow.empty_table()).take(
-        pa.array(rows)
-    )
+    if not len(rows):
+        return file.read_row_groups([], names)
+    return file.read_row_group(group, names).take(pa.array(rows))
 
 
 def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:

@@ -81,6 +81,29 @@ def test_lists_of_words_are_read_as_codes_from_several_row_groups(
     assert read["start_ns"].to_pylist() == table["start_ns"].to_pylist()
 
 
+@pytest.mark.parametrize("as_codes", [(), ("request_id", "kind", "key", "text")])
+@pytest.mark.parametrize(
+    "among",
+    [{"key": ["b"]}, {"key": ["b", "c"], "request_id": ["r1", "r30"]}, {"key": ["none"]}, {"request_id": []}],
+)
+def test_rows_with_some_texts_are_read_from_several_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, among: dict[str, list[str]], as_codes: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("stitch.lake.encoding.VALUES_PER_GROUP", 10)
+    rows = [
+        {"request_id": f"r{n}", "kind": "spans", "position": n, "key": "abc"[n % 3], "num": None, "text": "t"}
+        for n in range(40)
+    ]
+    path = tmp_path / "0.parquet"
+    path.write_bytes(encode("params", pa.Table.from_pylist(rows, schema=PARAMS_SCHEMA), WINDOW))
+    given = {name: pa.array(texts, pa.string()) for name, texts in among.items()}
+    names = ["position", "key", "request_id"]
+    read = read_rows(path, names, lake=tmp_path, as_codes=as_codes, among=given)
+    assert read.column_names == names
+    expected = [row for row in rows if all(row[name] in texts for name, texts in among.items())]
+    assert read.to_pylist() == [{name: row[name] for name in names} for row in expected]
+
+
 def test_empty_and_null_values_survive() -> None:
     params = pa.Table.from_pylist(
         [
