@@ -10,9 +10,6 @@ from schemas.config import Config
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
-_PAYLOAD_SHARE: Final = 8
-"""Bytes of the memory budget per byte of payload: a group is half of it, and the kernel takes six times its
-payload."""
 _ROW_SHARE: Final = 4_096
 """Bytes of the memory budget per event that is stitched: the kernel's peak takes a third of it."""
 _LEAST_AT_ONCE: Final = 16_384
@@ -42,11 +39,6 @@ class BuildSettings(Config):
     def rows_at_once(self) -> int:
         """Maximum events stitched at a time; a window with more is partitioned into groups on disk."""
         return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
-
-    @property
-    def payload_bytes(self) -> int:
-        """Maximum payload of events held in memory; a window with more goes through the disk."""
-        return self.memory_bytes // _PAYLOAD_SHARE
 
     @property
     def remembered(self) -> int:

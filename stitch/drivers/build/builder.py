@@ -10,35 +10,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from schemas.arrays import I8, U8
+from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
-from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
 from stitch.drivers.build.log_view import NO_KEYS, LogView
-from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
-from stitch.drivers.live.keys import flow_keys, request_keys
+from stitch.drivers.build.loose_records import row_keys
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, among
+from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
-from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
-from stitch.lake.chain import lanes, read_record, read_tail, taken
+from stitch.lake.chain import lanes, taken
 from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import segment_seq
-from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
+from stitch.lake.manifest import LakeFile, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -46,7 +42,6 @@ from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
 from stitch.lake.windowing import cut
 from stitch.scratch import Scratch
 from stitch.structures import StructureMemo
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +151,8 @@ class Builder(LogView):
         again = self._again(windows, water, moving, urgent=urgent or finished)
         over = [] if water is None else [start for start in windows if start + self._length_ns <= water]
         self.n_waiting = sum(
-            start not in self._versions or self._versions[start].digest != windows[start].digest for start in over
+            start not in self._versions or self._versions[start].digest != windows[start].digest
+            for start in over
         )
         room = self._settings.windows_per_commit - len(first) - sum(start in moving for start in again)
         others = [start for start in again if start not in moving][: max(0, room)]
@@ -187,7 +183,9 @@ class Builder(LogView):
         requests = self._plan.requests
         starts = self._starts_ns()
         distinct, code = np.unique(starts, return_inverse=True)
-        frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
+        frozen = np.array(
+            [start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_
+        )
         bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
         if not bound.any():
             return {}, NO_KEYS
@@ -276,7 +274,12 @@ class Builder(LogView):
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
             rows = windows[start].rows if start in windows else 0
-            if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
+            if (
+                urgent
+                or waited
+                or start in moving
+                or abs(rows - version.events) > self._settings.rebuild_share * version.events
+            ):
                 found.append(start)
         return found
 
@@ -290,19 +293,20 @@ class Builder(LogView):
         if n_groups > 1 and (young := self._all_young(window)) is not None:
             for lane, seq in young:
                 since.setdefault(lane, seq)
-            yield from _dealt(window.requests, [*young.values()], n_groups)
+            yield from dealt_in_memory(window.requests, young.values(), n_groups)
             return
-        held: list[pa.Table] = []
-        folder = self._scratch.folder / f"{window.start_ns:d}" if n_groups > 1 else None
-        spill = None if folder is None else EventSpill(folder, self._settings.payload_bytes)
-        for segment, table, _ in self._rows(window.requests):
-            since.setdefault(segment.lane, segment.seq)
-            (held.append if spill is None else spill.add)(table)
-        if held:
+        rows = self._noted(window.requests, since)
+        if n_groups > 1:
+            folder = self._scratch.folder / f"{window.start_ns:d}"
+            yield from dealt_on_disk(window.requests, rows, self._settings.rows_at_once, folder)
+        elif held := [table for table, _ in rows]:
             yield concat_events(held)
-        for group in () if spill is None else spill.groups():
-            yield group.load()
-            group.forget()
+
+    def _noted(self, requests: Planned, since: dict[int, int]) -> Iterator[tuple[pa.Table, U8]]:
+        """(Events, request of each) of some requests (ascending). Into `since` goes the first segment of each lane."""
+        for segment, table, key in self._rows(requests):
+            since.setdefault(segment.lane, segment.seq)
+            yield table, key
 
     def _all_young(self, window: PlannedWindow) -> dict[tuple[int, int], tuple[pa.Table, U8]] | None:
         """(Lane, commit) -> events of a segment with some of a window, and the request of each event; None where one of
@@ -317,9 +321,7 @@ class Builder(LogView):
                 found[at] = young.events, row_keys(young.key, young.loose, segment.loose_key)
         return found
 
-    def _stage(
-        self, staging: Staging, window: PlannedWindow, tally: Counter[str]
-    ) -> BuiltWindow:
+    def _stage(self, staging: Staging, window: PlannedWindow, tally: Counter[str]) -> BuiltWindow:
         """Build a window onto a stage: nothing but the log's events of its requests decides. Raises _MovedError where
         flows begin in other windows: these may be of the same commit.
         """
@@ -353,7 +355,9 @@ class Builder(LogView):
             events=own["events"],
             duplicates=own["duplicates"],
             rejected=own["rejected"],
-            moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            moved=tuple(
+                (f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())
+            ),
         )
 
     # -- commit --------------------------------------------------------------------------------------------------
@@ -384,11 +388,23 @@ class Builder(LogView):
                     version = self._versions[start]
                     if staging.hashes(at) == sorted(file.sha256 for file in own):
                         staging.drop_window(at)  # readers need not know
-                        made = made.model_copy(update={"version": version.version, "late": version.late, "late_to_ns": version.late_to_ns})
+                        made = made.model_copy(
+                            update={
+                                "version": version.version,
+                                "late": version.late,
+                                "late_to_ns": version.late_to_ns,
+                            }
+                        )
                     else:
                         emptied |= set() if staging.hashes(at) else {start}
                         replaced += own
-                        made = made.model_copy(update={"version": version.version + 1, "late": version.late, "late_to_ns": version.late_to_ns})
+                        made = made.model_copy(
+                            update={
+                                "version": version.version + 1,
+                                "late": version.late,
+                                "late_to_ns": version.late_to_ns,
+                            }
+                        )
                 said.append(made)
             n_late = self._stage_late(staging, late, said)
             n_rejected = tally["rejected"]
@@ -403,7 +419,9 @@ class Builder(LogView):
                 events_late=n_late,
                 flows=sum(item.rows for item in staging.items() if item.table == "flows"),
                 rejects={
-                    name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
+                    name.removeprefix("reject "): n
+                    for name, n in sorted(tally.items())
+                    if name.startswith("reject ")
                 },
                 rejects_not_kept=n_rejected,
             )
@@ -443,7 +461,9 @@ class Builder(LogView):
                         total += int(entries["rows"][among(keys, entries["key"])].sum())
         return total
 
-    def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
+    def _free_to(
+        self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
+    ) -> tuple[tuple[int, int], ...]:
         """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = [window.requests["key"] for start, window in windows.items() if start not in versions]
@@ -470,9 +490,7 @@ class Builder(LogView):
                 self._young.forget(name)
         return tuple(sorted(free.items()))
 
-    def _stage_late(
-        self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
-    ) -> int:
+    def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
         """Stage late events of frozen windows, and say that they are accounted for; returns their number."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)
@@ -498,28 +516,6 @@ class Builder(LogView):
         for lane, tables in sorted(of_lane.items()):
             staging.add_side("late", lane, with_text_ids(concat_events(tables)))
         return total
-
-
-def _dealt(requests: Planned, tables: list[tuple[pa.Table, U8]], n_groups: int) -> Iterator[pa.Table]:
-    """Events of some requests (ascending) in groups of whole requests, of about as many events each.
-
-    tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a time.
-    """
-    ends = np.cumsum(requests["rows"])
-    group_of = np.minimum((ends - requests["rows"]) * n_groups // max(1, int(ends[-1])), n_groups - 1)
-    dealt = []
-    for table, key in tables:
-        place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
-        code = np.where(requests["key"][place] == key, group_of[place], n_groups)
-        order = np.argsort(code, kind="stable")
-        dealt.append((table, order, np.searchsorted(code[order], np.arange(n_groups + 1))))
-    for number in range(n_groups):
-        own = [
-            table.take(pa.array(order[begin[number] : begin[number + 1]]))
-            for table, order, begin in dealt
-            if begin[number] < begin[number + 1]
-        ]
-        yield concat_events(own)
 
 
 def _place(segment: str) -> tuple[int, int]:

@@ -161,7 +161,10 @@ class LogFollower:
     def lost(self) -> list[tuple[int, int]]:
         """(Lane, commit) of segments that lanes say are kept, and that are missing or damaged."""
         return [
-            (lane, seq) for lane, log in self._lanes.items() for seq in sorted(log.lost) if seq >= log.kept_from
+            (lane, seq)
+            for lane, log in self._lanes.items()
+            for seq in sorted(log.lost)
+            if seq >= log.kept_from
         ]
 
     def lose(self, segment: LogSegment, events: int) -> None:

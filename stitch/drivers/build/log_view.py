@@ -67,7 +67,9 @@ class LogView:
         """Windows with a version, of which the log may hold nothing any more, or published by lanes of an earlier
         version."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
-            by_lanes = flows.filter(pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before)))
+            by_lanes = flows.filter(
+                pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before))
+            )
             self._old_windows |= frozenset(by_lanes["window_ns"].to_pylist())
         tail = read_tail(self._target, UPKEEP_LANE)
         self._sealed_to_ns = tail.standing.sealed_to_ns
@@ -210,7 +212,9 @@ class LogView:
             windows = [Window(start, self._length_ns) for start in sorted(unread)]
             for window, files in manifest.by_window(windows).items():
                 tables = [
-                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
+                    flow_keys(manifest.decoded(file, ["request_id", "kind"]))
+                    for file in files
+                    if file.table == "flows"
                 ]
                 self._frozen_keys[window.start_ns] = np.unique(np.concatenate([NO_KEYS, *tables]))
         keys = np.concatenate([NO_KEYS, *self._frozen_keys.values()])
