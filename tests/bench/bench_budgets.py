@@ -1,7 +1,7 @@
 """CPU and peak memory of live ingestion by `--memory`, all of a backlog in one window.
 
 Run: `python tests/bench/bench_budgets.py [SPANS] [LIMITS_MB] [BASE]`. One topic of OTLP protobuf (`trace_stream`),
-light spans, then heavy ones, read by `flowdiff ingest --until-end` at each limit, start included. BASE: another
+heavy spans, then light ones, read by `flowdiff ingest --until-end` at each limit, start included. BASE: another
 checkout, whose ingestion of the same topic is run in turns with this one's.
 """
 
@@ -37,7 +37,7 @@ def main(spans: int = 1_000_000, limits_mb: str = LIMITS_MB, base: str = "") -> 
     checkouts = [Path(base).resolve()] if base else []
     checkouts.append(HERE)
     with tempfile.TemporaryDirectory() as name, started(Path(name) / "kafka") as broker:
-        for heavy in (False, True):
+        for heavy in (True, False):
             with KafkaBench(broker) as bench:
                 topic = bench.topic()
                 values = messages(spans, heavy=heavy, begin_ns=BEGIN_NS)
